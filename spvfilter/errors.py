@@ -1,0 +1,105 @@
+"""The error tree: every bad input has its own class or its own message. No error is ever "no match"."""
+
+from __future__ import annotations
+
+
+class SpvFilterError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[SpvFilterError], args: tuple[object, ...], state: dict[str, object]) -> SpvFilterError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class FormatError(SpvFilterError, ValueError):
+    """Bytes that are not what they claim to be: truncated, trailing, non-canonical, absurd.
+
+    `offset` is the byte at which the field in question starts, `field` its name in the protocol's words.
+    """
+
+    def __init__(self, message: str, *, offset: int, field: str) -> None:
+        super().__init__(f"{field} at byte {offset}: {message}")
+        self.message = message
+        self.offset = offset
+        self.field = field
+
+
+class ParameterError(SpvFilterError, ValueError):
+    """An argument outside its domain; the message carries the offending value."""
+
+
+class AddressError(ParameterError):
+    """A string that is no address: bad character, checksum, length, version or witness program."""
+
+
+class WrongNetworkError(AddressError):
+    """A valid address of another network; `networks` names those it belongs to."""
+
+    def __init__(self, message: str, networks: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.networks = networks
+
+
+class InexpressibleError(ParameterError):
+    """Entries of a watch list that the asked kind of filter cannot find; `entries` names them."""
+
+    def __init__(self, message: str, entries: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.entries = entries
+
+
+class WatchFileError(SpvFilterError, ValueError):
+    """A watch list file with bad lines; `problems` holds every one as (line number from 1, message)."""
+
+    def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
+        shown = "; ".join(f"line {line}: {message}" for line, message in problems[:20])
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        super().__init__(f"{path}: {len(problems)} bad line(s): {shown}{more}")
+        self.path = path
+        self.problems = problems
+
+
+class SourceError(SpvFilterError):
+    """A file or stream of blocks that cannot be read; the message names it."""
+
+
+class IncompleteScanError(SourceError):
+    """A scan that reached its end but could not read everything; `problems` says what. All matches were given before."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
+        self.problems = problems
+
+
+class OrderError(SpvFilterError):
+    """A block that does not follow the one before it in a stream declared to be in chain order."""
+
+
+class PeerError(SpvFilterError):
+    """A peer broke the protocol."""
+
+
+class ProofError(PeerError):
+    """A merkle proof that does not prove what it claims."""
+
+
+class StoreError(SpvFilterError):
+    """The wallet's database cannot be used."""
+
+
+class SpvFilterWarning(UserWarning):
+    """Base of the package's warnings."""
+
+
+class FpRateWarning(SpvFilterWarning):
+    """The filter's real false-positive rate is not the one asked for."""
+
+
+class LostSpendsWarning(SpvFilterWarning):
+    """With these update flags a peer will not report spends that the watch list wants to see."""

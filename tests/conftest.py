@@ -1,0 +1,56 @@
+"""Markers for data and services that a machine may lack: skipped with a hint, or failed when required."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from support import EFFORT, vectors_root
+
+HINTS = {
+    "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
+    "cc": "install a C compiler (Debian: gcc)",
+}
+REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
+
+settings.register_profile(
+    "effort",
+    max_examples={"quick": 30, "ci": 200, "full": 5_000}[EFFORT],
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("effort")
+
+
+def missing(name: str) -> bool:
+    match name:
+        case "vectors":
+            return vectors_root() is None
+        case "cc":
+            return shutil.which("cc") is None
+    raise AssertionError(name)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = REQUIRED - HINTS.keys()
+    if unknown:
+        raise pytest.UsageError(f"SPVFILTER_REQUIRE names unknown markers: {', '.join(sorted(unknown))}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, hint in HINTS.items():
+        if item.get_closest_marker(name) and missing(name):
+            if name in REQUIRED:
+                pytest.fail(f"{name} is required (SPVFILTER_REQUIRE) and missing: {hint}", pytrace=False)
+            pytest.skip(f"{name}: {hint}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    for name, hint in HINTS.items():
+        count = sum(1 for report in skipped if f"{name}: {hint}" in str(report.longrepr))
+        if count:
+            terminalreporter.write_line(f"{count} tests skipped, they need {name}: {hint}", yellow=True)

@@ -1,0 +1,100 @@
+"""The five networks' published parameters; genesis hashes are recomputed from their header fields."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from spvfilter.errors import ParameterError
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
+from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
+
+# Core kernel/chainparams.cpp: name, magic, P2PKH, P2SH and WIF versions, bech32 prefix, port, BIP-34 height
+PUBLISHED = [
+    (MAINNET, "mainnet", "f9beb4d9", 0, 5, 128, "bc", 8333, 227931),
+    (TESTNET3, "testnet3", "0b110907", 111, 196, 239, "tb", 18333, 21111),
+    (TESTNET4, "testnet4", "1c163f28", 111, 196, 239, "tb", 48333, 1),
+    (SIGNET, "signet", "0a03cf40", 111, 196, 239, "tb", 38333, 1),
+    (REGTEST, "regtest", "fabfb5da", 111, 196, 239, "bcrt", 18444, 1),
+]
+MERKLE_ROOT = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"
+MERKLE_ROOT_TESTNET4 = "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"
+# Core kernel/chainparams.cpp CreateGenesisBlock: merkle root, time, bits, nonce, hash
+GENESIS = [
+    (
+        MAINNET,
+        MERKLE_ROOT,
+        1231006505,
+        0x1D00FFFF,
+        2083236893,
+        "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f",
+    ),
+    (
+        TESTNET3,
+        MERKLE_ROOT,
+        1296688602,
+        0x1D00FFFF,
+        414098458,
+        "000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943",
+    ),
+    (
+        TESTNET4,
+        MERKLE_ROOT_TESTNET4,
+        1714777860,
+        0x1D00FFFF,
+        393743547,
+        "00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043",
+    ),
+    (SIGNET, MERKLE_ROOT, 1598918400, 0x1E0377AE, 52613770, "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6"),
+    (REGTEST, MERKLE_ROOT, 1296688602, 0x207FFFFF, 2, "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206"),
+]
+
+
+@pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "wif", "hrp", "port", "bip34"), PUBLISHED)
+def test_parameters_are_as_published(
+    known: Network, name: str, magic: str, p2pkh: int, p2sh: int, wif: int, hrp: str, port: int, bip34: int
+) -> None:
+    assert (known.name, known.magic.hex(), known.hrp) == (name, magic, hrp)
+    assert (known.p2pkh_version, known.p2sh_version, known.wif_version) == (p2pkh, p2sh, wif)
+    assert (known.default_port, known.bip34_height) == (port, bip34)
+
+
+@pytest.mark.parametrize(("known", "merkle_root", "time", "bits", "nonce", "published"), GENESIS)
+def test_genesis_hash_is_that_of_the_genesis_header(
+    known: Network, merkle_root: str, time: int, bits: int, nonce: int, published: str
+) -> None:
+    assert hash_to_hex(known.genesis_hash) == published
+    assert Header(1, bytes(32), hash_from_hex(merkle_root), time, bits, nonce).hash == known.genesis_hash
+
+
+def test_there_are_five_networks_with_magics_of_their_own() -> None:
+    assert NETWORKS == (MAINNET, TESTNET3, TESTNET4, SIGNET, REGTEST)
+    assert len({known.magic for known in NETWORKS}) == len({known.genesis_hash for known in NETWORKS}) == 5
+
+
+@pytest.mark.parametrize("known", NETWORKS, ids=str)
+def test_network_is_found_by_the_name_it_prints(known: Network) -> None:
+    assert Network.named(str(known)) is known
+
+
+@pytest.mark.parametrize("name", ["", "main", "testnet", "Mainnet", "mainnet "])
+def test_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Network.named(name)
+    assert str(caught.value) == f"unknown network {name!r}: mainnet, testnet3, testnet4, signet, regtest"
+
+
+@pytest.mark.parametrize("known", NETWORKS, ids=str)
+def test_pickling_and_copying_return_the_same_object(known: Network) -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(known, protocol)) is known
+    assert copy.copy(known) is known
+    assert copy.deepcopy(known) is known
+
+
+def test_network_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MAINNET.hrp = "tb"  # type: ignore[misc]
