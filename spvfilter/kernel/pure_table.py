@@ -1,0 +1,204 @@
+"""WatchTable, the table of scripts and outpoints a WatchList owns, and its exact scan: the readable reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from spvfilter.kernel import pure
+from spvfilter.primitives import script_pushes
+
+NO_ENTRY = -1
+NO_VALUE = -1  # satoshi; the value of an output we have not seen
+
+
+class EntryKind(IntEnum):
+    """What an entry of the table is, and so what matches it."""
+
+    SCRIPT = 0  # outputs whose scriptPubKey is equal
+    MULTISIG_KEY = 1  # bare multisig outputs with this public key
+    DATA = 2  # outputs and scriptSigs that push exactly these bytes
+    OUTPOINT = 3  # an outpoint watched by hand; its bytes are the 36 of the outpoint
+
+
+class Coin(NamedTuple):
+    """What is known of a watched outpoint."""
+
+    entry: int  # the entry that made us watch it
+    value: int  # satoshi or NO_VALUE
+    script: bytes | None
+
+
+class Hit(NamedTuple):
+    """One output or input that concerns the table, before labels and addresses."""
+
+    spend: bool  # an input; else an output
+    position: int  # of the transaction in its block, 0 for a lone one
+    txid: bytes
+    n: int  # of the output or input in its transaction
+    outpoint: bytes  # 36 bytes: the output itself, or the one spent
+    value: int  # satoshi or NO_VALUE
+    script: bytes | None  # scriptPubKey of that output, where known
+    entry: int
+
+
+class WatchTable:
+    """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`."""
+
+    __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
+
+    def __init__(self) -> None:
+        self._kinds = bytearray()
+        self._values: list[bytes] = []
+        self._scripts: dict[bytes, int] = {}
+        self._multisig_keys: dict[bytes, int] = {}
+        self._data: dict[bytes, int] = {}
+        self._coins: dict[bytes, Coin] = {}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def add(self, kind: EntryKind, value: bytes) -> int:
+        """The entry's number, from 0; an entry already there keeps its own."""
+        known = self.find(kind, value)
+        if known != NO_ENTRY:
+            return known
+        number = len(self._kinds)
+        self._kinds.append(kind)
+        self._values.append(value)
+        match kind:
+            case EntryKind.SCRIPT:
+                self._scripts[value] = number
+            case EntryKind.MULTISIG_KEY:
+                self._multisig_keys[value] = number
+            case EntryKind.DATA:
+                self._data[value] = number
+            case EntryKind.OUTPOINT:
+                coin = self._coins.get(value)
+                self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
+        return number
+
+    def find(self, kind: EntryKind, value: bytes) -> int:
+        """The number of an entry, or NO_ENTRY."""
+        match kind:
+            case EntryKind.SCRIPT:
+                return self._scripts.get(value, NO_ENTRY)
+            case EntryKind.MULTISIG_KEY:
+                return self._multisig_keys.get(value, NO_ENTRY)
+            case EntryKind.DATA:
+                return self._data.get(value, NO_ENTRY)
+            case EntryKind.OUTPOINT:
+                coin = self._coins.get(value)
+                named = coin is not None and self._kinds[coin.entry] == EntryKind.OUTPOINT and self._values[coin.entry] == value
+                return coin.entry if coin is not None and named else NO_ENTRY
+
+    def entry(self, number: int) -> tuple[EntryKind, bytes]:
+        return EntryKind(self._kinds[number]), self._values[number]
+
+    def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
+        """Every entry, in the order of their numbers."""
+        return ((EntryKind(kind), value) for kind, value in zip(self._kinds, self._values, strict=True))
+
+    def coins(self) -> Iterator[tuple[bytes, Coin]]:
+        """Every watched outpoint (36 bytes) with what is known of it."""
+        return iter(self._coins.items())
+
+    def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None) -> None:
+        """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."""
+        old = self._coins.get(outpoint)
+        if old is not None:
+            entry = old.entry
+            value = old.value if old.value != NO_VALUE else value
+            script = old.script if old.script is not None else script
+        self._coins[outpoint] = Coin(entry, value, script)
+
+    def learn(self, hits: Iterable[Hit]) -> list[Hit]:
+        """Watch the outpoints of the outputs among `hits`; returns those whose outpoint was new."""
+        news = []
+        for hit in hits:
+            if not hit.spend:
+                if hit.outpoint not in self._coins:
+                    news.append(hit)
+                self.set_coin(hit.outpoint, hit.entry, hit.value, hit.script)
+        return news
+
+    def copy(self) -> WatchTable:
+        twin = WatchTable()
+        twin._kinds = self._kinds.copy()
+        twin._values = self._values.copy()
+        twin._scripts = self._scripts.copy()
+        twin._multisig_keys = self._multisig_keys.copy()
+        twin._data = self._data.copy()
+        twin._coins = self._coins.copy()
+        return twin
+
+    def match_script(self, script: bytes) -> int:
+        """The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."""
+        entry = self._scripts.get(script, NO_ENTRY)
+        if entry == NO_ENTRY and self._multisig_keys:
+            entry = next((self._multisig_keys[key] for key in pure.multisig_keys(script) if key in self._multisig_keys), NO_ENTRY)
+        if entry == NO_ENTRY and self._data:
+            entry = self._match_data(script)
+        return entry
+
+    def _match_data(self, script: bytes) -> int:
+        return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
+
+    def scan_block(self, raw: bytes, found: WatchTable | None = None) -> list[Hit]:
+        """Every output and input of a block that concerns the table: transactions in order, inputs before outputs.
+
+        Spends of outputs found earlier in the same block are found, and with `found` those of blocks scanned with it
+        before: it collects the coins of a run until someone learns them. Raises FormatError for a malformed block;
+        then `found` is as it was.
+        """
+        hits: list[Hit] = []
+        earlier: dict[bytes, Coin] = found._coins if found is not None else {}
+        fresh: dict[bytes, Coin] = {}
+        for position, tx in enumerate(pure.walk_block(raw)):
+            self._scan(raw, tx, position, (self._coins, earlier, fresh), hits)
+        earlier.update(fresh)
+        return hits
+
+    def scan_tx(self, raw: bytes) -> list[Hit]:
+        """The same for one transaction. Raises FormatError for a malformed one."""
+        hits: list[Hit] = []
+        self._scan(raw, pure.parse_tx(raw), 0, (self._coins, {}, {}), hits)
+        return hits
+
+    def _scan(
+        self,
+        raw: bytes,
+        tx: pure.TxSpan,
+        position: int,
+        coins: tuple[dict[bytes, Coin], dict[bytes, Coin], dict[bytes, Coin]],
+        hits: list[Hit],
+    ) -> None:
+        known, earlier, fresh = coins
+        scripts = self._scripts
+        slow = bool(self._multisig_keys or self._data)
+        spent: list[tuple[int, bytes, Coin]] = []
+        for index, (at, start, end) in enumerate(tx.inputs):
+            outpoint = raw[at : at + 36]
+            coin = known.get(outpoint) or earlier.get(outpoint) or fresh.get(outpoint)
+            if coin is None and self._data:
+                entry = self._match_data(raw[start:end])
+                coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
+            if coin is not None:
+                spent.append((index, outpoint, coin))
+        paid: list[tuple[int, int, bytes, int]] = []
+        for index, (at, start, end) in enumerate(tx.outputs):
+            script = raw[start:end]
+            entry = self.match_script(script) if slow else scripts.get(script, NO_ENTRY)
+            if entry != NO_ENTRY:
+                paid.append((index, at, script, entry))
+        if not spent and not paid:
+            return
+        txid = pure.txid(raw, tx)
+        for index, outpoint, coin in spent:
+            hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry))
+        for index, at, script, entry in paid:
+            outpoint = txid + index.to_bytes(4, "little")
+            value = int.from_bytes(raw[at : at + 8], "little", signed=True)
+            fresh[outpoint] = Coin(entry, value, script)
+            hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
