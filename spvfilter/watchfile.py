@@ -1,0 +1,161 @@
+"""The file of a watch list: one entry per line, readable and writable by hand. What entries mean is watch.py's.
+
+    # a comment; blank lines are skipped
+    1BoatSLRHtKNngkdXEeobR76b53LETtpyT
+    bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is all behind the first comma
+    script:76a914…88ac,label            a whole scriptPubKey in hex
+    pubkey:02…,label                    a public key in hex
+    data:HEX,label                      a data element
+    outpoint:TXID:INDEX,label           an outpoint, txid in display order
+    outpoint:TXID:INDEX:VALUE:SCRIPT    one whose value (satoshi) and scriptPubKey are known; either may be empty
+
+UTF-8, with or without a byte order mark; lines end in LF or CRLF.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError, WatchFileError
+from spvfilter.kernel import NO_VALUE, EntryKind
+from spvfilter.primitives import OutPoint
+
+if TYPE_CHECKING:
+    from spvfilter.watch import WatchList
+
+_MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
+
+
+def read_into(watch: WatchList, path: Path) -> None:
+    """Add every line of the file to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
+    problems: list[tuple[int, str]] = []
+    late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), b""), 1):
+            try:
+                if len(line) > _MAX_LINE:
+                    _skip_line(file)
+                    raise ParameterError(f"line of more than {_MAX_LINE} bytes")
+                text = _text(line, number)
+                if not text:
+                    continue
+                entry, label = _split(text)
+                if entry.startswith("outpoint:"):
+                    late.append((number, entry, label))
+                else:
+                    _add(watch, entry, label)
+            except ParameterError as error:
+                problems.append((number, str(error)))
+    for number, entry, label in late:
+        try:
+            _add_outpoint(watch, entry, label)
+        except ParameterError as error:
+            problems.append((number, str(error)))
+    if problems:
+        raise WatchFileError(str(path), tuple(sorted(problems)))
+
+
+def _skip_line(file: BinaryIO) -> None:
+    while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _text(line: bytes, number: int) -> str:
+    """The line without its end, or "" for a comment or a blank."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    return "" if text.startswith("#") else text
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    entry, comma, label = text.partition(",")
+    if not comma:  # a label may hold a '#'; an entry cannot, so what follows one there is a comment
+        entry = entry.partition(" #")[0]
+    return entry.strip(), label.strip() or None
+
+
+def _add(watch: WatchList, entry: str, label: str | None) -> None:
+    kind, colon, rest = entry.partition(":")
+    if not colon:
+        watch.add_address(entry, label)
+    elif kind == "script":
+        watch.add_script(_hex(rest), label)
+    elif kind == "pubkey":
+        watch.add_pubkey(_hex(rest), label)
+    elif kind == "data":
+        watch.add_data(_hex(rest), label)
+    else:
+        raise ParameterError(f"unknown kind of entry {kind[:40]!r}: script, pubkey, data, outpoint or an address")
+
+
+def _add_outpoint(watch: WatchList, entry: str, label: str | None) -> None:
+    parts = entry.split(":")
+    if len(parts) not in (3, 5):
+        raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {entry[:120]!r}")
+    value, script = None, None
+    if len(parts) == 5:
+        if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
+            raise ParameterError(f"not a value in satoshi: {parts[3][:40]!r}")
+        value = int(parts[3]) if parts[3] else None
+        script = _hex(parts[4]) if parts[4] else None
+    watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ParameterError(f"not hex: {text[:80]!r}") from None
+
+
+def write(watch: WatchList, path: Path) -> None:
+    """Write the whole list to a new file of mode 0600 beside `path`, flush it to disk, and rename it over `path`."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mkstemp: mode 0600
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(f"# spvfilter watch list, {watch.network}\n")
+            file.writelines(f"{line}\n" for line in _lines(watch))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lines(watch: WatchList) -> Iterator[str]:
+    for kind, value, label in watch.entries():
+        tail = f",{label}" if label else ""
+        match kind:
+            case EntryKind.SCRIPT:
+                yield (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
+            case EntryKind.MULTISIG_KEY:
+                yield f"pubkey:{value.hex()}{tail}"
+            case EntryKind.DATA:
+                yield f"data:{value.hex()}{tail}"
+            case EntryKind.OUTPOINT:
+                pass  # below, with what is known of it
+    labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
+    for point, coin in watch.table.coins():
+        known = ""
+        if coin.value != NO_VALUE or coin.script is not None:
+            known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
+        tail = f",{labels[point]}" if labels.get(point) else ""
+        yield f"outpoint:{OutPoint.parse(point)}{known}{tail}"
