@@ -1,0 +1,1 @@
+"""Structures that MIGHT match: arithmetic on bytes, no Bitcoin I/O."""

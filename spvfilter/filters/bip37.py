@@ -1,0 +1,303 @@
+"""BIP-37: the connection Bloom filter as Bitcoin Core builds, sends, tests and updates it. The relevance test itself is the kernel's."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import secrets
+import warnings
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple, Protocol, Self
+
+from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
+from spvfilter.filters.bloom import BloomFilter
+from spvfilter.kernel import bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
+from spvfilter.primitives import OutPoint, Reader, Serializable, compact_size, to_bytes
+
+MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
+MAX_HASH_FUNCS = 50  # BIP-37 § New messages
+MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages
+OUTPOINT_SIZE = 36  # bytes
+DEFAULT_FP_RATE = 0.0001
+MIN_CAPACITY = 256  # elements a wallet's filter is sized for at least: small ones cannot meet a rate, and tell how few they hold
+
+# Core bloom.cpp; the literals round to the nearest double, as they do there
+_LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
+_LN2 = 0.6931471805599453094172321214581765680755001343602552
+
+
+class UpdateFlags(IntEnum):
+    """What a peer inserts by itself when an output matches (BIP-37 § Filter matching algorithm)."""
+
+    NONE = 0
+    ALL = 1  # the outpoint of every matching output
+    P2PUBKEY_ONLY = 2  # only of pay-to-pubkey and bare multisig outputs
+    UNDEFINED = 3  # only ever received; a peer inserts nothing
+
+
+class MatchedTx(NamedTuple):
+    """A transaction a node would answer with: its place in the block, txid (wire order) and bytes as in the block."""
+
+    position: int
+    txid: bytes
+    raw: bytes
+
+    @property
+    def stripped(self) -> bytes:
+        """The bytes a node sends behind a merkleblock: without witness."""
+        return strip_witness(self.raw, parse_tx(self.raw))
+
+
+class BloomSource(Protocol):
+    """Anything that knows what a filter must contain to find its transactions."""
+
+    def bloom_elements(self) -> Iterable[bytes]: ...
+
+
+def filter_size(elements: int, fp_rate: float) -> int:
+    """Bytes of a filter for `elements` at `fp_rate`, by Core's formula: truncated bits, whole bytes, at most 36,000. May be 0.
+
+    Raises ParameterError for elements < 1 or a rate outside (0, 1).
+    """
+    _check_sizing(elements, fp_rate)
+    bits = -1 / _LN2SQUARED * elements * math.log(fp_rate)
+    return int(min(bits, MAX_FILTER_SIZE * 8)) // 8
+
+
+def filter_hash_funcs(size: int, elements: int) -> int:
+    """Number of hash functions for `size` bytes and `elements`, by Core's formula: bits / elements in *integer* division. May be 0."""
+    return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
+
+
+def _check_sizing(elements: int, fp_rate: float) -> None:
+    if not isinstance(elements, int) or not 1 <= elements <= 0xFFFFFFFF:
+        raise ParameterError(f"number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
+    if not 0 < fp_rate < 1:  # also refuses NaN
+        raise ParameterError(f"false-positive rate must lie between 0 and 1: {fp_rate!r}")
+
+
+def _degenerate(elements: int, fp_rate: float) -> bool:
+    size = filter_size(elements, fp_rate)
+    return not size or not filter_hash_funcs(size, elements)
+
+
+def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
+    """The error for a filter that peers would read as match-all, with the nearest parameters that make a real one."""
+    size = filter_size(elements, fp_rate)
+    least = (elements + 3) // 4  # bytes; with 2 bits an element Core's integer division leaves one function
+    if least > MAX_FILTER_SIZE:
+        remedy = f"the protocol's {MAX_FILTER_SIZE} bytes hold at most {MAX_FILTER_SIZE * 4} elements"
+    else:
+        fits = math.exp(-8 * least * _LN2SQUARED / elements)
+        remedy = f"the rate for {elements} elements can be at most {math.floor(fits * 1e6) / 1e6}"
+    result = "0 hash functions" if size else "0 bytes"
+    return ParameterError(f"{elements} elements at rate {fp_rate} give {result}, which peers read as match everything: {remedy}")
+
+
+class Bip37Filter(BloomFilter):
+    """A BIP-37 filter; `bytes(f)` is its filterload payload.
+
+    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32,
+    flags u8; integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As Core since 0.21, a received
+    filter with no bytes or no functions contains everything and takes no inserts.
+
+    `elements` and `fp_rate` size it by Core's formula, 1 ≤ elements, 0 < fp_rate < 1; `tweak` is a u32. Raises
+    ParameterError outside of these, and where the formula gives a filter that peers would read as match-all; see `match_all`.
+    """
+
+    __slots__ = ("_raw_flags", "capacity", "nominal_fp_rate")
+
+    def __init__(self, elements: int, fp_rate: float, tweak: int = 0, flags: int = UpdateFlags.ALL) -> None:
+        if _degenerate(elements, fp_rate):
+            raise _refuse_degenerate(elements, fp_rate)
+        size = filter_size(elements, fp_rate)
+        self._set_up(bytearray(size), filter_hash_funcs(size, elements), tweak, flags)
+        self.capacity: int | None = elements  # elements it was sized for; None for a received filter
+        self.nominal_fp_rate: float | None = fp_rate  # the rate asked for; None for a received filter
+
+    def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
+        if not 0 <= tweak <= 0xFFFFFFFF:
+            raise ParameterError(f"tweak is not a u32: {tweak}")
+        if flags not in (0, 1, 2):
+            raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY): {flags}")
+        super().__init__(len(field) * 8, hash_funcs, tweak, field)
+        self._raw_flags = int(flags)
+
+    @classmethod
+    def for_watchlist(
+        cls,
+        watch: BloomSource,
+        fp_rate: float = DEFAULT_FP_RATE,
+        tweak: int | None = None,
+        flags: int = UpdateFlags.ALL,
+        *,
+        elements: int | None = None,
+        decoy_key: bytes | None = None,
+    ) -> Self:
+        """A filter that finds everything `watch` wants, with room for the outpoints to come.
+
+        It is sized for `elements`, or else for the power of two that is at least 256 and twice what there is now: so it keeps
+        its size while the wallet grows a little, and tells a peer little about how many addresses it holds. A random tweak is drawn;
+        pass the old one to make the same filter again (two filters of one wallet with different tweaks or sizes intersect).
+
+        Until the reserve is used, the real rate (`current_fp_rate`) is below the asked one (`nominal_fp_rate`) and hides little. With
+        `decoy_key`, a secret of the wallet of at least 16 bytes, the reserve is filled with decoys derived from it, the same every time,
+        until the real rate is the asked one; elements to come take their place. This is beyond BIP-37.
+
+        Warns with FpRateWarning where the protocol's 36,000 bytes make the real rate more than twice the asked one, with
+        LostSpendsWarning where the flags would hide spends. Raises ParameterError for a list without entries or larger than `elements`.
+        """
+        wanted = list(watch.bloom_elements())
+        if not wanted:
+            raise ParameterError("nothing to watch for: the watch list is empty")
+        if elements is not None and elements < len(wanted):
+            raise ParameterError(f"a filter for {elements} elements is too small for the watch list's {len(wanted)}")
+        capacity = _reserve(len(wanted), fp_rate) if elements is None else elements
+        made = cls(capacity, fp_rate, secrets.randbits(32) if tweak is None else tweak, flags)
+        for element in wanted:
+            made.add(element)
+        if decoy_key is not None:
+            made._add_decoys(decoy_key, fp_rate)
+        expected = (-math.expm1(-made.hash_funcs * capacity / made.bits)) ** made.hash_funcs
+        real = max(made.current_fp_rate, expected if elements is not None else 0.0)
+        if real > 2 * fp_rate and made.bits == MAX_FILTER_SIZE * 8:
+            message = f"{capacity} elements in the {MAX_FILTER_SIZE} bytes that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
+            warnings.warn(message, FpRateWarning, stacklevel=2)
+        if lost := _lost_spends(wanted, flags):
+            message = f"with flags {UpdateFlags(flags).name} a peer will not report the spends of {lost} watched elements: use ALL"
+            warnings.warn(message, LostSpendsWarning, stacklevel=2)
+        return made
+
+    def _add_decoys(self, key: bytes, fp_rate: float) -> None:
+        if len(key) < 16:
+            raise ParameterError(f"a decoy key has at least 16 bytes, not {len(key)}")
+        target = self.bits * fp_rate ** (1 / self.hash_funcs)  # bits set at which (X/m)^k is the rate asked for
+        have, number = self.set_bits(), 0
+        while have < target:
+            before = bytes(self.buffer) if target - have <= self.hash_funcs else b""
+            self.add(hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20])
+            number += 1
+            was, have = have, self.set_bits()
+            if have - target > target - was:  # one less comes nearer
+                self.buffer[:] = before
+
+    @classmethod
+    def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
+        """The filter that asks for everything: one byte ff, one function, which every implementation understands."""
+        made = cls.__new__(cls)
+        made._set_up(bytearray(b"\xff"), 1, tweak, flags)
+        made.capacity = made.nominal_fp_rate = None
+        return made
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        """The filter in a filterload payload, judged as a peer does on receipt.
+
+        Raises FormatError: truncated, trailing bytes, more than 36,000 bytes or 50 functions. The flags byte is kept as it came.
+        """
+        reader = Reader(to_bytes(payload))
+        size = reader.compact_size("filter size")
+        if size > MAX_FILTER_SIZE:
+            raise FormatError(f"{size} bytes, at most {MAX_FILTER_SIZE} (BIP-37)", offset=0, field="filter size")
+        field = bytearray(reader.take(size, "filter"))
+        at = reader.at
+        hash_funcs = reader.uint(4, "hash_funcs")
+        if hash_funcs > MAX_HASH_FUNCS:
+            raise FormatError(f"{hash_funcs} functions, at most {MAX_HASH_FUNCS} (BIP-37)", offset=at, field="hash_funcs")
+        tweak = reader.uint(4, "tweak")
+        flags = reader.uint(1, "flags")
+        reader.finish("filterload")
+        made = cls.__new__(cls)
+        made._set_up(field, hash_funcs, tweak, UpdateFlags.NONE)
+        made._raw_flags = flags
+        made.capacity = made.nominal_fp_rate = None
+        return made
+
+    def __bytes__(self) -> bytes:
+        numbers = self.hash_funcs.to_bytes(4, "little") + self.tweak.to_bytes(4, "little")
+        return compact_size(self.bits // 8) + bytes(self.buffer) + numbers + bytes((self._raw_flags,))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the two are the same filterload."""
+        if not isinstance(other, Bip37Filter):
+            return NotImplemented
+        return bytes(self) == bytes(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a filter changes
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.size} bytes, {self.hash_funcs} functions, tweak {self.tweak}, flags {self.flags.name}>"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the bit field."""
+        return self.bits // 8
+
+    @property
+    def flags(self) -> UpdateFlags:
+        """The update flags; of a received byte the low two bits, as Core masks it."""
+        return UpdateFlags(self._raw_flags & 3)
+
+    def copy(self) -> Self:
+        """An independent filter with the same bits: what each peer holds evolves on its own."""
+        twin = type(self).parse(bytes(self))
+        twin.capacity, twin.nominal_fp_rate = self.capacity, self.nominal_fp_rate
+        return twin
+
+    def insert(self, element: bytes | OutPoint) -> None:
+        """Add an element: a push as it stands in scripts, a txid in wire order, or an outpoint (36 bytes)."""
+        self.add(bytes(element) if isinstance(element, OutPoint) else to_bytes(element))
+
+    def matches_tx(self, tx: bytes | Serializable) -> bool:
+        """Whether a node with this filter reports the transaction, inserting its outpoints as the flags say.
+
+        Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction; then nothing has changed.
+        """
+        matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self.buffer), self.hash_funcs, self.tweak, self.flags)
+        self.buffer[:] = bits
+        return matched
+
+    def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
+        """The transactions a node with this filter answers with, in block order, its updates made along the way.
+
+        Raises FormatError for a malformed block; then nothing has changed.
+        """
+        raw = to_bytes(block)
+        matches, bits = bip37_scan_block(raw, bytes(self.buffer), self.hash_funcs, self.tweak, self.flags)
+        self.buffer[:] = bits
+        return [MatchedTx(match.position, match.txid, raw[match.start : match.end]) for match in matches]
+
+
+def _reserve(wanted: int, fp_rate: float) -> int:
+    """Elements to size a wallet's filter for: room to grow, but none that the protocol's cap would make the rate pay for."""
+    _check_sizing(wanted, fp_rate)
+    roomy = max(MIN_CAPACITY, 1 << (2 * wanted - 1).bit_length())
+    fits = int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
+    return max(wanted, min(roomy, fits))
+
+
+def _lost_spends(wanted: list[bytes], flags: int) -> int:
+    """How many elements may stand for outputs whose spends a peer would miss: it finds spends by outpoint, which it must insert itself."""
+    if flags == UpdateFlags.ALL:
+        return 0
+    return sum(1 for element in wanted if len(element) != OUTPOINT_SIZE and not (flags == UpdateFlags.P2PUBKEY_ONLY and is_pubkey(element)))
+
+
+def filteradd_payload(element: bytes | OutPoint) -> bytes:
+    """Payload of a filteradd message: CompactSize and the element, at most 520 bytes, else ParameterError."""
+    data = bytes(element) if isinstance(element, OutPoint) else to_bytes(element)
+    if len(data) > MAX_ELEMENT_SIZE:
+        raise ParameterError(f"a filteradd carries at most {MAX_ELEMENT_SIZE} bytes, not {len(data)}")
+    return compact_size(len(data)) + data
+
+
+def parse_filteradd(payload: bytes) -> bytes:
+    """The element in a filteradd payload. Raises FormatError: truncated, trailing bytes, more than 520 bytes."""
+    reader = Reader(to_bytes(payload))
+    size = reader.compact_size("element size")
+    if size > MAX_ELEMENT_SIZE:
+        raise FormatError(f"{size} bytes, at most {MAX_ELEMENT_SIZE} (BIP-37)", offset=0, field="element size")
+    element = reader.take(size, "element")
+    reader.finish("filteradd")
+    return element
