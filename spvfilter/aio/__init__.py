@@ -1,0 +1,1 @@
+"""Everything that awaits or opens files of blocks."""

@@ -1,0 +1,121 @@
+"""Linkage of headers: which blocks follow which, and which branch has the most work. Validation of headers is not here yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spvfilter.network import Network
+
+
+class Linked(Protocol):
+    """The parts of a header that linking needs."""
+
+    @property
+    def hash(self) -> bytes: ...
+    @property
+    def previous(self) -> bytes: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def height(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Blocks that follow each other, as indexes into what was linked, lowest first; `height` of the first where known."""
+
+    blocks: list[int]
+    height: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Blocks put in chain order: segments that are not linked with each other, oldest first, and the blocks off their best branch."""
+
+    segments: list[Segment]
+    stale: list[int]
+
+
+def work(bits: int) -> int:
+    """Expected hashes for a block with these compact bits, 2^256 // (target + 1); 1 where the target is no target."""
+    exponent, mantissa = bits >> 24, bits & 0x007FFFFF
+    target = mantissa << 8 * (exponent - 3) if exponent >= 3 else mantissa >> 8 * (3 - exponent)
+    if bits & 0x00800000 or not 0 < target < 1 << 256:
+        return 1
+    return (1 << 256) // (target + 1)
+
+
+def link(blocks: Sequence[Linked], network: Network) -> Order:
+    """Put distinct blocks in chain order by their previous hashes.
+
+    Of two branches the one with more work is kept, of equal ones that whose tip has the smaller hash: the result does not
+    depend on the order of `blocks`. Heights come from the network's genesis block or from any block that states its own.
+    """
+    index = {block.hash: number for number, block in enumerate(blocks)}
+    parents = [index.get(block.previous, -1) for block in blocks]
+    children: dict[int, list[int]] = {}
+    for number, parent in enumerate(parents):
+        children.setdefault(parent, []).append(number)
+    segments: list[Segment] = []
+    stale: list[int] = []
+    roots = sorted(children.get(-1, []), key=lambda number: (blocks[number].time, blocks[number].hash))
+    for root in roots:
+        members, total = [root], {root: work(blocks[root].bits)}
+        for number in members:  # grows as it is walked
+            for child in children.get(number, ()):
+                total[child] = total[number] + work(blocks[child].bits)
+                members.append(child)
+        tip = min(members, key=lambda number: (-total[number], blocks[number].hash))
+        best = []
+        at = tip
+        while at != -1:
+            best.append(at)
+            at = parents[at]
+        best.reverse()
+        on_best = set(best)
+        stale.extend(number for number in members if number not in on_best)
+        segments.append(Segment(best, _first_height(blocks, best, network)))
+    return Order(segments, stale)
+
+
+def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:
+    if blocks[chain[0]].hash == network.genesis_hash:
+        return 0
+    for depth, number in enumerate(chain):
+        height = blocks[number].height
+        if height is not None and height >= depth:
+            return height - depth
+    return None
+
+
+def coinbase_height(block: bytes, network: Network) -> int | None:
+    """The height a block states in its coinbase, from its first bytes (200 suffice); None where the rule does not bind it.
+
+    BIP-34: version ≥ 2 and at or above the network's activation height; the scriptSig starts with the height as Core's
+    CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
+    """
+    if len(block) < 90 or int.from_bytes(block[:4], "little", signed=True) < 2:
+        return None
+    at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4  # behind the count and the version
+    if block[at : at + 2] == b"\x00\x01":  # segwit marker and flag
+        at += 2
+    if block[at : at + 33] != b"\x01" + bytes(32):  # one input that spends nothing
+        return None
+    script = block[at + 38 : at + 38 + 5]
+    if not script:
+        return None
+    opcode = script[0]
+    number = script[1 : 1 + opcode]
+    if 0x51 <= opcode <= 0x60:
+        height = opcode - 0x50
+    elif 1 <= opcode <= 4 and len(number) == opcode:
+        height = int.from_bytes(number, "little", signed=True)
+        if height <= 16 or len(number) != height.bit_length() // 8 + 1:
+            return None
+    else:
+        return None
+    return height if height >= network.bip34_height else None
