@@ -34,6 +34,18 @@ class ParameterError(SpvFilterError, ValueError):
     """An argument outside its domain; the message carries the offending value."""
 
 
+class MismatchError(ParameterError):
+    """Two filters that do not put the same keys into the same places."""
+
+
+class TooLargeError(ParameterError, MemoryError):
+    """A filter larger than the machine's memory."""
+
+
+class ReadOnlyError(SpvFilterError, TypeError):
+    """A change to a filter whose bits are read-only."""
+
+
 class AddressError(ParameterError):
     """A string that is no address: bad character, checksum, length, version or witness program."""
 
@@ -91,6 +103,34 @@ class ProofError(PeerError):
 
 class StoreError(SpvFilterError):
     """The wallet's database cannot be used."""
+
+
+class RemoteError(SpvFilterError):
+    """A filter in Redis that did not do what it was asked; redis-py's error, where there is one, is its cause."""
+
+
+class RemoteConnectionError(RemoteError):
+    """No answer: the server was not reached, or the connection broke, so that what was asked may or may not have been done."""
+
+
+class RemoteMissingError(RemoteError, LookupError):
+    """No filter there, or not all of it: it has expired, was deleted, or parts of it were evicted."""
+
+
+class RemoteExistsError(RemoteError):
+    """A filter is there already."""
+
+
+class RemoteTypeError(RemoteError):
+    """A key of the filter's holds something that is not a string."""
+
+
+class RemoteFullError(RemoteError):
+    """The server is at its maxmemory and refuses to write; nothing was changed."""
+
+
+class RemoteReadOnlyError(RemoteError, ReadOnlyError):
+    """The server is a read-only replica; nothing was changed."""
 
 
 class SpvFilterWarning(UserWarning):

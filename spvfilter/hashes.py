@@ -6,6 +6,8 @@ import hashlib
 
 import mmh3
 
+_M64 = (1 << 64) - 1
+
 
 def sha256d(data: bytes) -> bytes:
     """Double SHA-256, 32 bytes: txids, block hashes, checksums."""
@@ -28,4 +30,41 @@ def _ripemd160(data: bytes) -> bytes:
 
 def murmur3(data: bytes, seed: int) -> int:
     """MurmurHash3 x86_32 of `data` as u32, seed u32 (BIP-37 § Bloom filter format)."""
-    return mmh3.hash(data, seed, signed=False)
+    return mmh3.mmh3_32_uintdigest(data, seed)
+
+
+def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
+    """MurmurHash3 x64_128 of `data` as two u64, seed u32."""
+    return mmh3.mmh3_x64_128_utupledigest(data, seed)
+
+
+def siphash24(data: bytes, key: bytes) -> int:
+    """SipHash-2-4 of `data` as u64, key 16 bytes: k0 and k1 as u64 LE (Aumasson and Bernstein, SipHash § 2)."""
+    k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
+    v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
+    v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+    whole = len(data) & ~7
+    words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, whole, 8)]
+    words.append((len(data) & 0xFF) << 56 | int.from_bytes(data[whole:], "little"))
+    for word in words:
+        v3 ^= word
+        v0, v1, v2, v3 = _sip_round(*_sip_round(v0, v1, v2, v3))
+        v0 ^= word
+    v2 ^= 0xFF
+    for _ in range(4):
+        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+def _sip_round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 = v0 + v1 & _M64
+    v2 = v2 + v3 & _M64
+    v1 = (v1 << 13 & _M64 | v1 >> 51) ^ v0
+    v3 = (v3 << 16 & _M64 | v3 >> 48) ^ v2
+    v0 = v0 << 32 & _M64 | v0 >> 32
+    v2 = v2 + v1 & _M64
+    v0 = v0 + v3 & _M64
+    v1 = (v1 << 17 & _M64 | v1 >> 47) ^ v2
+    v3 = (v3 << 21 & _M64 | v3 >> 43) ^ v0
+    v2 = v2 << 32 & _M64 | v2 >> 32
+    return v0, v1, v2, v3

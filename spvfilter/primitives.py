@@ -42,13 +42,13 @@ def hash_to_hex(digest: bytes) -> str:
 
 
 def hash_from_hex(text: str) -> bytes:
-    """Wire-order bytes of a hash in display form. Raises ParameterError unless it is 64 hex digits."""
+    """Wire-order bytes of a hash in display form. Raises ParameterError, which does not repeat it, unless it is 64 hex digits."""
     try:
         digest = bytes.fromhex(text)
     except ValueError:
         digest = b""
     if len(digest) != 32 or len(text) != 64:
-        raise ParameterError(f"not a hash of 64 hex digits: {text[:80]!r}")
+        raise ParameterError(f"not a hash of 64 hex digits: {len(text)} characters")
     return digest[::-1]
 
 
@@ -141,7 +141,7 @@ class OutPoint:
         """From `txid:index`, the txid in display order. Raises ParameterError."""
         txid, colon, index = text.partition(":")
         if not colon or not index.isascii() or not index.isdigit() or len(index) > 10:
-            raise ParameterError(f"not an outpoint TXID:INDEX: {text[:100]!r}")
+            raise ParameterError("not an outpoint TXID:INDEX, the index a whole number")
         return cls(hash_from_hex(txid), int(index))
 
     def __bytes__(self) -> bytes:
@@ -205,6 +205,11 @@ class Header:
 
 
 _HEADER = struct.Struct("<i32s32sIII")
+
+
+def chunks(view: memoryview) -> Iterator[memoryview]:
+    """A flat view in pieces of 1 MiB, the last one shorter."""
+    return (view[at : at + (1 << 20)] for at in range(0, len(view), 1 << 20))
 
 
 def script_pushes(script: bytes) -> Iterator[bytes]:

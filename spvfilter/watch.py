@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from unicodedata import category
 
 from spvfilter import watchfile
 from spvfilter.address import address_to_script, script_to_address
@@ -132,23 +133,25 @@ class WatchList:
     ) -> None:
         """Watch for the spend of an outpoint (or `TXID:INDEX`, txid in display order); value in satoshi where known.
 
-        With a script that the list watches, the outpoint counts as learned by that entry and shares its label.
+        With a script that the list watches, the outpoint counts as learned by that entry and shares its label; so does one that was
+        learned already, unless a label is given.
         """
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
             raise ParameterError(f"value out of range: {value}")
-        entry = self._table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
+        known = self._table.coin(bytes(point))
+        entry = known.entry if known else self._table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
         if entry == NO_ENTRY or label is not None:
             entry = self._table.add(EntryKind.OUTPOINT, bytes(point))
             self._label(entry, label)
-        self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey)
+        self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
 
     def _label(self, entry: int, label: str | None) -> None:
         label = label.strip() if label else None
         if not label:
             return
-        if any(ord(char) < 32 for char in label):
-            raise ParameterError(f"a label has no control characters: {label[:80]!r}")
+        if any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # a surrogate is no UTF-8
+            raise ParameterError(f"a label has no control characters, line ends or surrogates: {label[:80]!r}")
         self._labels[entry] = label
 
     def __len__(self) -> int:

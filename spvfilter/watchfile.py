@@ -14,13 +14,12 @@ UTF-8, with or without a byte order mark; lines end in LF or CRLF.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from spvfilter.address import script_to_address
+from spvfilter.durable import replacing
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.kernel import NO_VALUE, EntryKind
 from spvfilter.primitives import OutPoint
@@ -39,7 +38,8 @@ def read_into(watch: WatchList, path: Path) -> None:
         for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), b""), 1):
             try:
                 if len(line) > _MAX_LINE:
-                    _skip_line(file)
+                    if not line.endswith(b"\n"):
+                        _skip_line(file)
                     raise ParameterError(f"line of more than {_MAX_LINE} bytes")
                 text = _text(line, number)
                 if not text:
@@ -92,56 +92,40 @@ def _add(watch: WatchList, entry: str, label: str | None) -> None:
     elif kind == "data":
         watch.add_data(_hex(rest), label)
     else:
-        raise ParameterError(f"unknown kind of entry {kind[:40]!r}: script, pubkey, data, outpoint or an address")
+        raise ParameterError("unknown kind of entry before the colon: script, pubkey, data, outpoint, or an address without one")
 
 
 def _add_outpoint(watch: WatchList, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
-        raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {entry[:120]!r}")
+        raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {len(parts)} parts")
     value, script = None, None
     if len(parts) == 5:
         if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
-            raise ParameterError(f"not a value in satoshi: {parts[3][:40]!r}")
+            raise ParameterError("not a value: a whole number of satoshi expected")
         value = int(parts[3]) if parts[3] else None
         script = _hex(parts[4]) if parts[4] else None
     watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
 
 
 def _hex(text: str) -> bytes:
+    """Bytes in hex. Raises ParameterError that does not repeat the text: people paste private keys into the wrong places."""
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ParameterError(f"not hex: {text[:80]!r}") from None
+        raise ParameterError(f"not hex: digits in pairs expected, these {len(text)} characters are not") from None
 
 
 def write(watch: WatchList, path: Path) -> None:
-    """Write the whole list to a new file of mode 0600 beside `path`, flush it to disk, and rename it over `path`."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mkstemp: mode 0600
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(f"# spvfilter watch list, {watch.network}\n")
-            file.writelines(f"{line}\n" for line in _lines(watch))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Write the whole list to a file of mode 0600 that replaces `path` at once."""
+    with replacing(path) as file:
+        file.write(f"# spvfilter watch list, {watch.network}\n".encode())
+        file.writelines(f"{line}\n".encode() for line in _lines(watch))
 
 
 def _lines(watch: WatchList) -> Iterator[str]:
-    for kind, value, label in watch.entries():
+    # keys first: reading one labels its scripts, which may have labels of their own
+    for kind, value, label in sorted(watch.entries(), key=lambda entry: entry[0] != EntryKind.MULTISIG_KEY):
         tail = f",{label}" if label else ""
         match kind:
             case EntryKind.SCRIPT:
@@ -155,6 +139,8 @@ def _lines(watch: WatchList) -> Iterator[str]:
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
     for point, coin in watch.table.coins():
         known = ""
+        if point in labels and not labels[point] and coin.script and coin.script in watch:
+            yield f"outpoint:{OutPoint.parse(point)}"  # watched by hand; the line below alone would say that its script's entry learned it
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = f",{labels[point]}" if labels.get(point) else ""

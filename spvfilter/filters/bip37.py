@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
-from spvfilter.filters.bloom import BloomFilter
-from spvfilter.kernel import bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
+from spvfilter.filters.bloom import BloomBits
+from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, Reader, Serializable, compact_size, to_bytes
 
 MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
@@ -85,17 +85,23 @@ def _degenerate(elements: int, fp_rate: float) -> bool:
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
     """The error for a filter that peers would read as match-all, with the nearest parameters that make a real one."""
     size = filter_size(elements, fp_rate)
-    least = (elements + 3) // 4  # bytes; with 2 bits an element Core's integer division leaves one function
-    if least > MAX_FILTER_SIZE:
-        remedy = f"the protocol's {MAX_FILTER_SIZE} bytes hold at most {MAX_FILTER_SIZE * 4} elements"
+    most = MAX_FILTER_SIZE * 4  # elements; with 2 bits for each Core's integer division leaves one function
+    rate = _highest_rate(min(elements, most))
+    if elements <= most:
+        remedy = f"the rate for {elements} elements can be at most {rate}"
     else:
-        fits = math.exp(-8 * least * _LN2SQUARED / elements)
-        remedy = f"the rate for {elements} elements can be at most {math.floor(fits * 1e6) / 1e6}"
+        remedy = f"the protocol's {MAX_FILTER_SIZE} bytes hold at most {most} elements" + (f" at rate {rate}" if fp_rate > rate else "")
     result = "0 hash functions" if size else "0 bytes"
     return ParameterError(f"{elements} elements at rate {fp_rate} give {result}, which peers read as match everything: {remedy}")
 
 
-class Bip37Filter(BloomFilter):
+def _highest_rate(elements: int) -> float:
+    """The highest rate, rounded down to 6 digits, for which the formula gives `elements` 2 bits each."""
+    least = (elements + 3) // 4  # bytes
+    return math.floor(math.exp(-8 * least * _LN2SQUARED / elements) * 1e6) / 1e6
+
+
+class Bip37Filter(BloomBits):
     """A BIP-37 filter; `bytes(f)` is its filterload payload.
 
     The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32,
@@ -106,7 +112,7 @@ class Bip37Filter(BloomFilter):
     ParameterError outside of these, and where the formula gives a filter that peers would read as match-all; see `match_all`.
     """
 
-    __slots__ = ("_raw_flags", "capacity", "nominal_fp_rate")
+    __slots__ = ("_field", "_raw_flags", "capacity", "nominal_fp_rate")
 
     def __init__(self, elements: int, fp_rate: float, tweak: int = 0, flags: int = UpdateFlags.ALL) -> None:
         if _degenerate(elements, fp_rate):
@@ -121,7 +127,8 @@ class Bip37Filter(BloomFilter):
             raise ParameterError(f"tweak is not a u32: {tweak}")
         if flags not in (0, 1, 2):
             raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY): {flags}")
-        super().__init__(len(field) * 8, hash_funcs, tweak, field)
+        super().__init__(len(field) * 8, hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
+        self._field = field
         self._raw_flags = int(flags)
 
     @classmethod
@@ -145,7 +152,7 @@ class Bip37Filter(BloomFilter):
         `decoy_key`, a secret of the wallet of at least 16 bytes, the reserve is filled with decoys derived from it, the same every time,
         until the real rate is the asked one; elements to come take their place. This is beyond BIP-37.
 
-        Warns with FpRateWarning where the protocol's 36,000 bytes make the real rate more than twice the asked one, with
+        Warns with FpRateWarning where the protocol's 36,000 bytes or 50 functions make the real rate more than twice the asked one, with
         LostSpendsWarning where the flags would hide spends. Raises ParameterError for a list without entries or larger than `elements`.
         """
         wanted = list(watch.bloom_elements())
@@ -161,8 +168,9 @@ class Bip37Filter(BloomFilter):
             made._add_decoys(decoy_key, fp_rate)
         expected = (-math.expm1(-made.hash_funcs * capacity / made.bits)) ** made.hash_funcs
         real = max(made.current_fp_rate, expected if elements is not None else 0.0)
-        if real > 2 * fp_rate and made.bits == MAX_FILTER_SIZE * 8:
-            message = f"{capacity} elements in the {MAX_FILTER_SIZE} bytes that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
+        if real > 2 * fp_rate and (made.size == MAX_FILTER_SIZE or made.hash_funcs == MAX_HASH_FUNCS):
+            caps = f"{MAX_FILTER_SIZE} bytes and {MAX_HASH_FUNCS} functions"
+            message = f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
             warnings.warn(message, FpRateWarning, stacklevel=2)
         if lost := _lost_spends(wanted, flags):
             message = f"with flags {UpdateFlags(flags).name} a peer will not report the spends of {lost} watched elements: use ALL"
@@ -175,12 +183,12 @@ class Bip37Filter(BloomFilter):
         target = self.bits * fp_rate ** (1 / self.hash_funcs)  # bits set at which (X/m)^k is the rate asked for
         have, number = self.set_bits(), 0
         while have < target:
-            before = bytes(self.buffer) if target - have <= self.hash_funcs else b""
+            before = bytes(self._field) if target - have <= self.hash_funcs else b""
             self.add(hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20])
             number += 1
             was, have = have, self.set_bits()
             if have - target > target - was:  # one less comes nearer
-                self.buffer[:] = before
+                self._field[:] = before
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
@@ -216,7 +224,7 @@ class Bip37Filter(BloomFilter):
 
     def __bytes__(self) -> bytes:
         numbers = self.hash_funcs.to_bytes(4, "little") + self.tweak.to_bytes(4, "little")
-        return compact_size(self.bits // 8) + bytes(self.buffer) + numbers + bytes((self._raw_flags,))
+        return compact_size(self.bits // 8) + bytes(self._field) + numbers + bytes((self._raw_flags,))
 
     def __eq__(self, other: object) -> bool:
         """Whether the two are the same filterload."""
@@ -228,6 +236,19 @@ class Bip37Filter(BloomFilter):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.size} bytes, {self.hash_funcs} functions, tweak {self.tweak}, flags {self.flags.name}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _from_pickle, (type(self), bytes(self), self.capacity, self.nominal_fp_rate)
+
+    @property
+    def tweak(self) -> int:
+        """Random number that tells filters apart; makes the seeds of the hash functions."""
+        return int.from_bytes(self.key[:4], "little")
+
+    @property
+    def estimated_elements(self) -> float:
+        """How many elements it probably holds; infinite when every bit is set."""
+        return self.approx_len
 
     @property
     def size(self) -> int:
@@ -247,15 +268,18 @@ class Bip37Filter(BloomFilter):
 
     def insert(self, element: bytes | OutPoint) -> None:
         """Add an element: a push as it stands in scripts, a txid in wire order, or an outpoint (36 bytes)."""
-        self.add(bytes(element) if isinstance(element, OutPoint) else to_bytes(element))
+        self.add(bytes(element) if isinstance(element, OutPoint) else element)
+
+    def __contains__(self, element: object) -> bool:
+        return super().__contains__(bytes(element) if isinstance(element, OutPoint) else element)
 
     def matches_tx(self, tx: bytes | Serializable) -> bool:
         """Whether a node with this filter reports the transaction, inserting its outpoints as the flags say.
 
         Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction; then nothing has changed.
         """
-        matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self.buffer), self.hash_funcs, self.tweak, self.flags)
-        self.buffer[:] = bits
+        matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self._field), self.hash_funcs, self.tweak, self.flags)
+        self._field[:] = bits
         return matched
 
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
@@ -264,9 +288,15 @@ class Bip37Filter(BloomFilter):
         Raises FormatError for a malformed block; then nothing has changed.
         """
         raw = to_bytes(block)
-        matches, bits = bip37_scan_block(raw, bytes(self.buffer), self.hash_funcs, self.tweak, self.flags)
-        self.buffer[:] = bits
+        matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
+        self._field[:] = bits
         return [MatchedTx(match.position, match.txid, raw[match.start : match.end]) for match in matches]
+
+
+def _from_pickle(cls: type[Bip37Filter], payload: bytes, capacity: int | None, fp_rate: float | None) -> Bip37Filter:
+    made = cls.parse(payload)
+    made.capacity, made.nominal_fp_rate = capacity, fp_rate
+    return made
 
 
 def _reserve(wanted: int, fp_rate: float) -> int:

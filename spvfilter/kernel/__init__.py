@@ -22,13 +22,15 @@ from spvfilter.kernel.pure import (
     walk_tx,
     wtxid,
 )
-from spvfilter.kernel.pure_bits import BitCore
+from spvfilter.kernel.pure_bits import COUNTER_LIMIT, BitCore, CounterCore
+from spvfilter.kernel.pure_cells import Encoding, Family
 from spvfilter.kernel.pure_table import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
 
 BACKEND = "pure"
 
 __all__ = [
     "BACKEND",
+    "COUNTER_LIMIT",
     "NO_ENTRY",
     "NO_VALUE",
     "UPDATE_ALL",
@@ -36,7 +38,10 @@ __all__ = [
     "UPDATE_P2PUBKEY_ONLY",
     "BitCore",
     "Coin",
+    "CounterCore",
+    "Encoding",
     "EntryKind",
+    "Family",
     "Hit",
     "TxMatch",
     "TxSpan",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure_bits import BitCore
+from spvfilter.kernel.pure_cells import Family
 from spvfilter.primitives import HEADER_SIZE, read_compact_size, script_pushes
 
 MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
@@ -235,20 +236,26 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
     Each transaction is tested against the filter as the ones before it left it (Core CMerkleBlock). Values in, values
     out; on FormatError nothing has changed.
     """
-    core = BitCore(8 * len(bits), hash_funcs, tweak, bytearray(bits))
+    field = bytearray(bits)
+    core = _core(field, hash_funcs, tweak)
     matches = []
     for position, tx in enumerate(walk_block(raw)):
         tx_hash = txid(raw, tx)
         if _is_relevant(raw, tx, tx_hash, core, flags):
             matches.append(TxMatch(position, tx_hash, tx.start, tx.end))
-    return matches, bytes(core.buffer)
+    return matches, bytes(field)
 
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
     """Whether a filter matches one transaction, and the filter's bits after it. Raises FormatError as parse_tx does."""
     tx = parse_tx(raw)
-    core = BitCore(8 * len(bits), hash_funcs, tweak, bytearray(bits))
-    return _is_relevant(raw, tx, txid(raw, tx), core, flags), bytes(core.buffer)
+    field = bytearray(bits)
+    core = _core(field, hash_funcs, tweak)
+    return _is_relevant(raw, tx, txid(raw, tx), core, flags), bytes(field)
+
+
+def _core(field: bytearray, hash_funcs: int, tweak: int) -> BitCore:
+    return BitCore(8 * len(field), hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
 
 
 def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:

@@ -100,18 +100,17 @@ class WatchTable:
         """Every entry, in the order of their numbers."""
         return ((EntryKind(kind), value) for kind, value in zip(self._kinds, self._values, strict=True))
 
+    def coin(self, outpoint: bytes) -> Coin | None:
+        """What is known of an outpoint (36 bytes), if it is watched."""
+        return self._coins.get(outpoint)
+
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
         """Every watched outpoint (36 bytes) with what is known of it."""
         return iter(self._coins.items())
 
     def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None) -> None:
         """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."""
-        old = self._coins.get(outpoint)
-        if old is not None:
-            entry = old.entry
-            value = old.value if old.value != NO_VALUE else value
-            script = old.script if old.script is not None else script
-        self._coins[outpoint] = Coin(entry, value, script)
+        self._coins[outpoint] = _joined(self._coins.get(outpoint), Coin(entry, value, script))
 
     def learn(self, hits: Iterable[Hit]) -> list[Hit]:
         """Watch the outpoints of the outputs among `hits`; returns those whose outpoint was new."""
@@ -180,7 +179,10 @@ class WatchTable:
         spent: list[tuple[int, bytes, Coin]] = []
         for index, (at, start, end) in enumerate(tx.inputs):
             outpoint = raw[at : at + 36]
-            coin = known.get(outpoint) or earlier.get(outpoint) or fresh.get(outpoint)
+            coin = known.get(outpoint)
+            seen = earlier.get(outpoint) or fresh.get(outpoint)
+            if seen is not None:
+                coin = _joined(coin, seen)
             if coin is None and self._data:
                 entry = self._match_data(raw[start:end])
                 coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
@@ -199,6 +201,13 @@ class WatchTable:
             hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
-            value = int.from_bytes(raw[at : at + 8], "little", signed=True)
+            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses what is below 0
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
+
+
+def _joined(old: Coin | None, new: Coin) -> Coin:
+    """The old coin, with what it lacked from the new one."""
+    if old is None:
+        return new
+    return Coin(old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script)
