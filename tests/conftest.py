@@ -13,6 +13,7 @@ from support import EFFORT, vectors_root
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
     "cc": "install a C compiler (Debian: gcc)",
+    "redis": "install redis-server (Debian: redis-server)",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
 
@@ -29,6 +30,8 @@ def missing(name: str) -> bool:
     match name:
         case "vectors":
             return vectors_root() is None
+        case "redis":
+            return shutil.which("redis-server") is None
         case "cc":
             return shutil.which("cc") is None
     raise AssertionError(name)

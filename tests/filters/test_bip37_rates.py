@@ -1,0 +1,121 @@
+"""False-positive rates as measured, seeds fixed: of one filter, of many, and of a wallet's filter with decoys."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import struct
+from collections.abc import Iterable
+
+import mmh3
+import pytest
+
+from spvfilter.filters import sizing
+from spvfilter.filters.bip37 import Bip37Filter
+from support import effort
+
+pack = struct.Struct("<Q").pack
+
+
+class Elements(list[bytes]):
+    """The smallest thing a filter can be made for."""
+
+    def bloom_elements(self) -> Iterable[bytes]:
+        return self
+
+
+def wallet(count: int, seed: int = 0) -> Elements:
+    rng = random.Random(seed)
+    return Elements(rng.randbytes(20) for _ in range(count))
+
+
+def bits(found: Bip37Filter) -> bytes:
+    """A byte for every bit, read from the payload as BIP-37 lays it out."""
+    field = bytes(found)[-9 - found.size : -9]
+    return bytes(field[at >> 3] >> (at & 7) & 1 for at in range(8 * found.size))
+
+
+def hits(found: Bip37Filter, probes: Iterable[int]) -> list[int]:
+    """The probes, as 8-byte elements, that the filter contains: function by function, since most fall to the first ones."""
+    table, size, murmur3 = bits(found), 8 * found.size, mmh3.hash
+    left = list(probes)
+    for i in range(found.hash_funcs):
+        seed = (i * 0xFBA4C795 + found.tweak) & 0xFFFFFFFF
+        left = [probe for probe in left if table[murmur3(pack(probe), seed, False) % size]]
+    return left
+
+
+def expected_rate(found: Bip37Filter) -> float:
+    return (sum(bits(found)) / (8 * found.size)) ** found.hash_funcs
+
+
+def binomial_sigma(rate: float, probes: int) -> float:
+    return math.sqrt(rate * (1 - rate) / probes)
+
+
+@pytest.mark.parametrize(("elements", "rate", "tweak"), [(50, 0.02, 1), (1_000, 0.01, 2), (1_000, 0.001, 3), (20_000, 0.005, 4)])
+def test_one_filters_rate_is_that_of_its_bits(elements: int, rate: float, tweak: int) -> None:
+    made = Bip37Filter(elements, rate, tweak)
+    for element in wallet(elements, tweak):
+        made.insert(element)
+    probes = int(effort(200, 2_000, 50_000) / rate)
+    expected = expected_rate(made)
+    found = hits(made, range(probes))
+    assert abs(len(found) / probes - expected) < 3 * binomial_sigma(expected, probes)
+    assert made.current_fp_rate == pytest.approx(expected, rel=1e-12)
+    assert [probe for probe in range(3_000) if pack(probe) in made] == [probe for probe in found if probe < 3_000]
+    exact = sizing.fp_rate_exact(8 * made.size, made.hash_funcs, elements)
+    assert expected == pytest.approx(exact, rel=0.25)  # one filter scatters about the mean of all
+
+
+@pytest.mark.parametrize(("elements", "rate", "probes"), [(4, 0.05, 200), (12, 0.01, 1_000), (40, 0.02, 500)])
+def test_the_mean_over_many_filters_is_the_occupancy_formulas(elements: int, rate: float, probes: int) -> None:
+    rng = random.Random(1_000 * elements)
+    count = effort(1_000, 1_500, 30_000)
+    filled, measured = [], []
+    for number in range(count):
+        made = Bip37Filter(elements, rate, rng.getrandbits(32))
+        for _ in range(elements):
+            made.insert(rng.randbytes(20))
+        filled.append(made.current_fp_rate)
+        measured.append(len(hits(made, range(number * probes, (number + 1) * probes))) / probes)
+    exact = sizing.fp_rate_exact(8 * made.size, made.hash_funcs, elements)
+    for rates in (filled, measured):
+        sigma = statistics.stdev(rates) / math.sqrt(count)  # between filters: what one filter's bits share, all its probes share
+        assert abs(statistics.fmean(rates) - exact) < 3 * sigma
+        assert sigma < 0.05 * exact  # or the test would say nothing
+    approximate = sizing.fp_rate(8 * made.size, made.hash_funcs, elements)
+    if elements == 4:  # so small that the usual approximation is visibly off, and the exact formula is not
+        sigma = statistics.stdev(filled) / math.sqrt(count)
+        assert statistics.fmean(filled) - approximate > 5 * sigma
+
+
+@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("elements", [1, 10, 1_000])
+def test_with_decoys_the_real_rate_is_the_one_asked_for(elements: int, rate: float) -> None:
+    made = Bip37Filter.for_watchlist(wallet(elements, 7), rate, 99, decoy_key=b"a secret of the wallet")
+    assert all(element in made for element in wallet(elements, 7))
+    assert expected_rate(made) == pytest.approx(rate, rel=0.03)
+    enough = effort(100, 400 if rate < 1e-3 else 900, 20_000)  # hits: one sigma is 5 % and 3.3 %
+    probes = int(enough / rate)
+    measured = len(hits(made, range(probes))) / probes
+    assert abs(measured - expected_rate(made)) < 3 * binomial_sigma(rate, probes)
+    if enough >= 400:
+        assert measured == pytest.approx(rate, rel=0.1)
+
+
+@pytest.mark.parametrize("elements", [1, 10, 100])
+def test_without_decoys_a_small_wallet_hides_behind_nothing(elements: int) -> None:
+    made = Bip37Filter.for_watchlist(wallet(elements), 1e-3, 99)
+    assert made.nominal_fp_rate == 1e-3
+    assert made.current_fp_rate < 1e-4
+    assert made.estimated_elements == pytest.approx(elements, rel=0.1)
+
+
+@pytest.mark.parametrize("elements", range(2, 40, 5))
+def test_a_wallet_with_decoys_looks_like_any_other(elements: int) -> None:
+    key = b"a secret of the wallet"
+    made = [Bip37Filter.for_watchlist(wallet(count), 1e-3, 99, decoy_key=key) for count in (1, elements)]
+    assert made[0].size == made[1].size
+    assert made[0].set_bits() == pytest.approx(made[1].set_bits(), abs=made[0].hash_funcs)

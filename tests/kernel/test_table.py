@@ -1,0 +1,193 @@
+"""WatchTable: what its entries match, the coins it learns, and scans that change nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, strategies as st
+
+import build
+from build import TxIn, TxOut
+from spvfilter.errors import FormatError
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
+
+SCRIPT = build.p2wpkh(b"\x01" * 20)
+STRANGER = build.p2wpkh(b"\x02" * 20)
+KEY, OTHER_KEY = b"\x02" + b"\x03" * 32, b"\x03" + b"\x04" * 32
+DATA = b"hello, world"
+FUNDING = build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(1, STRANGER), TxOut(5_000, SCRIPT)])
+POINT = build.outpoint(build.txid(FUNDING), 1)
+SPENDING = build.tx([TxIn(b"\x22" * 32, 0), TxIn(POINT[:32], 1, witness=(b"sig",))], [TxOut(4_000, SCRIPT)])
+BLOCK = build.block_of(build.GENESIS, 1, [FUNDING, SPENDING])
+PAID = Hit(False, 1, build.txid(FUNDING), 1, POINT, 5_000, SCRIPT, 0)
+SPENT = Hit(True, 2, build.txid(SPENDING), 1, POINT, 5_000, SCRIPT, 0)
+CHANGE = Hit(False, 2, build.txid(SPENDING), 0, build.outpoint(build.txid(SPENDING), 0), 4_000, SCRIPT, 0)
+
+
+def table(*entries: tuple[EntryKind, bytes]) -> WatchTable:
+    made = WatchTable()
+    for kind, value in entries:
+        made.add(kind, value)
+    return made
+
+
+def pays(script: bytes) -> bytes:
+    return build.tx([TxIn(b"\x33" * 32, 0)], [TxOut(1, script)])
+
+
+def test_entries_keep_their_numbers_and_are_told_by_kind_and_bytes() -> None:
+    made = WatchTable()
+    entries = [(kind, value) for kind in EntryKind for value in (bytes(36), b"\x01" * 36)]
+    assert [made.add(*entry) for entry in entries] == list(range(8))
+    assert [made.add(*entry) for entry in reversed(entries)] == list(reversed(range(8)))
+    assert [made.find(*entry) for entry in entries] == list(range(8))
+    assert [made.entry(number) for number in range(8)] == list(made.entries()) == entries
+    assert [made.find(kind, b"\x02" * 36) for kind in EntryKind] == [NO_ENTRY] * 4
+    assert len(made) == 8
+
+
+def test_inputs_come_before_outputs_and_transactions_in_order() -> None:
+    assert table((EntryKind.SCRIPT, SCRIPT)).scan_block(BLOCK) == [PAID, SPENT, CHANGE]
+
+
+def test_a_scan_changes_nothing_until_its_hits_are_learned() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    hits = made.scan_block(BLOCK)
+    assert made.scan_block(BLOCK) == hits
+    assert list(made.coins()) == []
+    assert made.learn(hits) == [PAID, CHANGE]
+    assert dict(made.coins()) == {POINT: Coin(0, 5_000, SCRIPT), CHANGE.outpoint: Coin(0, 4_000, SCRIPT)}
+    assert made.learn(hits) == []
+    assert made.scan_tx(SPENDING) == [SPENT._replace(position=0), CHANGE._replace(position=0)]
+
+
+def test_a_run_of_blocks_shares_the_coins_it_found() -> None:
+    made, found = table((EntryKind.SCRIPT, SCRIPT)), WatchTable()
+    first, second = build.chain_of([[FUNDING], [SPENDING]], height=1)
+    assert made.scan_block(first, found) == [PAID]
+    assert made.scan_block(second, found) == [SPENT._replace(position=1), CHANGE._replace(position=1)]
+    assert made.scan_block(second) == [CHANGE._replace(position=1)]  # alone it cannot know
+    assert (len(found), len(made), list(made.coins())) == (0, 1, [])
+
+
+def test_a_malformed_block_leaves_the_run_as_it_was() -> None:
+    made, found = table((EntryKind.SCRIPT, SCRIPT)), WatchTable()
+    for damaged in (BLOCK[:-1], BLOCK + b"\x00"):
+        with pytest.raises(FormatError):
+            made.scan_block(damaged, found)
+    assert list(found.coins()) == list(made.coins()) == []
+
+
+@pytest.mark.parametrize(("value", "script"), [(NO_VALUE, None), (5_000, None), (NO_VALUE, SCRIPT)])
+@pytest.mark.parametrize("split", [False, True])
+def test_an_outpoint_watched_by_hand_gains_what_its_funding_shows(value: int, script: bytes | None, split: bool) -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.OUTPOINT, POINT))
+    made.set_coin(POINT, 1, value, script)
+    if split:  # whether in one block, in one run, or learned in between, the same
+        found = WatchTable()
+        first, second = build.chain_of([[FUNDING], [SPENDING]], height=1)
+        paid, spent = made.scan_block(first, found), made.scan_block(second, found)
+        assert paid + [hit._replace(position=2) for hit in spent] == [PAID, SPENT._replace(entry=1), CHANGE]
+    assert made.scan_block(BLOCK) == [PAID, SPENT._replace(entry=1), CHANGE]
+    made.learn(made.scan_tx(FUNDING))
+    assert dict(made.coins()) == {POINT: Coin(1, 5_000, SCRIPT)}
+    assert made.scan_tx(SPENDING)[0] == SPENT._replace(entry=1, position=0)
+
+
+def test_an_outpoint_is_found_whoever_spends_it_and_only_it() -> None:
+    made = table((EntryKind.OUTPOINT, POINT))
+    assert made.scan_block(BLOCK) == [Hit(True, 2, SPENT.txid, 1, POINT, NO_VALUE, None, 0)]
+    for other in (build.outpoint(POINT[:32], 0), build.outpoint(b"\x01" + POINT[1:32], 1)):
+        assert table((EntryKind.OUTPOINT, other)).scan_block(BLOCK) == []
+
+
+def test_a_learned_outpoint_can_be_named_by_hand_and_keeps_what_is_known() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    made.learn(made.scan_tx(FUNDING))
+    assert made.find(EntryKind.OUTPOINT, POINT) == NO_ENTRY
+    assert made.add(EntryKind.OUTPOINT, POINT) == made.find(EntryKind.OUTPOINT, POINT) == 1
+    assert dict(made.coins()) == {POINT: Coin(1, 5_000, SCRIPT)}
+
+
+def test_the_first_of_script_key_and_data_takes_an_output() -> None:
+    script = build.multisig(1, [KEY, OTHER_KEY])
+    entries = [(EntryKind.SCRIPT, script), (EntryKind.MULTISIG_KEY, KEY), (EntryKind.DATA, KEY)]
+    for chosen in itertools.permutations(entries):
+        for count in (1, 2, 3):
+            made = table(*chosen[:count])
+            best = min(chosen[:count], key=entries.index)
+            (hit,) = made.scan_tx(pays(script))
+            assert made.entry(hit.entry) == best == made.entry(made.match_script(script))
+
+
+def test_multisig_keys_match_bare_multisig_alone() -> None:
+    made = table((EntryKind.MULTISIG_KEY, KEY))
+    for script in (build.multisig(1, [KEY]), build.multisig(2, [OTHER_KEY, KEY])):
+        assert len(made.scan_tx(pays(script))) == 1
+    for script in (build.p2pk(KEY), build.multisig(2, [KEY]), build.multisig(1, [OTHER_KEY]), build.push(KEY)):
+        assert made.scan_tx(pays(script)) == []
+    first = table((EntryKind.MULTISIG_KEY, OTHER_KEY), (EntryKind.MULTISIG_KEY, KEY))
+    assert first.match_script(build.multisig(1, [KEY, OTHER_KEY])) == 1  # the first key in the script
+
+
+def test_data_matches_pushes_in_outputs_and_script_sigs_but_not_in_witnesses() -> None:
+    made = table((EntryKind.DATA, DATA))
+    assert [hit.spend for hit in made.scan_tx(pays(b"\x6a" + build.push(DATA)))] == [False]
+    assert [hit.spend for hit in made.scan_tx(pays(b"\x4c\x0c" + DATA))] == [False]
+    spend = build.tx([TxIn(b"\x44" * 32, 7, b"\x00" + build.push(DATA))], [])
+    assert made.scan_tx(spend) == [Hit(True, 0, build.txid(spend), 0, build.outpoint(b"\x44" * 32, 7), NO_VALUE, None, 0)]
+    coinbase = build.coinbase(7, script_sig=build.push(DATA))
+    assert [hit.spend for hit in made.scan_tx(coinbase)] == [True]  # its input is not special
+    for script in (DATA, build.push(DATA + b"!"), b"\x05" + build.push(DATA), b"\x6a" + build.push(DATA)[:-1]):
+        assert made.scan_tx(pays(script)) == []
+    assert made.scan_tx(build.tx([TxIn(b"\x44" * 32, 7, witness=(DATA,))], [])) == []
+
+
+def test_a_push_that_runs_over_the_end_hides_nothing_before_it() -> None:
+    made = table((EntryKind.DATA, DATA))
+    assert len(made.scan_tx(pays(build.push(DATA) + b"\x4c\xff\x00"))) == 1
+    assert made.scan_tx(pays(b"\x4c\xff" + build.push(DATA))) == []
+
+
+def test_a_spend_of_a_known_coin_is_matched_once_though_it_pushes_watched_data() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.DATA, DATA))
+    made.learn(made.scan_tx(FUNDING))
+    (hit,) = made.scan_tx(build.tx([TxIn(POINT[:32], 1, build.push(DATA))], []))
+    assert (hit.entry, hit.value, hit.script) == (0, 5_000, SCRIPT)
+
+
+@pytest.mark.parametrize(("value", "seen"), [(0, 0), (2**63 - 1, 2**63 - 1), (-1, NO_VALUE), (-(2**63), NO_VALUE)])
+def test_a_value_below_0_counts_as_unknown(value: int, seen: int) -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    made.learn(made.scan_tx(build.tx([TxIn(bytes(32), 0)], [TxOut(value, SCRIPT)])))
+    assert [coin.value for _, coin in made.coins()] == [seen]
+
+
+def test_a_copy_shares_nothing() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    twin = made.copy()
+    for number, kind in enumerate(EntryKind, 1):
+        assert twin.add(kind, bytes((number,)) * 36) == number
+    twin.learn(twin.scan_tx(FUNDING))
+    assert (len(made), len(list(made.coins()))) == (1, 0)
+    assert (len(twin), len(list(twin.coins()))) == (5, 2)
+    assert made.scan_tx(pays(b"\x01" * 36)) == []
+    assert made.match_script(SCRIPT) == twin.match_script(SCRIPT) == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from([SCRIPT, STRANGER, b""]), st.integers(0, 2**40)), max_size=12), st.integers(0, 11))
+def test_cutting_a_chain_into_blocks_changes_no_match(outputs: list[tuple[bytes, int]], cut: int) -> None:
+    txs: list[bytes] = []
+    previous = (b"\x55" * 32, 0)
+    for script, value in outputs:  # each spends the one before
+        txs.append(build.tx([TxIn(*previous)], [TxOut(value, script)]))
+        previous = (build.txid(txs[-1]), 0)
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    whole = [hit._replace(position=0) for hit in made.scan_block(build.block_of(build.GENESIS, 1, txs))]
+    parts, found = [], WatchTable()
+    for block in build.chain_of([txs[:cut], txs[cut:]], height=1):
+        parts += [hit._replace(position=0) for hit in made.scan_block(block, found)]
+    assert parts == whole
+    wanted = [script == SCRIPT for script, _ in outputs]
+    assert len(whole) == sum(wanted) + sum(wanted[:-1])

@@ -1,0 +1,153 @@
+"""The plan of the house, enforced: who may import whom, what an import loads, and how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import spvfilter
+
+PACKAGE = Path(spvfilter.__file__).parent
+LONGEST = 400  # lines
+
+# Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order below holds.
+FLOORS = [
+    ["errors", "hashes", "network", "primitives", "durable"],
+    ["kernel"],
+    ["address"],
+    ["filters", "wire", "watch", "chain"],
+    ["store"],
+    ["aio"],
+    ["cli"],
+]
+ROOM_OF = {"watchfile": "watch", "__main__": "cli"}  # modules that live in a room of another name
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+GROUND = FLOORS[0]
+DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
+
+
+def modules() -> list[str]:
+    """Dotted names within the package, "__init__" for the package itself."""
+    return sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8"))
+
+
+def room(module: str) -> str:
+    top = module.split(".")[0]
+    return ROOM_OF.get(top, top)
+
+
+def imports(module: str) -> Iterator[str]:
+    """Absolute names of everything a module imports, wherever in it, names imported from packages included."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            assert node.module is not None
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_entered(module: str) -> set[str]:
+    """Rooms a module imports from; what it took from the package's public names would be no room and fail."""
+    entered = {room(name.removeprefix("spvfilter.")) for name in imports(module) if name.startswith("spvfilter.")} - {"_version"}
+    assert entered <= FLOOR_OF.keys(), f"{module} imports {entered - FLOOR_OF.keys()}"
+    return entered
+
+
+def test_every_module_lives_in_a_room() -> None:
+    assert len(modules()) > 20
+    assert {room(module) for module in modules()} - FLOOR_OF.keys() == set(DOOR)
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module not in DOOR])
+def test_imports_point_down_only(module: str) -> None:
+    here = room(module)
+    for entered in rooms_entered(module) - {here}:
+        if here in GROUND and entered in GROUND:
+            assert GROUND.index(entered) < GROUND.index(here), f"{module} imports {entered}"
+        else:
+            assert FLOOR_OF[entered] < FLOOR_OF[here], f"{module} imports {entered}"
+
+
+def test_the_rule_sees_what_it_judges() -> None:
+    assert rooms_entered("filters.bip37") == {"errors", "filters", "kernel", "primitives"}
+    assert {"address", "kernel", "watch"} <= rooms_entered("watch")
+    assert {"aio", "watch", "filters"} <= set.union(*(rooms_entered(module) for module in modules() if room(module) == "cli"))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
+    for name in imports(module):
+        assert not name.startswith(("bitcoin.wallet", "bitcoin.core.key", "bitcoin.SelectParams", "bitcoin.params"))
+    names = {node.id for node in ast.walk(tree(module)) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree(module)) if isinstance(node, ast.Attribute)}
+    assert "SelectParams" not in names
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if room(module) not in ("aio", "cli")])
+def test_only_aio_and_cli_open_sockets_or_await(module: str) -> None:
+    assert not {name.split(".")[0] for name in imports(module)} & {"socket", "asyncio", "ssl", "selectors", "http", "urllib"}
+    assert not [node for node in ast.walk(tree(module)) if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if room(module) != "cli"])
+def test_the_library_never_prints(module: str) -> None:
+    assert not [node for node in ast.walk(tree(module)) if isinstance(node, ast.Name) and node.id == "print"]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_file_says_what_it_is_and_can_be_read_in_one_sitting(module: str) -> None:
+    source = (PACKAGE / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= LONGEST
+    assert ast.get_docstring(tree(module))
+
+
+def loaded_by(code: str) -> set[str]:
+    """Names of the modules a fresh interpreter has loaded after `code`."""
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True, cwd=PACKAGE.parent).stdout.split())
+
+
+HEAVY = {"asyncio", "bitcoin", "mmh3", "rich", "hashlib", "tempfile", "sqlite3", "socket"}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert not loaded_by("import spvfilter") & HEAVY
+
+
+def test_a_public_name_loads_only_its_own_room() -> None:
+    watch = loaded_by("from spvfilter import WatchList")
+    assert "spvfilter.watch" in watch
+    assert not watch & {"asyncio", "rich", "spvfilter.filters.bip37", "bitcoin.wallet", "bitcoin.core.key"}
+    assert not loaded_by("from spvfilter import Bip37Filter") & {"asyncio", "rich", "spvfilter.watch", "spvfilter.address"}
+
+
+def test_every_public_name_is_there_and_is_what_type_checkers_see() -> None:
+    (guarded,) = (node for node in tree("__init__").body if isinstance(node, ast.If))
+    assert ast.unparse(guarded.test) == "TYPE_CHECKING"
+    typed: dict[str, str] = {}
+    for node in guarded.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            assert alias.name == alias.asname  # a public re-export
+            typed[alias.name] = str(node.module)
+    assert sorted(spvfilter.__all__) == sorted([*typed, "__version__"])
+    assert len(set(spvfilter.__all__)) == len(spvfilter.__all__)
+    for name, module in typed.items():
+        value = getattr(spvfilter, name)
+        assert value is getattr(sys.modules[module], name)
+    assert dir(spvfilter) == sorted(spvfilter.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        spvfilter.nonsense  # noqa: B018
