@@ -52,33 +52,36 @@ def work(bits: int) -> int:
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
-    Of two branches the one with more work is kept, of equal ones that whose tip has the smaller hash: the result does not
-    depend on the order of `blocks`. Heights come from the network's genesis block or from any block that states its own.
+    Blocks with the same previous hash compete, whether or not that one is here. Of two branches the one with more work is
+    kept, of equal ones that whose tip has the smaller hash: the result does not depend on the order of `blocks`. Heights
+    come from the network's genesis block or from any block that states its own.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
-    parents = [index.get(block.previous, -1) for block in blocks]
-    children: dict[int, list[int]] = {}
-    for number, parent in enumerate(parents):
-        children.setdefault(parent, []).append(number)
+    children: dict[bytes, list[int]] = {}
+    for number, block in enumerate(blocks):
+        children.setdefault(block.previous, []).append(number)
+    total = [0] * len(blocks)
     segments: list[Segment] = []
     stale: list[int] = []
-    roots = sorted(children.get(-1, []), key=lambda number: (blocks[number].time, blocks[number].hash))
-    for root in roots:
-        members, total = [root], {root: work(blocks[root].bits)}
+    for root, first in children.items():
+        if root in index:
+            continue
+        members = list(first)
         for number in members:  # grows as it is walked
-            for child in children.get(number, ()):
-                total[child] = total[number] + work(blocks[child].bits)
+            total[number] += work(blocks[number].bits)
+            for child in children.get(blocks[number].hash, ()):
+                total[child] = total[number]
                 members.append(child)
-        tip = min(members, key=lambda number: (-total[number], blocks[number].hash))
+        at: int | None = min(members, key=lambda number: (-total[number], blocks[number].hash))
         best = []
-        at = tip
-        while at != -1:
+        while at is not None:
             best.append(at)
-            at = parents[at]
+            at = index.get(blocks[at].previous)
         best.reverse()
         on_best = set(best)
         stale.extend(number for number in members if number not in on_best)
         segments.append(Segment(best, _first_height(blocks, best, network)))
+    segments.sort(key=lambda segment: (blocks[segment.blocks[0]].time, blocks[segment.blocks[0]].hash))
     return Order(segments, stale)
 
 
@@ -103,9 +106,9 @@ def coinbase_height(block: bytes, network: Network) -> int | None:
     at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4  # behind the count and the version
     if block[at : at + 2] == b"\x00\x01":  # segwit marker and flag
         at += 2
-    if block[at : at + 33] != b"\x01" + bytes(32):  # one input that spends nothing
+    if len(block) < at + 38 or block[at : at + 33] != b"\x01" + bytes(32):  # one input that spends nothing
         return None
-    script = block[at + 38 : at + 38 + 5]
+    script = block[at + 38 : at + 38 + min(5, block[at + 37])]
     if not script:
         return None
     opcode = script[0]

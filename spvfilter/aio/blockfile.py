@@ -2,12 +2,13 @@
 
 A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that many bytes of block.
 Records may be out of height order, zeros may lie between and behind them (Core allocates in advance), and the last may be half
-written. Since Core 28 all bytes are XORed with the 8-byte key of xor.dat, repeated from the start of each file.
+written. Since Core 28 records are XORed with the 8-byte key of xor.dat, repeated from the start of each file; the zeros are not.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from spvfilter.network import NETWORKS, Network
 
 MAX_BLOCK_SIZE = 4_000_000  # bytes, Core MAX_BLOCK_SERIALIZED_SIZE
 _MIN_BLOCK_SIZE = 81  # bytes: header and transaction count
-_CHUNK = 1 << 20
+_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -42,23 +43,25 @@ class BlockFile:
 
         Raises OSError; SourceError for an empty file, one of another network, or one too large to be a block.
         """
-        descriptor = os.open(self.path, os.O_RDONLY)
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer must not hold us up
         try:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise SourceError("not a regular file")
+            size = status.st_size
             if not size:
                 raise SourceError("the file is empty")
-            self._key = self._xor_key()
+            self._key, self._hex = self._xor_key(), False
             head = self._pread(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE))
-            if self._key and _magic_of(head) is None:
-                plain = os.pread(descriptor, 4, 0)
-                if _magic_of(plain) is not None:  # a key lies beside it, but this file is not XORed
-                    self._key = b""
-                    head = self._pread(descriptor, 0, len(head))
             owner = _magic_of(head)
-            if owner is network or not any(head):
-                yield from self._framed(descriptor, size, network, prefix_size)
-            elif owner is not None:
+            if self._key and owner is None:
+                plain = os.pread(descriptor, len(head), 0)
+                if (owner := _magic_of(plain)) is not None:  # a key lies beside it, but this file is not XORed
+                    self._key, head = b"", plain
+            if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
+            if owner is network or self._is_blk() or not any(head):
+                yield from self._framed(descriptor, size, network, prefix_size)
             else:
                 yield self._single(descriptor, head, size, prefix_size)
         finally:
@@ -74,8 +77,11 @@ class BlockFile:
         finally:
             os.close(descriptor)
 
+    def _is_blk(self) -> bool:
+        return self.path.name.startswith("blk") and self.path.suffix == ".dat"
+
     def _xor_key(self) -> bytes:
-        if not (self.path.name.startswith("blk") and self.path.suffix == ".dat"):
+        if not self._is_blk():
             return b""
         try:
             key = self.path.with_name("xor.dat").read_bytes()
@@ -86,8 +92,10 @@ class BlockFile:
         return key if any(key) else b""
 
     def _pread(self, descriptor: int, offset: int, size: int) -> bytes:
-        data = os.pread(descriptor, size, offset)
-        if not self._key or not data:
+        return self._plain(os.pread(descriptor, size, offset), offset)
+
+    def _plain(self, data: bytes, offset: int) -> bytes:
+        if not self._key:
             return data
         shift = offset % len(self._key)
         key = (self._key[shift:] + self._key[:shift]) * (len(data) // len(self._key) + 1)
@@ -112,47 +120,36 @@ class BlockFile:
         while at < size:
             head = self._pread(descriptor, at, 8 + prefix_size)
             length = int.from_bytes(head[4:8], "little")
-            if head[:4] == network.magic and len(head) >= 8 and _MIN_BLOCK_SIZE <= length <= MAX_BLOCK_SIZE:
-                if at + 8 + length <= size:
-                    yield Record(at + 8, length, head[8 : 8 + length])
-                    at += 8 + length
-                    continue
-                yield f"the record at byte {at} is incomplete: {size - at - 8} of {length} bytes (half written?)"
-                at += 4
-                at = self._find(descriptor, at, size, network.magic)
-            elif not any(head):
-                at = self._skip_zeros(descriptor, at, size)
-            elif not head[0]:
-                at += len(head) - len(head.lstrip(b"\0"))
-            else:
+            if head[:4] != network.magic or len(head) < 8 or not _MIN_BLOCK_SIZE <= length <= MAX_BLOCK_SIZE:
                 start = at
-                at = self._find(descriptor, at + 1, size, network.magic)
-                yield f"{at - start} bytes from byte {start} are no block record of {network}"
+                at, padding = self._gap(descriptor, start, size, network.magic)
+                if not padding:
+                    yield f"{at - start} bytes from byte {start} are no block record of {network}"
+            elif at + 8 + length <= size:
+                yield Record(at + 8, length, head[8 : 8 + length])
+                at += 8 + length
+            else:
+                yield f"the record at byte {at} is incomplete: {size - at - 8} of {length} bytes (half written?)"
+                at, _ = self._gap(descriptor, at, size, network.magic)
 
-    def _skip_zeros(self, descriptor: int, at: int, size: int) -> int:
-        while at < size:
-            chunk = self._pread(descriptor, at, _CHUNK)
-            rest = chunk.lstrip(b"\0")
-            if rest:
-                return at + len(chunk) - len(rest)
-            at += len(chunk)
-        return size
-
-    def _find(self, descriptor: int, at: int, size: int, magic: bytes) -> int:
-        """Offset of the next magic at or behind `at`, or `size`."""
-        while at < size:
-            chunk = self._pread(descriptor, at, _CHUNK)
-            found = chunk.find(magic)
-            if found >= 0:
-                return at + found
-            if at + len(chunk) >= size:
-                break
-            at += len(chunk) - 3
-        return size
+    def _gap(self, descriptor: int, start: int, size: int, magic: bytes) -> tuple[int, bool]:
+        """The offset of the next magic behind `start`, or `size`; and whether nothing but zeros lies before it."""
+        at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
+        while at < size and found < 0:
+            data = os.pread(descriptor, chunk, at)
+            found = self._plain(data, at).find(magic, at == start)
+            last = len(data) < chunk
+            passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
+            zeros = zeros and not data[:passed].strip(b"\0")
+            at = size if found < 0 and last else at + passed
+            chunk = _LARGE_CHUNK
+        return min(at, size), zeros
 
 
 def _magic_of(head: bytes) -> Network | None:
-    return next((network for network in NETWORKS if head[:4] == network.magic), None)
+    """The network whose magic opens a file, zeros before it aside."""
+    magic = head.lstrip(b"\0")[:4]
+    return next((network for network in NETWORKS if magic == network.magic), None)
 
 
 def _from_hex(text: bytes) -> bytes:

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 
-from spvfilter.aio.scan import RawBlocks, Scan, ScanReport
+from spvfilter.aio.feed import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
+from spvfilter.aio.scan import Scan
 from spvfilter.aio.sources import BlockList, BlockSource
 from spvfilter.errors import IncompleteScanError, ParameterError
+from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.watch import Match, WatchList
 
@@ -16,7 +18,7 @@ from spvfilter.watch import Match, WatchList
 class Matcher:
     """Matches blocks and transactions against a WatchList, which learns on the way.
 
-    `jobs` threads scan at once. With `check`, each block's merkle root and witness commitment are verified before it is believed;
+    `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes one. With `check`, each block's merkle root and witness commitment are verified before it is believed;
     that costs more than the scan. `report` tells how the running or last scan fares. One scan at a time.
     """
 
@@ -45,14 +47,15 @@ class Matcher:
         before it raises OrderError: for streams without end.
 
         Heights are given (RawBlock), counted from the genesis block, or stated by the blocks themselves (BIP-34); else None. Memory
-        is bounded by jobs × block size and some 300 bytes for each block's header.
+        is bounded by jobs × block size and some 900 bytes for each block's header.
 
         Raises FormatError at a malformed block of a sequence or iterable. What cannot be read of files does not stop the scan, but
         IncompleteScanError comes at its end.
         """
         self.report = ScanReport()
-        scan = Scan(self.watch, self.report, jobs=self.jobs, check=self.check)
-        async with aclosing(scan), aclosing(_steps(scan, blocks, in_order)) as matches:
+        feed = _feed(blocks, in_order, self.watch.network, self.report)
+        scan = Scan(self.watch, feed, self.report, jobs=self.jobs, check=self.check)
+        async with aclosing(scan), aclosing(scan.matches()) as matches:
             async for match in matches:
                 self.report.matches += 1
                 yield match
@@ -61,13 +64,13 @@ class Matcher:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
 
 
-def _steps(scan: Scan, blocks: BlockSource | RawBlocks, in_order: bool) -> AsyncGenerator[Match]:
+def _feed(blocks: BlockSource | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("an iterable of raw blocks expected, not one block")
     if isinstance(blocks, BlockSource):
-        return scan.planned(blocks, strict=False)
+        return PlannedFeed(blocks, network, report, strict=False)
     if isinstance(blocks, Sequence) and not in_order:
-        return scan.planned(BlockList(blocks), strict=True)
+        return PlannedFeed(BlockList(blocks), network, report, strict=True)
     if isinstance(blocks, (AsyncIterable, Iterable)):
-        return scan.follow(blocks) if in_order else scan.stream(blocks)
+        return OrderedFeed(blocks, network, report) if in_order else StreamFeed(blocks, network, report)
     raise TypeError(f"an iterable of raw blocks expected, not {type(blocks).__name__}")

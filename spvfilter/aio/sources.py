@@ -19,15 +19,25 @@ from spvfilter.network import Network
 from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
 
 PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
-_SPOOL_IN_MEMORY = 64 << 20  # bytes kept before a spool goes to disk
+_SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 
 
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialised block whose height is known."""
+    """A serialised block whose height is known. Raises ParameterError for a negative height."""
 
     raw: bytes
     height: int | None = None
+
+    @classmethod
+    def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
+        """Any form in which a block is accepted. Raises TypeError."""
+        return item if isinstance(item, RawBlock) else cls(to_bytes(item))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw", to_bytes(self.raw))
+        if self.height is not None and self.height < 0:
+            raise ParameterError(f"a height is not negative: {self.height}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,10 @@ class Problem:
 
     where: str
     message: str
+
+    @classmethod
+    def of(cls, where: str, error: Exception) -> Problem:
+        return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}"
@@ -79,50 +93,42 @@ class Readable(ABC):
 class BlockSource(Readable):
     """Blocks that can also be listed by their headers first."""
 
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []  # what could not be read
-
     @abstractmethod
-    def index(self, network: Network) -> list[BlockRef]:
-        """Every block there is, as it comes; what cannot be read goes to `problems`."""
+    def index(self, network: Network) -> Iterator[BlockRef | Problem]:
+        """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
 
 
 class BlockList(BlockSource):
     """Blocks in memory."""
 
     def __init__(self, blocks: Sequence[bytes | RawBlock | Serializable]) -> None:
-        super().__init__()
-        self._blocks = [block if isinstance(block, RawBlock) else RawBlock(to_bytes(block)) for block in blocks]
+        self._blocks = list(blocks)
 
-    def index(self, network: Network) -> list[BlockRef]:
-        return [
-            block_ref(block.raw[:PREFIX_SIZE], number, 0, len(block.raw), network, block.height)
-            for number, block in enumerate(self._blocks)
-        ]
+    def index(self, network: Network) -> Iterator[BlockRef]:
+        for number, item in enumerate(self._blocks):
+            block = RawBlock.of(item)
+            yield block_ref(block.raw[:PREFIX_SIZE], number, 0, len(block.raw), network, block.height)
 
     def read(self, ref: BlockRef) -> bytes:
-        return self._blocks[ref.file].raw
+        return RawBlock.of(self._blocks[ref.file]).raw
 
     def name(self, ref: BlockRef) -> str:
         return f"block {ref.file} of the list"
 
 
 class Spool(Readable):
-    """Blocks of a stream, kept on disk in case they must be read again."""
+    """Blocks of a stream one behind the other, kept on disk in case they must be read again."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)  # noqa: SIM115  closed by close()
         self._lock = threading.Lock()
-        self._end = 0
+        self.size = 0  # bytes; where the next block will lie
 
-    def put(self, raw: bytes) -> int:
-        """Keep a block; the offset it is read by."""
+    def put(self, raw: bytes) -> None:
         with self._lock:
-            offset = self._end
-            self._file.seek(offset)
+            self._file.seek(self.size)
             self._file.write(raw)
-            self._end += len(raw)
-        return offset
+            self.size += len(raw)
 
     def read(self, ref: BlockRef) -> bytes:
         with self._lock:
@@ -133,29 +139,25 @@ class Spool(Readable):
         return f"block {ref.file} of the stream"
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
 
 class BlockFiles(BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
-    and later are read through the key in the xor.dat beside them. Raises SourceError if nothing at all is there to read.
+    and later are read through the key in the xor.dat beside them. A file named twice is read once. What cannot be read is
+    a problem of the scan, which goes on without it.
     """
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
             raise ParameterError("no file of blocks named")
-        super().__init__()
-        self._files: list[BlockFile] = []
-        seen: set[Path] = set()
-        for path in (Path(name) for name in named):
-            for file in self._expand(path):
-                resolved = file.resolve()
-                if resolved not in seen:
-                    seen.add(resolved)
-                    self._files.append(BlockFile(file))
+        self._missing: list[Problem] = []
+        files = [file for name in named for file in self._expand(Path(name))]
+        self._files = [BlockFile(file) for file in {os.path.realpath(file): file for file in files}.values()]
 
     def _expand(self, path: Path) -> list[Path]:
         try:
@@ -163,31 +165,32 @@ class BlockFiles(BlockSource):
                 return [path]
             files = sorted(path.glob("blk*.dat")) or sorted(f for f in path.iterdir() if f.suffix in (".raw", ".blk", ".hex"))
         except OSError as error:
-            self.problems.append(Problem(str(path), error.strerror or str(error)))
+            self._missing.append(Problem.of(str(path), error))
             return []
         if not files:
-            self.problems.append(Problem(str(path), "no blk*.dat, *.raw, *.blk or *.hex file in this directory"))
+            self._missing.append(Problem(str(path), "no blk*.dat, *.raw, *.blk or *.hex file in this directory"))
         return files
 
-    def index(self, network: Network) -> list[BlockRef]:
-        refs: list[BlockRef] = []
+    def index(self, network: Network) -> Iterator[BlockRef | Problem]:
+        yield from self._missing
         for number, file in enumerate(self._files):
+            nothing = True
             try:
                 for found in file.records(network, PREFIX_SIZE):
+                    nothing = False
                     if isinstance(found, Record):
-                        refs.append(block_ref(found.prefix, number, found.offset, found.size, network))
+                        yield block_ref(found.prefix, number, found.offset, found.size, network)
                     else:
-                        self.problems.append(Problem(str(file.path), found))
-            except OSError as error:
-                self.problems.append(Problem(str(file.path), error.strerror or str(error)))
-            except (FormatError, SourceError) as error:
-                self.problems.append(Problem(str(file.path), str(error)))
-        return refs
+                        yield Problem(str(file.path), found)
+                if nothing:
+                    yield Problem(str(file.path), "no block in this file, nothing but zeros")
+            except (FormatError, SourceError, OSError) as error:
+                yield Problem.of(str(file.path), error)
 
     def read(self, ref: BlockRef) -> bytes:
         """One block. Raises SourceError if the file is not what it was when it was indexed, OSError if it is gone."""
         raw = self._files[ref.file].read(ref.offset, ref.size)
-        if sha256d(raw[:HEADER_SIZE]) != ref.hash:
+        if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
             raise SourceError("the file has changed while it was read")
         return raw
 
