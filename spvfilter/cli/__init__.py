@@ -1,0 +1,118 @@
+"""The command line: picks a command, loads its module, turns every error into one line and an exit code. What commands do is theirs."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TextIO
+
+from spvfilter._version import __version__
+from spvfilter.cli.output import complain
+from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
+
+OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a scan may also end with 1: see HELP
+
+HELP = """\
+usage: spvfilter COMMAND [ARGUMENT ...]
+       spvfilter COMMAND --help
+       spvfilter --version
+
+Which of these transactions concern my wallet?
+
+  filterload  make a BIP-37 filter of addresses, keys, data and outpoints
+  inspect     say what a filterload payload, a transaction or a block holds
+  scan        find what concerns a wallet in blocks
+  bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
+  demo        see all of it on a small chain made on the spot
+
+Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
+everything, 2 an error, 130 interrupted.
+"""
+_COMMANDS = ("filterload", "inspect", "scan", "bloom", "demo")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `spvfilter` with these arguments, by default those of the process, and return its exit code."""
+    if sys.stderr is None:  # the shell closed it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the process
+    if sys.stdout is None:
+        complain("standard output is closed")
+        return ERROR
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what the locale cannot write is escaped, as on standard error
+    code = _guarded(sys.argv[1:] if argv is None else list(argv))
+    try:
+        sys.stdout.flush()
+    except OSError:  # said already; without this the interpreter's own flush at exit would fail again
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return code
+
+
+def _guarded(argv: list[str]) -> int:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", SpvFilterWarning)
+            warnings.showwarning = _show_warning
+            code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except WatchFileError as error:
+        for line, message in error.problems:
+            complain(f"{error.path}: line {line}: {message}")
+    except SpvFilterError as error:
+        complain(str(error))
+    except OSError as error:
+        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "cannot read or write"
+        complain(f"{where}: {error.strerror or error}")
+    return ERROR
+
+
+def _run(argv: list[str]) -> int:
+    """The first argument names the command, the others are the command's own."""
+    match argv[:1]:
+        case []:
+            raise ParameterError("no command given (see 'spvfilter --help')")
+        case ["-h" | "--help"]:
+            print(HELP, end="")
+            return OK
+        case ["--version"]:
+            from spvfilter.kernel import BACKEND
+
+            print(f"spvfilter {__version__} (kernel: {BACKEND})")
+            return OK
+        case [command] if command in _COMMANDS:
+            return _run_command(command, argv[1:])
+        case [other]:  # not shown when long: it may be a key
+            shown = f" {other!r}" if len(other) <= 20 else ""
+            raise ParameterError(f"unknown command{shown}: {', '.join(_COMMANDS)} (see 'spvfilter --help')")
+    raise AssertionError(argv)
+
+
+def _run_command(command: str, argv: list[str]) -> int:
+    from spvfilter.cli.arguments import Parser
+
+    module = import_module(f"spvfilter.cli.{command}")
+    parser = Parser(prog=f"spvfilter {command}")
+    module.configure(parser)
+    try:
+        arguments = parser.parse(argv)
+    except SystemExit:  # --help, which argparse has printed
+        return OK
+    return int(module.run(arguments))
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    complain(f"warning: {message}")

@@ -1,0 +1,124 @@
+"""What people see: facts, tables and single lines, with rich on a terminal that has it and plain otherwise. Nothing of Bitcoin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LEAST_SHRUNK = 12  # columns
+Align = Literal["left", "right"]
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a cursor, end a line or turn the direction of writing."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    print(f"spvfilter: {printable(message)}", file=sys.stderr)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text in at most `width` ≥ 5 characters, its middle left out if need be: what is compared are the ends."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def rich_console(stream: TextIO) -> Console | None:
+    """rich's console for a terminal; None where the stream is none, or rich is not installed."""
+    if not stream.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
+
+
+class Page:
+    """A stream that text is written to, `console` its terminal as rich sees it. All that is printed is escaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.console = rich_console(stream)
+        self.is_terminal = stream.isatty()
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where lines may be as long as they like."""
+        if not self.is_terminal:
+            return None
+        if self.console is not None:
+            return self.console.width
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line, at once; never wrapped by us, so that it can be copied whole."""
+        if self.console is None:
+            print(printable(text), file=self.stream, flush=self.stream is sys.stdout)
+        else:
+            self.console.print(printable(text), style=style or None, soft_wrap=True)
+
+    def title(self, text: str) -> None:
+        self.line()
+        self.line(text, "bold")
+
+    def facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        """Names and their values, one a line."""
+        wide = max(len(name) for name, _ in facts)
+        if self.console is None:
+            for name, value in facts:
+                self.line(f"{name.ljust(wide)}  {value}")
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="cyan", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in facts:
+            grid.add_row(Text(name), Text(printable(value)))
+        self.console.print(grid)
+
+    def table(self, columns: Mapping[str, Align], rows: Sequence[Sequence[str]], shrink: str = "") -> None:
+        """A table with a head; the cells of the column named by `shrink` are shortened where a terminal is too narrow for all."""
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if shrink and self.width is not None:
+            widths = [max(map(len, column)) + 3 for column in zip(columns, *cells, strict=True)]
+            number = list(columns).index(shrink)
+            room = max(_LEAST_SHRUNK, self.width - sum(widths) + widths[number] - 3)
+            cells = [[shorten(cell, room) if at == number else cell for at, cell in enumerate(row)] for row in cells]
+        if self.console is None:
+            self._plain_table(columns, cells)
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, header_style="cyan", pad_edge=False, padding=(0, 1))
+        for name, align in columns.items():
+            table.add_column(Text(name), justify=align, overflow="fold", no_wrap=align == "right")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        self.console.print(table)
+
+    def _plain_table(self, columns: Mapping[str, Align], cells: Sequence[Sequence[str]]) -> None:
+        lines = [list(columns), *cells]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            padded = [
+                cell.rjust(width) if align == "right" else cell.ljust(width)
+                for cell, width, align in zip(line, widths, columns.values(), strict=True)
+            ]
+            self.line(("  " + "  ".join(padded)).rstrip())

@@ -1,0 +1,199 @@
+"""`spvfilter scan`: what concerns a wallet in files or a stream of blocks, printed as it is found. The scan itself is aio.matcher's."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import queue
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from spvfilter.aio.matcher import Matcher
+from spvfilter.aio.sources import BlockFiles, hex_blocks
+from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
+from spvfilter.cli.matches import FORMATS, Totals, printer
+from spvfilter.cli.output import Page, complain
+from spvfilter.cli.progress import Progress, megabytes, progress
+from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
+from spvfilter.primitives import hash_to_hex
+
+_STDIN = "-"
+_INCOMPLETE = 1  # exit code
+_POLL_S = 0.1
+_HASHES_SHOWN = 20
+_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of blocks
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
+    parser.description = (
+        "Find every output that pays what is watched and every input that spends from it. The order of files, and of blocks in them, "
+        "does not matter. An address stands for its own script: what was paid to a bare public key, as in the first years, is found "
+        "by a line pubkey:HEX in the watch list."
+    )
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*",
+        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of either; "
+        "- alone: blocks on standard input, one in hex a line",
+    )  # fmt: skip
+    add_watch_file(parser)
+    parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to watch; repeatable")
+    add_network(parser)
+    parser.add_argument("--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan; default %(default)s")
+    parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before believing it")
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table",
+        help="table (default), jsonl (one JSON object a line, values in satoshi) or csv (the same columns); "
+        "totals go with the table, else to standard error",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.paths:
+        cause = ": --address takes everything up to the next option, name the PATH before it" if args.address else ""
+        raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
+    if _STDIN in args.paths and len(args.paths) > 1:
+        raise ParameterError("'-' is standard input and goes with no other PATH")
+    watch = watch_list(args.network, args.watch, args.address)
+    if not len(watch) and args.watch is None:
+        raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
+    matcher = Matcher(watch, jobs=args.jobs, check=args.check)
+    if args.output is not None:
+        _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
+    with _page(args.output) as page:
+        return asyncio.run(_Scan(matcher, args.paths, args.format, page).run())
+
+
+def _refuse_to_overwrite_input(output: Path, paths: list[str], watch: str | None) -> None:
+    if not output.exists():
+        return
+    for source in [Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
+        inside = source.is_dir() and output.resolve().parent == source.resolve() and output.suffix in _BLOCK_SUFFIXES
+        if inside or (source.exists() and output.samefile(source)):
+            raise ParameterError(f"{output}: this would overwrite what is read")
+
+
+@contextmanager
+def _page(output: str | None) -> Iterator[Page]:
+    if output is None:
+        yield Page(sys.stdout)
+        return
+    with Path(output).open("w", encoding="utf-8", newline="") as file:
+        yield Page(file)
+
+
+class _Scan:
+    """One scan and what is said about it."""
+
+    def __init__(self, matcher: Matcher, paths: list[str], chosen: str, page: Page) -> None:
+        self._matcher = matcher
+        self._paths = paths
+        self._format = chosen
+        self._page = page
+        self._totals = Totals()
+
+    async def run(self) -> int:
+        start = time.monotonic()
+        complete = True
+        with progress(self._page.console) as shown:
+            ticker = asyncio.create_task(self._tick(shown))
+            try:
+                await self._print_matches(shown)
+            except IncompleteScanError:
+                complete = False
+            finally:
+                ticker.cancel()
+            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+        report = self._matcher.report
+        for problem in report.problems:
+            complain(str(problem))
+        if not report.blocks:
+            raise SourceError(
+                "nothing could be read"
+                if report.problems
+                else f"no block in {'standard input' if self._paths == [_STDIN] else ', '.join(self._paths)}"
+            )
+        discarded = self._totals.discard(report.stale)
+        self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
+        self._summarise(time.monotonic() - start, discarded)
+        return 0 if complete else _INCOMPLETE
+
+    async def _print_matches(self, shown: Progress) -> None:
+        show = printer(self._page, self._format)
+        blocks = _from_stdin() if self._paths == [_STDIN] else BlockFiles(self._paths)
+        try:
+            async with aclosing(self._matcher.scan(blocks)) as matches:
+                async for match in matches:
+                    shown.clear()
+                    show(match)
+                    self._totals.add(match)
+        except FormatError as error:  # of a stream; what is malformed in files is reported at the end
+            where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
+            raise SourceError(f"standard input: {where}") from None
+
+    async def _tick(self, shown: Progress) -> None:
+        while True:
+            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+            await asyncio.sleep(_POLL_S)
+
+    def _summarise(self, seconds: float, discarded: int) -> None:
+        report = self._matcher.report
+        found = f"{report.matches} match{'es' if report.matches != 1 else ''}" if report.matches else "nothing found"
+        size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
+        say = Page(sys.stderr).line
+        say(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
+        if report.duplicates:
+            say(f"{len(report.duplicates):,} duplicate block(s), not counted")
+        if report.stale:
+            given = f"; {discarded} of their matches were printed before that was known" if discarded else ""
+            say(f"{len(report.stale):,} stale block(s), off the branch with the most work, not counted{given}")
+            for block in report.stale[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
+        if report.segments > 1:
+            say(f"{report.segments:,} runs of blocks with gaps between them, which were not seen")
+
+
+async def _from_stdin() -> AsyncIterator[bytes]:
+    """Blocks from lines of hex. They are read in a daemon thread, so that a read that never ends does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    blocks = hex_blocks(standard_input())
+    asked: queue.SimpleQueue[asyncio.Future[bytes | None]] = queue.SimpleQueue()
+
+    def read() -> None:
+        block: bytes | None = b""
+        while block is not None:
+            answer = asked.get()
+            try:
+                block = next(blocks, None)
+                settle = partial(_settle, answer, block, None)
+            except Exception as error:
+                block = None
+                settle = partial(_settle, answer, None, error)
+            try:
+                loop.call_soon_threadsafe(settle)
+            except RuntimeError:  # the loop is closed: nobody waits any longer
+                return
+
+    threading.Thread(target=read, name="spvfilter-stdin", daemon=True).start()
+    while True:
+        answer: asyncio.Future[bytes | None] = loop.create_future()
+        asked.put(answer)
+        block = await answer
+        if block is None:
+            return
+        yield block
+
+
+def _settle(answer: asyncio.Future[bytes | None], block: bytes | None, error: Exception | None) -> None:
+    if answer.done():  # cancelled meanwhile
+        return
+    if error is None:
+        answer.set_result(block)
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,50 @@
+"""Running the command line in this process, and the demo's chain and wallet as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from spvfilter.cli import main
+from spvfilter.cli.demochain import NETWORK, DemoChain, wallet_addresses
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line in this process, piped."""
+
+    def call(*argv: object) -> Ran:
+        code = main([str(item) for item in argv])
+        return Ran(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def chain() -> Sequence[bytes]:
+    return DemoChain().blocks
+
+
+@pytest.fixture
+def block_file(chain: Sequence[bytes], tmp_path: Path) -> Path:
+    """The demo's chain in a blk*.dat file."""
+    path = tmp_path / "blk00000.dat"
+    path.write_bytes(b"".join(NETWORK.magic + len(block).to_bytes(4, "little") + block for block in chain))
+    return path
+
+
+@pytest.fixture
+def watch_file(tmp_path: Path) -> Path:
+    """The demo's wallet."""
+    path = tmp_path / "wallet.txt"
+    path.write_text("".join(f"{address},{kind}\n" for kind, address in wallet_addresses().items()), encoding="utf-8")
+    return path

@@ -1,0 +1,53 @@
+"""Ways to run the command line as a process: piped, redirected by a shell, or on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
+WITH_SIGINT = (  # a test run in the background has SIGINT ignored, and its children inherit that
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
+)
+
+
+def command(*argv: object, code: str = "") -> list[str]:
+    start = ["-c", code] if code else ["-m", "spvfilter"]
+    return [sys.executable, "-W", "error", *start, *map(str, argv)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "COLUMNS": "80", "TERM": "xterm-256color", **more}
+
+
+def process(*argv: object, stdin: bytes = b"", code: str = "", shell: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run it as a process; `shell` is what follows the command in a line of sh, a redirection."""
+    words = command(*argv, code=code)
+    if shell:
+        words = ["sh", "-c", f'"$@" {shell}', "sh", *words]
+    return subprocess.run(words, input=stdin, capture_output=True, env=environment(), timeout=60)
+
+
+def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) -> tuple[int, str]:
+    """Run it with standard output and error on a terminal of 80 columns; what the terminal received."""
+    ours, theirs = pty.openpty()
+    try:
+        child = subprocess.Popen(command(*argv, code=code), stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=environment(**more))
+    finally:
+        os.close(theirs)
+    assert child.stdin is not None
+    child.stdin.write(stdin)
+    child.stdin.close()
+    received = b""
+    try:
+        while data := os.read(ours, 65536):
+            received += data
+    except OSError:  # EIO: the other side has been closed
+        pass
+    finally:
+        os.close(ours)
+    return child.wait(timeout=60), received.decode("utf-8").replace("\r\n", "\n")
