@@ -1,0 +1,57 @@
+"""Benchmarks: each prints rows `name, ours, reference, ratio`, best of N, ours and the reference interleaved in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+import blocks
+import generic
+from measure import Row, print_table
+
+SUITES = {"scan": blocks.scan, "bip37": blocks.bip37, "generic": generic.generic, "rates": generic.rates}
+ON_BLOCKS = {"scan", "bip37"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
+    arguments = parser.parse_args()
+    chosen = arguments.suite or list(SUITES)
+    if unknown := set(chosen) - SUITES.keys():
+        parser.error(f"unknown suite {', '.join(sorted(unknown))}: {', '.join(SUITES)}")
+    folder = Path(os.environ.get("SPVFILTER_VECTORS", ".")) / "03_blocks"
+    if ON_BLOCKS & set(chosen) and not folder.is_dir():
+        print("set SPVFILTER_VECTORS to the folder of vectors: its real blocks are measured", file=sys.stderr)
+        return 2
+    print(machine())
+    rows: list[Row] = []
+    for name in chosen:
+        made = SUITES[name](folder, arguments.rounds)
+        print_table(name, made)
+        rows += made
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=1))
+    return 0
+
+
+def machine() -> str:
+    """Processor, those of its flags that matter here, and the Python that runs."""
+    model, flags = platform.processor() or platform.machine(), ""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+        fields = {key.strip(): value.strip() for key, value in lines.items()}
+        model = fields.get("model name", model)
+        flags = " ".join(flag for flag in ("sha_ni", "avx2", "avx512f") if flag in fields.get("flags", "").split())
+    return f"{model} [{flags or 'no sha_ni, no avx2'}], Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

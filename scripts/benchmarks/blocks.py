@@ -1,0 +1,93 @@
+"""Scanning real blocks: the exact scan and the BIP-37 relevance test, against sha256 of the same bytes and python-bitcoinlib."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from functools import partial
+from pathlib import Path
+
+from bitcoin.bloom import CBloomFilter
+from bitcoin.core import CBlock, COutPoint
+from measure import Row, best_of
+
+from spvfilter import Bip37Filter, WatchList
+
+NAMES = ("mainnet_0413567_25aff8be", "mainnet_0574200_1602407a", "mainnet_0866342_14ce9ba7")
+
+
+def read(folder: Path) -> list[tuple[str, bytes]]:
+    return [(name.split("_")[1].lstrip("0"), (folder / f"{name}.raw").read_bytes()) for name in NAMES]
+
+
+def strangers(count: int) -> list[bytes]:
+    """Hashes that no block contains, the same every time."""
+    source = random.Random(count)
+    return [source.randbytes(20) for _ in range(count)]
+
+
+def scan(folder: Path, rounds: int) -> list[Row]:
+    rows = []
+    for name, raw in read(folder):
+        for count in (1_000, 100_000):
+            watch = WatchList()
+            for digest in strangers(count):
+                watch.add_script(b"\x00\x14" + digest)
+            ours, unit = best_of(rounds, partial(watch.table.scan_block, raw), partial(hashlib.sha256, raw))
+            rows.append(Row(f"block {name}, exact, {count} scripts", ours, unit, "sha256 (1 u)"))
+        parse, oracle = best_of(rounds, partial(watch.table.scan_block, raw), partial(CBlock.deserialize, raw))
+        rows.append(Row(f"block {name}, exact, {count} scripts", parse, oracle, "python-bitcoinlib, deserialise only"))
+    return rows
+
+
+def bip37(folder: Path, rounds: int) -> list[Row]:
+    rows = []
+    for name, raw in read(folder):
+        for count, rate in ((1_000, 1e-2), (1_000, 1e-4), (1_000, 1e-6), (10, 1e-4), (10_000, 1e-4)):
+            ours = Bip37Filter(count, rate, 1)
+            for digest in strangers(count):
+                ours.insert(digest)
+            mine, unit = best_of(
+                rounds, lambda raw=raw, ours=ours: ours.copy().scan_block(raw), lambda raw=raw: hashlib.sha256(raw).digest()
+            )
+            rows.append(Row(f"block {name}, n={count} p={rate:g}", mine, unit, "sha256 (1 u)"))
+        theirs = CBloomFilter(1_000, 1e-4, 1, CBloomFilter.UPDATE_ALL)
+        ours = Bip37Filter(1_000, 1e-4, 1)
+        for digest in strangers(1_000):
+            ours.insert(digest)
+            theirs.insert(digest)
+        mine, other = best_of(1, partial(fresh_scan, ours, raw), partial(relevance_test, theirs, raw))
+        rows.append(Row(f"block {name}, n=1000 p=0.0001", mine, other, "python-bitcoinlib's filter and our loop"))
+    return rows
+
+
+def fresh_scan(loaded: Bip37Filter, raw: bytes) -> int:
+    """A scan that starts with the filter as it was loaded; a scan changes it."""
+    return len(loaded.copy().scan_block(raw))
+
+
+def relevance_test(theirs: CBloomFilter, raw: bytes) -> int:
+    """The relevance test with python-bitcoinlib's parts: it has none of its own (IsRelevantAndUpdate is not implemented)."""
+    matched = 0
+    for tx in CBlock.deserialize(raw).vtx:
+        txid = tx.GetTxid()
+        found = theirs.contains(txid)
+        for index, output in enumerate(tx.vout):
+            if any(theirs.contains(push) for push in pushes(output.scriptPubKey)):
+                found = True
+                theirs.insert(COutPoint(txid, index))
+        matched += found or any(
+            theirs.contains(txin.prevout) or any(theirs.contains(push) for push in pushes(txin.scriptSig)) for txin in tx.vin
+        )
+    return matched
+
+
+def pushes(script: object) -> list[bytes]:
+    found = []
+    try:
+        for _, data, _ in script.raw_iter():  # type: ignore[attr-defined]  # a CScript
+            if data:
+                found.append(data)
+    except Exception:
+        return found
+    return found

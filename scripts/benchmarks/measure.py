@@ -1,0 +1,38 @@
+"""Timing: interleaved, best of N, in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One comparison; times in milliseconds unless the name says otherwise."""
+
+    name: str
+    ours: float
+    reference: float
+    what: str  # the reference
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.reference
+
+
+def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
+    """The best time of each call in milliseconds; the calls take turns, so that a noisy moment hits all of them."""
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for number, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            best[number] = min(best[number], (time.perf_counter() - start) * 1e3)
+    return best
+
+
+def print_table(title: str, rows: list[Row]) -> None:
+    print(f"\n{title}")
+    print(f"{'':<52} {'ours':>10} {'reference':>10} {'ratio':>8}  reference")
+    for row in rows:
+        print(f"{row.name:<52} {row.ours:>10.4g} {row.reference:>10.4g} {row.ratio:>8.3f}  {row.what}")

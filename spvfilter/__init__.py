@@ -1,0 +1,101 @@
+"""spvfilter: which of these transactions concern my wallet? The public names, loaded when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from spvfilter._version import __version__
+
+if TYPE_CHECKING:
+    from spvfilter.address import address_to_script as address_to_script, script_to_address as script_to_address
+    from spvfilter.aio.feed import ScanReport as ScanReport
+    from spvfilter.aio.matcher import Matcher as Matcher
+    from spvfilter.aio.redis import RedisBloomFilter as RedisBloomFilter
+    from spvfilter.aio.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
+    from spvfilter.errors import (
+        AddressError as AddressError,
+        FormatError as FormatError,
+        FpRateWarning as FpRateWarning,
+        IncompleteScanError as IncompleteScanError,
+        InexpressibleError as InexpressibleError,
+        LostSpendsWarning as LostSpendsWarning,
+        MismatchError as MismatchError,
+        OrderError as OrderError,
+        ParameterError as ParameterError,
+        ReadOnlyError as ReadOnlyError,
+        RemoteConnectionError as RemoteConnectionError,
+        RemoteError as RemoteError,
+        RemoteExistsError as RemoteExistsError,
+        RemoteFullError as RemoteFullError,
+        RemoteMissingError as RemoteMissingError,
+        RemoteReadOnlyError as RemoteReadOnlyError,
+        RemoteTypeError as RemoteTypeError,
+        SourceError as SourceError,
+        SpvFilterError as SpvFilterError,
+        SpvFilterWarning as SpvFilterWarning,
+        TooLargeError as TooLargeError,
+        WatchFileError as WatchFileError,
+        WrongNetworkError as WrongNetworkError,
+    )
+    from spvfilter.filters.bip37 import (
+        Bip37Filter as Bip37Filter,
+        MatchedTx as MatchedTx,
+        UpdateFlags as UpdateFlags,
+        filteradd_payload as filteradd_payload,
+        parse_filteradd as parse_filteradd,
+    )
+    from spvfilter.filters.bloom import BloomFilter as BloomFilter
+    from spvfilter.filters.counting import CountingBloomFilter as CountingBloomFilter
+    from spvfilter.filters.families import (
+        Bip37Hash as Bip37Hash,
+        CustomHash as CustomHash,
+        FastHash as FastHash,
+        HashFamily as HashFamily,
+        SipHash as SipHash,
+    )
+    from spvfilter.network import (
+        MAINNET as MAINNET,
+        NETWORKS as NETWORKS,
+        REGTEST as REGTEST,
+        SIGNET as SIGNET,
+        TESTNET3 as TESTNET3,
+        TESTNET4 as TESTNET4,
+        Network as Network,
+    )
+    from spvfilter.primitives import Header as Header, OutPoint as OutPoint, TxOut as TxOut
+    from spvfilter.watch import Match as Match, MatchKind as MatchKind, WatchList as WatchList
+
+_HOME = {
+    "address": "address_to_script script_to_address",
+    "aio.matcher": "Matcher",
+    "aio.feed": "ScanReport",
+    "aio.redis": "RedisBloomFilter",
+    "aio.sources": "BlockFiles RawBlock",
+    "errors": "AddressError FormatError FpRateWarning IncompleteScanError InexpressibleError LostSpendsWarning MismatchError "
+    "OrderError ParameterError ReadOnlyError RemoteConnectionError RemoteError RemoteExistsError RemoteFullError RemoteMissingError "
+    "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning TooLargeError WatchFileError WrongNetworkError",
+    "filters.bip37": "Bip37Filter MatchedTx UpdateFlags filteradd_payload parse_filteradd",
+    "filters.bloom": "BloomFilter",
+    "filters.counting": "CountingBloomFilter",
+    "filters.families": "Bip37Hash CustomHash FastHash HashFamily SipHash",
+    "network": "MAINNET NETWORKS Network REGTEST SIGNET TESTNET3 TESTNET4",
+    "primitives": "Header OutPoint TxOut",
+    "watch": "Match MatchKind WatchList",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = ["__version__", *_MODULE_OF]
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,48 @@
+"""Every Python example of the README runs as it stands and prints what the README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redisserver import running_redis
+
+README = Path(__file__).parent.parent / "README.md"
+EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+REDIS_URL = "redis://localhost:6379/0"
+
+
+def run(code: str, folder: Path) -> str:
+    script = folder / "example.py"
+    script.write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(README.parent)}
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, env=environment, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("number", [number for number, (code, _) in enumerate(EXAMPLES) if REDIS_URL not in code])
+def test_example_prints_what_the_readme_shows(number: int, tmp_path: Path) -> None:
+    code, shown = EXAMPLES[number]
+    assert run(code, tmp_path) == shown
+
+
+@pytest.mark.redis
+def test_example_with_redis_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    ((code, shown),) = [example for example in EXAMPLES if REDIS_URL in example[0]]
+    with running_redis(tmp_path) as server:
+        assert run(code.replace(REDIS_URL, server.url), tmp_path) == shown
+
+
+def test_the_readme_has_its_examples() -> None:
+    assert len(EXAMPLES) == 7
+
+
+def test_ten_lines_are_ten_lines() -> None:
+    statements = [line for line in EXAMPLES[0][0].splitlines() if line and not line.startswith(("import", "from"))]
+    assert len(statements) <= 10
