@@ -40,26 +40,37 @@ class Order:
     stale: list[int]
 
 
+def target(bits: int) -> int:
+    """The number a block's hash must not exceed, from its compact bits; 0 where they are negative, zero or overflow (Core SetCompact)."""
+    exponent, mantissa = bits >> 24, bits & 0x007FFFFF
+    expanded = mantissa << 8 * (exponent - 3) if exponent >= 3 else mantissa >> 8 * (3 - exponent)
+    return 0 if bits & 0x00800000 or expanded >= 1 << 256 else expanded
+
+
 def work(bits: int) -> int:
     """Expected hashes for a block with these compact bits, 2^256 // (target + 1); 1 where the target is no target."""
-    exponent, mantissa = bits >> 24, bits & 0x007FFFFF
-    target = mantissa << 8 * (exponent - 3) if exponent >= 3 else mantissa >> 8 * (3 - exponent)
-    if bits & 0x00800000 or not 0 < target < 1 << 256:
-        return 1
-    return (1 << 256) // (target + 1)
+    limit = target(bits)
+    return (1 << 256) // (limit + 1) if limit else 1
+
+
+def _is_proven(block: Linked) -> bool:
+    """Whether the block's hash meets its own bits."""
+    return int.from_bytes(block.hash, "little") <= target(block.bits)
 
 
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
     Blocks with the same previous hash compete, whether or not that one is here. Of two branches the one with more work is
-    kept, of equal ones that whose tip has the smaller hash: the result does not depend on the order of `blocks`. Heights
-    come from the network's genesis block or from any block that states its own.
+    kept, of equal ones that whose tip has the smaller hash: the result does not depend on the order of `blocks`. A header whose
+    hash does not meet its bits, damaged perhaps, counts for no more than the one before it. Heights come from the network's
+    genesis block or from any block that states its own.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
     for number, block in enumerate(blocks):
         children.setdefault(block.previous, []).append(number)
+    claimed = [work(block.bits) for block in blocks]
     total = [0] * len(blocks)
     segments: list[Segment] = []
     stale: list[int] = []
@@ -68,8 +79,10 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
             continue
         members = list(first)
         for number in members:  # grows as it is walked
-            total[number] += work(blocks[number].bits)
+            total[number] += claimed[number]
             for child in children.get(blocks[number].hash, ()):
+                if not _is_proven(blocks[child]):
+                    claimed[child] = min(claimed[child], claimed[number])
                 total[child] = total[number]
                 members.append(child)
         at: int | None = min(members, key=lambda number: (-total[number], blocks[number].hash))

@@ -67,13 +67,13 @@ class WatchList:
     watch addresses instead where that matters. A list is not safe to change from several threads at once.
     """
 
-    def __init__(self, network: Network = MAINNET) -> None:
-        self.network = network
+    def __init__(self, network: Network | str = MAINNET) -> None:
+        self.network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
 
     @classmethod
-    def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network = MAINNET) -> WatchList:
+    def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
         """A list of addresses, or of (address, label) pairs. Raises AddressError at the first that is none."""
         if isinstance(addresses, str):
             raise TypeError("an iterable of addresses expected, not one string")
@@ -84,7 +84,7 @@ class WatchList:
         return watch
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], network: Network = MAINNET) -> WatchList:
+    def load(cls, path: str | os.PathLike[str], network: Network | str = MAINNET) -> WatchList:
         """The list in a file of one entry per line, as `save` writes it; see spvfilter.watchfile for the lines.
 
         Raises WatchFileError with every bad line, its number and cause; no line is ever dropped.

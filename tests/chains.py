@@ -215,7 +215,7 @@ def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...
         body = shared + fresh
         if rng.random() < 0.15:  # eight times the work of another block
             first = coinbase(height, [TxOut(7, purse.script())], rng.randbytes(4))
-            raw = raw_block(previous, [first, *body], 1_300_000_000 + 600 * height, 0x200FFFFF)
+            raw = raw_block(previous, [first, *body], 1_300_000_000 + 600 * height, 0x200FFFFF, mined=True)
         else:
             raw = purse.block(previous, height, body)
         blocks.append(raw)

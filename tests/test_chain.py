@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from build import EASY_BITS, TxIn, TxOut, block, block_hash, coinbase, header, tx
 from realdata import RealBlock, all_blocks, real_block_cases, runs
 from spvfilter.aio.sources import PREFIX_SIZE, block_ref
-from spvfilter.chain import Order, coinbase_height, link, work
+from spvfilter.chain import Order, Segment, coinbase_height, link, work
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, TESTNET3
 from support import vector_cases
 
@@ -96,6 +96,13 @@ def test_more_work_beats_more_blocks() -> None:
     assert linked(nodes) == ([([1, 9], None)], {2, 3, 4})
 
 
+def test_a_header_that_does_not_meet_its_bits_counts_for_no_more_than_the_one_before_it() -> None:
+    damaged = Node(b"\xff" * 32, name(1), GENESIS_BITS)  # claims the work of 2^31 of the others
+    assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2], None)], [3])
+    genuine = Node(b"\x09" + bytes(31), name(1), GENESIS_BITS)
+    assert link([*path(1, 2, 3), genuine], REGTEST) == Order([Segment([0, 3], None)], [1, 2])
+
+
 def test_a_heavy_block_low_on_a_branch_counts_for_its_tip() -> None:
     nodes = path(1) + path(2, above=1, bits=0x2007FFFF) + path(3, above=2) + path(4, 5, 6, above=1)
     assert linked(nodes) == ([([1, 2, 3], None)], {4, 5, 6})
@@ -175,16 +182,20 @@ def test_every_header_is_in_one_segment_or_stale_and_each_segment_is_a_chain(nod
 def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[Node]) -> None:
     by_hash = {node.hash: node for node in nodes}
 
-    def weigh(node: Node) -> tuple[bytes, int]:
-        """The absent block at the bottom, and the work on top of it."""
+    def weigh(node: Node) -> tuple[bytes, int, int]:
+        """The absent block at the bottom, the work on top of it, and what of it is this block's."""
         below = by_hash.get(node.previous)
-        root, total = (node.previous, 0) if below is None else weigh(below)
-        return root, total + work(node.bits)
+        if below is None:
+            return node.previous, work(node.bits), work(node.bits)
+        root, total, before = weigh(below)
+        proven = 0 < uint256_from_compact(node.bits) < 2**256 and int.from_bytes(node.hash, "little") <= uint256_from_compact(node.bits)
+        own = work(node.bits) if proven else min(work(node.bits), before)
+        return root, total + own, own
 
     order = link(nodes, REGTEST)
-    kept = dict(weigh(nodes[segment.blocks[-1]]) for segment in order.segments)
+    kept = {weigh(nodes[segment.blocks[-1]])[0]: weigh(nodes[segment.blocks[-1]])[1] for segment in order.segments}
     for at in order.stale:
-        root, total = weigh(nodes[at])
+        root, total, _ = weigh(nodes[at])
         assert total <= kept[root]
 
 

@@ -298,3 +298,9 @@ def test_whatever_was_learned_is_never_forgotten(steps: list[tuple[bytes, bool]]
         assert {match.outpoint for match in matches if match.kind == "input"} == (learned if spend else set())
         learned |= {OutPoint(build.txid(raw), 0)} if script == ADDRESS_SCRIPT else set()
         assert set(watch.outpoints()) == learned
+
+
+def test_a_network_can_be_given_by_its_name() -> None:
+    assert WatchList("signet").network is SIGNET
+    with pytest.raises(ParameterError, match="unknown network 'bitcoin'"):
+        WatchList("bitcoin")

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from spvfilter.aio.pull import pull
 from spvfilter.aio.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
 from spvfilter.chain import link
 from spvfilter.errors import OrderError
@@ -23,7 +24,6 @@ STALE = -1  # the segment of a block off the best branches
 AnyBlock = bytes | RawBlock | Serializable
 RawBlocks = AsyncIterable[AnyBlock] | Iterable[AnyBlock]
 T = TypeVar("T")
-_END = object()
 
 
 @dataclass(slots=True)
@@ -84,10 +84,9 @@ class Feed(ABC):
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         self._closing = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._thread.shutdown)
+        self._thread.shutdown(cancel_futures=True)
 
     async def _call(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
@@ -145,21 +144,18 @@ class _OneShotFeed(Feed):
         super().__init__(self._spool, network, report)
         self._blocks = blocks
 
-    async def aclose(self) -> None:
-        if isinstance(self._blocks, AsyncIterable):
-            await super().aclose()
-        else:
-            self._thread.shutdown(wait=False, cancel_futures=True)  # next() may block for ever
-        await asyncio.to_thread(self._spool.close)
+    def close(self) -> None:
+        super().close()
+        self._spool.close()
 
     async def _arrivals(self) -> AsyncGenerator[RawBlock]:
         if isinstance(self._blocks, AsyncIterable):
             async for item in self._blocks:
                 yield item if isinstance(item, RawBlock) else await self._call(RawBlock.of, item)
         else:
-            iterator = iter(self._blocks)
-            while (block := await self._call(_next, iterator)) is not None:
-                yield block
+            async with aclosing(pull(map(RawBlock.of, self._blocks))) as blocks:
+                async for block in blocks:
+                    yield block
 
 
 class StreamFeed(_OneShotFeed):
@@ -215,11 +211,6 @@ class OrderedFeed(_OneShotFeed):
                     raise OrderError(f"block {hash_to_hex(ref.hash)} does not follow {hash_to_hex(last.ref.hash)}")
                 last = Block(ref, _height(ref, arrived, last, self._network), raw)
                 yield [last]
-
-
-def _next(iterator: Iterator[AnyBlock]) -> RawBlock | None:
-    item = next(iterator, _END)
-    return None if item is _END else RawBlock.of(item)  # type: ignore[arg-type]  # not _END, so an item
 
 
 def _height(ref: BlockRef, arrived: RawBlock, before: Block | None, network: Network) -> int | None:

@@ -18,8 +18,9 @@ from spvfilter.watch import Match, WatchList
 class Matcher:
     """Matches blocks and transactions against a WatchList, which learns on the way.
 
-    `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes one. With `check`, each block's merkle root and witness commitment are verified before it is believed;
-    that costs more than the scan. `report` tells how the running or last scan fares. One scan at a time.
+    `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes but one. With `check`, each block's
+    merkle root and witness commitment are verified before it is believed; that costs more than the scan. `report` tells how
+    the running or last scan fares. One scan at a time.
     """
 
     def __init__(self, watch: WatchList, *, jobs: int = 1, check: bool = False) -> None:
@@ -68,6 +69,8 @@ def _feed(blocks: BlockSource | RawBlocks, in_order: bool, network: Network, rep
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("an iterable of raw blocks expected, not one block")
     if isinstance(blocks, BlockSource):
+        if in_order:
+            raise ParameterError("in_order is for streams: files are put in chain order anyway")
         return PlannedFeed(blocks, network, report, strict=False)
     if isinstance(blocks, Sequence) and not in_order:
         return PlannedFeed(BlockList(blocks), network, report, strict=True)

@@ -61,12 +61,20 @@ class Scan:
     async def aclose(self) -> None:
         """Wait for the threads that still scan; nothing touches the watch list afterwards."""
         self._closing = True
+        closing = asyncio.create_task(asyncio.to_thread(self._close))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing  # no thread outlives the scan
+            raise
+
+    def _close(self) -> None:
         executors = (self._workers, self._merger)
         for executor in executors:
             executor.shutdown(wait=False, cancel_futures=True)
         for executor in executors:
-            await asyncio.to_thread(executor.shutdown)
-        await self._feed.aclose()
+            executor.shutdown()
+        self._feed.close()
 
     async def matches(self) -> AsyncGenerator[Match]:
         """Scan what the feed gives, at most `jobs` batches waiting, and merge the results in order. To be iterated once."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import queue
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
-from functools import partial
 from pathlib import Path
 
 from spvfilter.aio.matcher import Matcher
@@ -126,7 +123,7 @@ class _Scan:
 
     async def _print_matches(self, shown: Progress) -> None:
         show = printer(self._page, self._format)
-        blocks = _from_stdin() if self._paths == [_STDIN] else BlockFiles(self._paths)
+        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths)
         try:
             async with aclosing(self._matcher.scan(blocks)) as matches:
                 async for match in matches:
@@ -157,43 +154,3 @@ class _Scan:
                 say(f"  {hash_to_hex(block)}")
         if report.segments > 1:
             say(f"{report.segments:,} runs of blocks with gaps between them, which were not seen")
-
-
-async def _from_stdin() -> AsyncIterator[bytes]:
-    """Blocks from lines of hex. They are read in a daemon thread, so that a read that never ends does not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    blocks = hex_blocks(standard_input())
-    asked: queue.SimpleQueue[asyncio.Future[bytes | None]] = queue.SimpleQueue()
-
-    def read() -> None:
-        block: bytes | None = b""
-        while block is not None:
-            answer = asked.get()
-            try:
-                block = next(blocks, None)
-                settle = partial(_settle, answer, block, None)
-            except Exception as error:
-                block = None
-                settle = partial(_settle, answer, None, error)
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:  # the loop is closed: nobody waits any longer
-                return
-
-    threading.Thread(target=read, name="spvfilter-stdin", daemon=True).start()
-    while True:
-        answer: asyncio.Future[bytes | None] = loop.create_future()
-        asked.put(answer)
-        block = await answer
-        if block is None:
-            return
-        yield block
-
-
-def _settle(answer: asyncio.Future[bytes | None], block: bytes | None, error: Exception | None) -> None:
-    if answer.done():  # cancelled meanwhile
-        return
-    if error is None:
-        answer.set_result(block)
-    else:
-        answer.set_exception(error)

@@ -1,0 +1,61 @@
+"""A plain iterable as an asynchronous one, its `next` called in a thread that nobody has to wait for. It knows nothing of blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncGenerator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+_END = object()
+_PARTING_S = 0.1  # a next() that takes longer is left behind
+
+
+async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
+    """The items, each asked for when it is wanted.
+
+    `next` may block for ever, on a terminal or a pipe: the thread is a daemon, so that the end of the process does not wait for it,
+    and that of this generator waits only a moment.
+    """
+    loop = asyncio.get_running_loop()
+    iterator = iter(items)
+    asked: queue.SimpleQueue[asyncio.Future[object] | None] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while (answer := asked.get()) is not None:
+            item, error = _next(iterator)
+            try:
+                loop.call_soon_threadsafe(_settle, answer, item, error)
+            except RuntimeError:  # the loop is closed: nobody waits any longer
+                return
+
+    thread = threading.Thread(target=serve, name="spvfilter-next", daemon=True)
+    thread.start()
+    try:
+        while True:
+            answer: asyncio.Future[object] = loop.create_future()
+            asked.put(answer)
+            if (item := await answer) is _END:
+                return
+            yield item  # type: ignore[misc]  # not _END, so an item
+    finally:
+        asked.put(None)
+        await asyncio.to_thread(thread.join, _PARTING_S)
+
+
+def _next(iterator: object) -> tuple[object, BaseException | None]:
+    try:
+        return next(iterator, _END), None  # type: ignore[call-overload]  # an iterator of anything
+    except BaseException as error:
+        return _END, error
+
+
+def _settle(answer: asyncio.Future[object], item: object, error: BaseException | None) -> None:
+    if answer.done():  # cancelled meanwhile
+        return
+    if error is None:
+        answer.set_result(item)
+    else:
+        answer.set_exception(error)
