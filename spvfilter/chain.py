@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from spvfilter.network import Network
+
+_TRIVIAL_TARGET = 1 << 250  # a hash meets it after 64 tries; regtest's is 2^255 - 1
 
 
 class Linked(Protocol):
@@ -38,6 +40,7 @@ class Order:
 
     segments: list[Segment]
     stale: list[int]
+    unproven: list[int] = field(default_factory=list)  # of all: headers that do not meet their bits, linked with some that do
 
 
 def target(bits: int) -> int:
@@ -53,39 +56,42 @@ def work(bits: int) -> int:
     return (1 << 256) // (limit + 1) if limit else 1
 
 
-def _is_proven(block: Linked) -> bool:
-    """Whether the block's hash meets its own bits."""
-    return int.from_bytes(block.hash, "little") <= target(block.bits)
+def is_proven(block: Linked) -> bool:
+    """Whether the block's hash meets its own bits; also where these ask for next to no work, as on regtest."""
+    limit = target(block.bits)
+    return limit >= _TRIVIAL_TARGET or int.from_bytes(block.hash, "little") <= limit
 
 
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
-    Blocks with the same previous hash compete, whether or not that one is here. Of two branches the one with more work is
-    kept, of equal ones that whose tip has the smaller hash: the result does not depend on the order of `blocks`. A header whose
-    hash does not meet its bits, damaged perhaps, counts for no more than the one before it. Heights come from the network's
-    genesis block or from any block that states its own.
+    Blocks with the same previous hash compete, whether or not that one is here. Of two branches the one with more work is kept, of
+    equal ones the longer, then that whose tip has the smaller hash: the result does not depend on the order of `blocks`. A
+    header whose hash does not meet its bits, damaged perhaps, has no work where others prove theirs. Heights come from the
+    network's genesis block or from any block that states its own.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
     for number, block in enumerate(blocks):
         children.setdefault(block.previous, []).append(number)
-    claimed = [work(block.bits) for block in blocks]
-    total = [0] * len(blocks)
+    total = [(0, 0)] * len(blocks)  # work and length of the branch up to each
     segments: list[Segment] = []
     stale: list[int] = []
+    damaged: list[int] = []
     for root, first in children.items():
         if root in index:
             continue
         members = list(first)
         for number in members:  # grows as it is walked
-            total[number] += claimed[number]
-            for child in children.get(blocks[number].hash, ()):
-                if not _is_proven(blocks[child]):
-                    claimed[child] = min(claimed[child], claimed[number])
-                total[child] = total[number]
-                members.append(child)
-        at: int | None = min(members, key=lambda number: (-total[number], blocks[number].hash))
+            members.extend(children.get(blocks[number].hash, ()))
+        unproven = {number for number in members if not is_proven(blocks[number])}
+        if len(unproven) == len(members):
+            unproven.clear()  # nobody proves anything: what they say is all there is
+        damaged.extend(sorted(unproven))
+        for number in members:
+            done, length = total[index[blocks[number].previous]] if blocks[number].previous in index else (0, 0)
+            total[number] = done + (0 if number in unproven else work(blocks[number].bits)), length + 1
+        at: int | None = max(members, key=lambda number: (*total[number], -int.from_bytes(blocks[number].hash, "big")))
         best = []
         while at is not None:
             best.append(at)
@@ -95,7 +101,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
         stale.extend(number for number in members if number not in on_best)
         segments.append(Segment(best, _first_height(blocks, best, network)))
     segments.sort(key=lambda segment: (blocks[segment.blocks[0]].time, blocks[segment.blocks[0]].hash))
-    return Order(segments, stale)
+    return Order(segments, stale, damaged)
 
 
 def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:

@@ -116,7 +116,7 @@ class WatchList:
         """
         key = to_bytes(pubkey)
         if not is_pubkey(key):
-            raise ParameterError(f"not a public key: {len(key)} bytes {key[:40].hex()!r}")
+            raise ParameterError(f"not a public key: {len(key)} bytes; 33 starting 02 or 03 expected, or 65 starting 04, 06 or 07")
         for script in pubkey_scripts(key):
             self.add_script(script, label)
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)

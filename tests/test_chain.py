@@ -96,11 +96,25 @@ def test_more_work_beats_more_blocks() -> None:
     assert linked(nodes) == ([([1, 9], None)], {2, 3, 4})
 
 
-def test_a_header_that_does_not_meet_its_bits_counts_for_no_more_than_the_one_before_it() -> None:
+def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_theirs() -> None:
     damaged = Node(b"\xff" * 32, name(1), GENESIS_BITS)  # claims the work of 2^31 of the others
-    assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2], None)], [3])
+    assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2], None)], [3], [3])
     genuine = Node(b"\x09" + bytes(31), name(1), GENESIS_BITS)
     assert link([*path(1, 2, 3), genuine], REGTEST) == Order([Segment([0, 3], None)], [1, 2])
+
+
+@pytest.mark.parametrize("digest", [bytes(32), b"\xff" * 32], ids=["smaller hash", "larger hash"])
+def test_a_damaged_copy_never_displaces_the_genuine_block(digest: bytes) -> None:
+    genuine, damaged = Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS), Node(digest[:31] + b"\xff", name(1), GENESIS_BITS)
+    for blocks in ([genuine, damaged], [damaged, genuine]):
+        order = link(blocks, REGTEST)
+        assert [blocks[at] for segment in order.segments for at in segment.blocks] == [genuine]
+        assert [blocks[at] for at in order.unproven] == [damaged]
+
+
+def test_a_damaged_block_without_a_rival_is_kept_and_named() -> None:
+    damaged = Node(b"\xff" * 32, name(3), GENESIS_BITS)
+    assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2, 3], None)], [], [3])
 
 
 def test_a_heavy_block_low_on_a_branch_counts_for_its_tip() -> None:
@@ -182,20 +196,18 @@ def test_every_header_is_in_one_segment_or_stale_and_each_segment_is_a_chain(nod
 def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[Node]) -> None:
     by_hash = {node.hash: node for node in nodes}
 
-    def weigh(node: Node) -> tuple[bytes, int, int]:
-        """The absent block at the bottom, the work on top of it, and what of it is this block's."""
-        below = by_hash.get(node.previous)
-        if below is None:
-            return node.previous, work(node.bits), work(node.bits)
-        root, total, before = weigh(below)
-        proven = 0 < uint256_from_compact(node.bits) < 2**256 and int.from_bytes(node.hash, "little") <= uint256_from_compact(node.bits)
-        own = work(node.bits) if proven else min(work(node.bits), before)
-        return root, total + own, own
-
     order = link(nodes, REGTEST)
-    kept = {weigh(nodes[segment.blocks[-1]])[0]: weigh(nodes[segment.blocks[-1]])[1] for segment in order.segments}
+    unproven = {nodes[at].hash for at in order.unproven}
+
+    def weigh(node: Node) -> tuple[bytes, int]:
+        """The absent block at the bottom, and the work on top of it."""
+        below = by_hash.get(node.previous)
+        root, total = (node.previous, 0) if below is None else weigh(below)
+        return root, total + (0 if node.hash in unproven else work(node.bits))
+
+    kept = dict(weigh(nodes[segment.blocks[-1]]) for segment in order.segments)
     for at in order.stale:
-        root, total, _ = weigh(nodes[at])
+        root, total = weigh(nodes[at])
         assert total <= kept[root]
 
 

@@ -304,3 +304,10 @@ def test_a_network_can_be_given_by_its_name() -> None:
     assert WatchList("signet").network is SIGNET
     with pytest.raises(ParameterError, match="unknown network 'bitcoin'"):
         WatchList("bitcoin")
+
+
+def test_a_private_key_given_as_a_public_one_is_not_repeated() -> None:
+    secret = bytes(range(1, 33))
+    with pytest.raises(ParameterError, match="not a public key: 32 bytes") as caught:
+        WatchList().add_pubkey(secret)
+    assert secret.hex()[:16] not in str(caught.value)

@@ -50,6 +50,7 @@ class Block:
     raw: bytes | None = None  # a stream's, until it is scanned
     segment: int = STALE  # number of the run of linked blocks it belongs to, and its place there; known when all headers are
     depth: int = 0
+    silent: bool = False  # stale: it teaches what may be spent elsewhere, but gives no matches
     learned: int = 0  # outpoints learned when it had been scanned, its own included
     spends: frozenset[tuple[int, int]] = frozenset()  # (transaction, input) of those matched
     spares: tuple[BlockRef, ...] = ()  # other copies, should this one be damaged
@@ -96,6 +97,12 @@ class Feed(ABC):
         order = link([block.ref for block in blocks], self._network)
         self._report.stale = [blocks[number].ref.hash for number in order.stale]
         self._report.segments = len(order.segments)
+        for number in order.unproven:
+            if not self.strict:
+                where = self.source.name(blocks[number].ref)
+                self._report.problems.append(
+                    Problem(where, "the header does not meet its own bits: it is damaged, and so is the block's hash")
+                )
         placed = []
         for number, segment in enumerate(order.segments):
             for depth, index in enumerate(segment.blocks):
@@ -105,6 +112,14 @@ class Feed(ABC):
                     block.height = segment.height + depth
                 placed.append(block)
         return placed
+
+    @staticmethod
+    def _silenced(blocks: Iterable[Block]) -> list[Block]:
+        """Of placed blocks the stale ones, to be scanned without a word, in an order that does not depend on theirs."""
+        stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
+        for block in stale:
+            block.silent = True
+        return stale
 
 
 class PlannedFeed(Feed):
@@ -133,7 +148,7 @@ class PlannedFeed(Feed):
                 blocks[found.hash] = Block(found, found.height)
         placed = self._place(list(blocks.values()))
         self._report.bytes_total = sum(block.ref.size for block in placed)
-        return placed
+        return self._silenced(blocks.values()) + placed  # first, so that what they teach is known in time
 
 
 class _OneShotFeed(Feed):
@@ -192,8 +207,10 @@ class StreamFeed(_OneShotFeed):
         return block
 
     def _late(self) -> list[Block]:
-        """Of the blocks held back those that are on a best branch."""
-        return [block for block in self._place(list(self._met.values())) if block.ref.hash in self._held]
+        """The blocks held back: those off the best branches, then those on them."""
+        placed = self._place(list(self._met.values()))
+        held = [self._met[digest] for digest in self._held]
+        return self._silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 
 class OrderedFeed(_OneShotFeed):

@@ -19,7 +19,7 @@ class Matcher:
     """Matches blocks and transactions against a WatchList, which learns on the way.
 
     `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes but one. With `check`, each block's
-    merkle root and witness commitment are verified before it is believed; that costs more than the scan. `report` tells how
+    proof of work, merkle root and witness commitment are verified before it is believed; that costs more than the scan. `report` tells how
     the running or last scan fares. One scan at a time.
     """
 
@@ -47,7 +47,10 @@ class Matcher:
         names blocks whose matches were already given. With `in_order` nothing is spooled, and a block that does not follow the one
         before it raises OrderError: for streams without end.
 
-        Heights are given (RawBlock), counted from the genesis block, or stated by the blocks themselves (BIP-34); else None. Memory
+        Stale blocks give no matches, but what they pay is learned: it may be spent by blocks that are not linked with them.
+
+        Heights are given (RawBlock), counted from the genesis block, or stated by the blocks themselves (BIP-34); else None. A
+        one-shot iterable is not waited for: a block that comes before the one below it has the height that is known then. Memory
         is bounded by jobs × block size and some 900 bytes for each block's header.
 
         Raises FormatError at a malformed block of a sequence or iterable. What cannot be read of files does not stop the scan, but

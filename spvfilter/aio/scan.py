@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from spvfilter.aio.feed import STALE, Block, Feed, ScanReport, batched
 from spvfilter.aio.sources import Problem
+from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, WatchTable, check_block
 from spvfilter.watch import Match, WatchList
@@ -128,6 +129,8 @@ class Scan:
             try:
                 raw = self._feed.read(result.block)
                 if self._check:
+                    if not is_proven(ref):
+                        raise FormatError("the hash does not meet them", offset=72, field="bits")
                     check_block(raw)
                 result.hits = self._watch.table.scan_block(raw, found)
                 result.raw = raw
@@ -148,10 +151,13 @@ class Scan:
             if result.hits is None:
                 continue
             hits = result.hits if late is None else _united(result.hits, late.scan_block(result.raw))
-            matches += self._accept(hits, block, result.height)
+            found = self._accept(hits, block, result.height)
             block.learned = len(self._coins)
             if not self._feed.endless:
                 self._scanned.append(block)
+            if block.silent:
+                continue
+            matches += found
             self._report.blocks += 1
             self._report.bytes_scanned += len(result.raw)
         return matches, None

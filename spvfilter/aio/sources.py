@@ -7,7 +7,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,7 +26,7 @@ _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 class RawBlock:
     """A serialised block whose height is known. Raises ParameterError for a negative height."""
 
-    raw: bytes
+    raw: bytes = field(repr=False)
     height: int | None = None
 
     @classmethod

@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_watch_file(parser)
     parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to watch; repeatable")
     add_network(parser)
-    parser.add_argument("--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan; default %(default)s")
+    parser.add_argument(
+        "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, where the kernel is compiled; default %(default)s"
+    )
     parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before believing it")
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
@@ -63,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)
     if args.output is not None:
         _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
+        if args.paths != [_STDIN] and not any(Path(name).exists() for name in args.paths):
+            raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
         return asyncio.run(_Scan(matcher, args.paths, args.format, page).run())
 

@@ -73,7 +73,7 @@ def filter_hash_funcs(size: int, elements: int) -> int:
 def _check_sizing(elements: int, fp_rate: float) -> None:
     if not isinstance(elements, int) or not 1 <= elements <= 0xFFFFFFFF:
         raise ParameterError(f"number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
-    if not 0 < fp_rate < 1:  # also refuses NaN
+    if not isinstance(fp_rate, (int, float)) or not 0 < fp_rate < 1:  # also refuses NaN
         raise ParameterError(f"false-positive rate must lie between 0 and 1: {fp_rate!r}")
 
 
@@ -123,9 +123,9 @@ class Bip37Filter(BloomBits):
         self.nominal_fp_rate: float | None = fp_rate  # the rate asked for; None for a received filter
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
-        if not 0 <= tweak <= 0xFFFFFFFF:
+        if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
             raise ParameterError(f"tweak is not a u32: {tweak}")
-        if flags not in (0, 1, 2):
+        if not isinstance(flags, int) or flags not in (0, 1, 2):
             raise ParameterError(f"flags must be 0 (NONE), 1 (ALL) or 2 (P2PUBKEY_ONLY): {flags}")
         super().__init__(len(field) * 8, hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
         self._field = field

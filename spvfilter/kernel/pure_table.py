@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
+from spvfilter.errors import FormatError
 from spvfilter.kernel import pure
-from spvfilter.primitives import script_pushes
+from spvfilter.primitives import HEADER_SIZE, script_pushes
 
 NO_ENTRY = -1
 NO_VALUE = -1  # satoshi; the value of an output we have not seen
@@ -148,7 +149,8 @@ class WatchTable:
         """Every output and input of a block that concerns the table: transactions in order, inputs before outputs.
 
         Spends of outputs found earlier in the same block are found, and with `found` those of blocks scanned with it
-        before: it collects the coins of a run until someone learns them. Raises FormatError for a malformed block;
+        before: it collects the coins of a run until someone learns them. Raises FormatError for a malformed block, and where
+        a transaction that concerns the table stands in it twice (CVE-2012-2459: the copy has the header of the genuine block);
         then `found` is as it was.
         """
         hits: list[Hit] = []
@@ -156,6 +158,8 @@ class WatchTable:
         fresh: dict[bytes, Coin] = {}
         for position, tx in enumerate(pure.walk_block(raw)):
             self._scan(raw, tx, position, (self._coins, earlier, fresh), hits)
+        if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
+            raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)
         return hits
 

@@ -149,6 +149,8 @@ async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behi
         cancelled += 1
         assert (await contents(client)).keys() == before.keys()
         assert await remote.set_bits() in (0, full)
+    else:  # the server was too slow for the steps: the last upload is let through
+        await remote.load(BloomFilter(**SHAPE))
     assert cancelled > 6
     assert await remote.set_bits() == 0
 

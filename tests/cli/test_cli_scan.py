@@ -184,7 +184,8 @@ def test_nothing_readable_at_all_is_exit_code_2(run: Any, tmp_path: Path) -> Non
         (["scan", "-", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and goes with no other PATH"),
         (["scan", "x", "--jobs", "0"], "argument --jobs: a whole number from 1 to 256 expected, not '0'"),
         (["scan", "x", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
-        (["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "/nonexistent/x: No such file"),
+        (["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "nothing to scan: x: no such file"),
+            (["scan", "/", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "/nonexistent/x: No such file"),
     ],
 )  # fmt: skip
 def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
