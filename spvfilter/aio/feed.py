@@ -37,6 +37,7 @@ class ScanReport:
     segments: int = 0  # runs of blocks that are not linked with each other
     duplicates: list[bytes] = field(default_factory=list)  # hashes of blocks met again, not counted
     stale: list[bytes] = field(default_factory=list)  # hashes of blocks off the best branch, not counted
+    unproven: list[bytes] = field(default_factory=list)  # hashes that do not meet their bits, amid others that do: damaged headers
     problems: list[Problem] = field(default_factory=list)  # what could not be read
     done: bool = False
 
@@ -97,12 +98,7 @@ class Feed(ABC):
         order = link([block.ref for block in blocks], self._network)
         self._report.stale = [blocks[number].ref.hash for number in order.stale]
         self._report.segments = len(order.segments)
-        for number in order.unproven:
-            if not self.strict:
-                where = self.source.name(blocks[number].ref)
-                self._report.problems.append(
-                    Problem(where, "the header does not meet its own bits: it is damaged, and so is the block's hash")
-                )
+        self._report.unproven = [blocks[number].ref.hash for number in order.unproven]
         placed = []
         for number, segment in enumerate(order.segments):
             for depth, index in enumerate(segment.blocks):

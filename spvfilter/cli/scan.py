@@ -156,5 +156,9 @@ class _Scan:
             say(f"{len(report.stale):,} stale block(s), off the branch with the most work, not counted{given}")
             for block in report.stale[:_HASHES_SHOWN]:
                 say(f"  {hash_to_hex(block)}")
+        if report.unproven:
+            say(f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by hand:")
+            for block in report.unproven[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
         if report.segments > 1:
             say(f"{report.segments:,} runs of blocks with gaps between them, which were not seen")
