@@ -222,9 +222,17 @@ class RedisStore(Store):
 
     def __exit__(self, *error: object) -> None:
         try:
-            self._run(self._client.aclose())
+            self._run(self._leave())
         finally:
             self._runner.close()
+
+    async def _leave(self) -> None:
+        """End what an interrupt has left behind, then the connection: the other way round, its error would be nobody's."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._client.aclose()
 
     def _run(self, work: Coroutine[object, object, T]) -> T:
         return self._runner.run(work)

@@ -1,4 +1,4 @@
-"""Running the command line in this process, and the demo's chain and wallet as files."""
+"""Running the command line in this process; files for it: the demo's chain and wallet, lines and a filter of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from processes import LINES
 
 from spvfilter.cli import main
 from spvfilter.cli.demochain import NETWORK, DemoChain, wallet_addresses
+from spvfilter.filters.bloom import BloomFilter
 
 
 class Ran(NamedTuple):
@@ -47,4 +49,22 @@ def watch_file(tmp_path: Path) -> Path:
     """The demo's wallet."""
     path = tmp_path / "wallet.txt"
     path.write_text("".join(f"{address},{kind}\n" for kind, address in wallet_addresses().items()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    """alpha, beta and gamma."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(LINES)
+    return path
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A filter of alpha, beta and gamma."""
+    path = tmp_path / "made.bloom"
+    built = BloomFilter(1_000, 1e-6)
+    built.update(LINES.split())
+    built.save(path)
     return path

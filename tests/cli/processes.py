@@ -13,6 +13,7 @@ WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli impor
 WITH_SIGINT = (  # a test run in the background has SIGINT ignored, and its children inherit that
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
 )
+LINES = b"alpha\nbeta\ngamma\n"
 
 
 def command(*argv: object, code: str = "") -> list[str]:

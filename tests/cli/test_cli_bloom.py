@@ -7,30 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import command, environment, process
+from processes import LINES, command, environment, process
 
 from spvfilter.filters.bloom import BloomFilter
 from spvfilter.filters.counting import CountingBloomFilter
 from spvfilter.filters.families import SipHash
-
-LINES = b"alpha\nbeta\ngamma\n"
-
-
-@pytest.fixture
-def lines(tmp_path: Path) -> Path:
-    path = tmp_path / "lines.txt"
-    path.write_bytes(LINES)
-    return path
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    """A filter of alpha, beta and gamma."""
-    path = tmp_path / "made.bloom"
-    built = BloomFilter(1_000, 1e-6)
-    built.update(LINES.split())
-    built.save(path)
-    return path
 
 
 def opened(path: Path) -> BloomFilter:

@@ -1,0 +1,238 @@
+"""Every cause for which an address is refused, by its message; secrets are never repeated."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from itertools import permutations
+from typing import Any
+
+import pytest
+from bitcoin.base58 import encode as base58_encode
+from hypothesis import given
+
+from addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
+from spvfilter.address import Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
+from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
+from spvfilter.hashes import sha256d
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
+
+# Published test keys only: BIP-32 vector 1, the WIF and the phrase that documentation uses.
+XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
+XPUB = "xpub661MyMwAqRbcFtXgS5sYJABqqG9YLmC4Q1Rdap9gSE8NqtwybGhePY2gZ29ESFjqJoCu1Rupje8YtGqsefD265TMg7usUDFdp6W1EGMcet8"
+WIF = "5HueCGU8rMjxEXxiPuD5BDku4MkFqeZyd4dZ1jvhTVqvbTLvyTJ"
+PHRASE = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about"
+HEX_KEY = "0c28fca386c7a227600b2fe50b7cae11ec86d3bf1fbe471be89827e19d72aa1d"
+
+
+def base58check(raw: bytes) -> str:
+    return str(base58_encode(raw + sha256d(raw)[:4]))
+
+
+def segwit(version: int, values: bytes, encoding: Encoding, hrp: str = "bc") -> str:
+    return bech32_encode(hrp, bytes((version,)) + values, encoding)
+
+
+class TestWrongNetwork:
+    @pytest.mark.parametrize(("given_for", "asked_on"), list(permutations(NETWORKS, 2)), ids=str)
+    @given(script=scripts)
+    def test_address_of_another_network_is_refused_by_name_unless_prefixes_are_shared(
+        self, given_for: Network, asked_on: Network, script: bytes
+    ) -> None:
+        address = script_to_address(script, given_for)
+        assert address is not None
+        if script_to_address(script, asked_on) == address:
+            assert address_to_script(address, asked_on) == script
+            return
+        error = refusal(address, asked_on)
+        assert isinstance(error, WrongNetworkError)
+        assert given_for.name in error.networks
+        assert asked_on.name not in error.networks
+        assert all(name in str(error) for name in error.networks)
+        assert address in str(error)
+
+    @pytest.mark.parametrize(
+        ("address", "network", "message"),
+        [
+            (P2PKH, REGTEST, f"an address of mainnet, not of regtest: '{P2PKH}'"),
+            (
+                "mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ",
+                MAINNET,
+                "an address of testnet3, testnet4, signet or regtest, not of mainnet: 'mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ'",
+            ),
+            (P2WPKH.upper(), SIGNET, f"an address of mainnet, not of signet: '{P2WPKH.upper()}'"),
+            (
+                "tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7",
+                REGTEST,
+                "an address of testnet3, testnet4 or signet, not of regtest: "
+                "'tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7'",
+            ),
+        ],
+    )
+    def test_message_names_the_networks_it_belongs_to(self, address: str, network: Network, message: str) -> None:
+        error = refusal(address, network)
+        assert isinstance(error, WrongNetworkError)
+        assert str(error) == message
+
+    def test_regtest_bech32_address_is_of_regtest_alone(self) -> None:
+        address = script_to_address(b"\x00\x14" + bytes(20), REGTEST)
+        assert address is not None
+        error = refusal(address, TESTNET3)
+        assert isinstance(error, WrongNetworkError)
+        assert error.networks == ("regtest",)
+
+    def test_bad_checksum_is_never_called_a_wrong_network(self) -> None:
+        assert not isinstance(refusal(P2WPKH[:-1] + "5", TESTNET3), WrongNetworkError)
+        assert not isinstance(refusal(P2PKH[:-1] + "b", TESTNET3), WrongNetworkError)
+
+
+V20, V32 = bytes(32), bytes(52)  # zero programs of 20 and 32 bytes as 5-bit values
+CAUSES = {
+    "empty": ("", "empty address"),
+    "trailing newline": (P2PKH + "\n", "whitespace character U+000A at position 35"),
+    "leading space": (" " + P2PKH, "whitespace character U+0020 at position 1"),
+    "space inside": (P2WPKH[:5] + " " + P2WPKH[5:], "whitespace character U+0020 at position 6"),
+    "no-break space": (P2WPKH + "\u00a0", "whitespace character U+00A0 at position 43"),
+    "control character": (P2WPKH[:5] + "\x7f" + P2WPKH[5:], "control character U+007F at position 6"),
+    "Cyrillic lookalike": (P2WPKH.replace("c", "\u0441", 1), "non-ASCII character U+0441 at position 2"),
+    "zero-width space": (P2PKH + "\u200b", "non-ASCII character U+200B at position 35"),
+    "lone surrogate": (P2PKH + "\ud800", "non-ASCII character U+D800 at position 35"),
+    "91 characters": ("1" * 91, "91 characters, an address has at most 90"),
+    "a megabyte": ("bc1q" + "q" * 1_000_000, "1000004 characters, an address has at most 90"),
+    "base58 character": ("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN0", "bad base58 character '0' at position 34"),
+    "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum"),
+    "base58 of four bytes": ("zzzzz", "bad base58 checksum"),
+    "base58 of a checksum alone": (base58check(b""), "wrong length: 0 bytes in base58, an address has 20"),
+    "base58 of no payload": (base58check(b"\x00"), "wrong length: 0 bytes in base58, an address has 20"),
+    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "wrong length: 19 bytes in base58, an address has 20"),
+    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "wrong length: 21 bytes in base58, an address has 20"),
+    "base58 version": (base58check(b"\x30" + bytes(20)), "base58 version byte 48 belongs to no Bitcoin network"),
+    "mixed case": ("bc1" + P2WPKH[3:].upper(), "mixed case"),
+    "mixed case prefix": ("Bc1" + P2WPKH[3:], "mixed case"),
+    "bech32 without checksum": ("bc1qqqqq", "too short for a bech32 checksum"),
+    "bech32 character": (P2WPKH[:10] + "b" + P2WPKH[11:], "bad bech32 character 'b' at position 11"),
+    "bech32 upper character": (P2WPKH[:10].upper() + "B" + P2WPKH[11:].upper(), "bad bech32 character 'B' at position 11"),
+    "bech32 checksum": (P2WPKH[:-1] + "5", "bad bech32 checksum"),
+    "prefix of another coin": (
+        bech32_encode("ltc", b"\x00" + V20, Encoding.BECH32),
+        "human-readable part 'ltc' belongs to no Bitcoin network",
+    ),
+    "separator in the data": (
+        segwit(1, V20, Encoding.BECH32M, hrp="bc1q"),
+        "human-readable part 'bc1q' belongs to no Bitcoin network",
+    ),
+    "no witness version": (bech32_encode("bc", b"", Encoding.BECH32M), "no witness version"),
+    "witness version 17": (segwit(17, V20, Encoding.BECH32M), "witness version 17, the last is 16"),
+    "witness version 31": (segwit(31, V20, Encoding.BECH32), "witness version 31, the last is 16"),
+    "bech32m on v0": (segwit(0, V20, Encoding.BECH32M), "bech32m checksum on witness version 0, which uses bech32"),
+    "bech32 on v1": (segwit(1, V32, Encoding.BECH32), "bech32 checksum on witness version 1, which uses bech32m"),
+    "bech32 on v16": (segwit(16, V32, Encoding.BECH32), "bech32 checksum on witness version 16, which uses bech32m"),
+    "no program": (segwit(1, b"", Encoding.BECH32M), "witness program of 0 byte(s), it has 2 to 40"),
+    "program of 1 byte": (segwit(1, bytes(2), Encoding.BECH32M), "witness program of 1 byte(s), it has 2 to 40"),
+    "program of 41 bytes": (segwit(1, bytes(66), Encoding.BECH32M), "witness program of 41 byte(s), it has 2 to 40"),
+    "v0 program of 2 bytes": (segwit(0, bytes(4), Encoding.BECH32), "witness program of 2 bytes, version 0 has 20 or 32"),
+    "v0 program of 21 bytes": (segwit(0, bytes(34), Encoding.BECH32), "witness program of 21 bytes, version 0 has 20 or 32"),
+    "five bits of padding": (segwit(1, bytes(9), Encoding.BECH32M), "5 bits of padding, at most 4"),
+    "seven bits of padding": (segwit(1, bytes(11), Encoding.BECH32M), "7 bits of padding, at most 4"),
+    "padding not zero": (segwit(1, bytes(51) + b"\x01", Encoding.BECH32M), "padding bits that are not zero"),
+    "extended public key": (XPUB, "an extended public key (xpub…) where an address is expected"),
+    "extended private key": (XPRV, "an extended private key (xprv…) where an address is expected"),
+    "private key": (WIF, "what looks like a private key (WIF) where an address is expected"),
+}
+
+
+class TestEveryCauseHasItsMessage:
+    @pytest.mark.parametrize("cause", CAUSES)
+    def test_message_says_the_cause(self, cause: str) -> None:
+        address, message = CAUSES[cause]
+        error = refusal(address)
+        assert re.fullmatch(re.escape(message) + r"(: .*)?", str(error)), str(error)
+        assert not isinstance(error, WrongNetworkError)
+
+    @pytest.mark.parametrize("cause", CAUSES)
+    def test_message_is_short_one_line_and_printable(self, cause: str) -> None:
+        message = str(refusal(CAUSES[cause][0]))
+        assert len(message) < 200
+        assert message.replace("…", "").isprintable()
+
+    @pytest.mark.parametrize("address", [P2PKH[:-1] + "b", P2WPKH[:-1] + "5", P2TR[:-1] + "5", base58check(b"\x30" + bytes(20))])
+    def test_message_shows_the_offending_address(self, address: str) -> None:
+        assert repr(address) in str(refusal(address))
+
+    @pytest.mark.parametrize("size", [size for size in range(2, 41) if size not in (20, 32)])
+    def test_v0_program_of_any_other_size_is_refused(self, size: int) -> None:
+        address = segwit(0, bytes((size * 8 + 4) // 5), Encoding.BECH32)
+        assert str(refusal(address)).startswith(f"witness program of {size} bytes, version 0 has 20 or 32")
+
+    @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
+    def test_what_is_no_string_is_a_type_error(self, text: Any) -> None:
+        with pytest.raises(TypeError, match="an address is a str, not"):
+            address_to_script(text, MAINNET)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "no separator"),
+            ("a" * 91, "91 characters, bech32 has at most 90"),
+            ("qyrz8wqd2c9m", "no separator '1'"),
+            ("1qyrz8wqd2c9m", "empty human-readable part"),
+            ("in1muywd", "too short for a bech32 checksum"),
+            ("a12uel5m", "bad bech32 checksum"),
+            ("A12uel5l", "mixed case"),
+            ("lt1igcx5c0", "bad bech32 character 'i' at position 4"),
+            ("a 12uel5l", "whitespace character U+0020 at position 2"),
+        ],
+    )
+    def test_bech32_message_says_the_cause(self, text: str, message: str) -> None:
+        with pytest.raises(AddressError, match=re.escape(message)):
+            bech32_decode(text)
+
+    @pytest.mark.parametrize(
+        ("hrp", "values", "message"),
+        [
+            ("", b"", "not ''"),
+            ("BC", b"", "not 'BC'"),
+            ("b c", b"", "not 'b c'"),
+            ("b\u00e9", b"", "not 'b"),
+            ("bc", b"\x20", "a bech32 value has 5 bits, not 32"),
+            ("bc", bytes(82), "91 characters, bech32 has at most 90"),
+        ],
+    )
+    def test_bech32_encode_makes_no_invalid_string(self, hrp: str, values: bytes, message: str) -> None:
+        with pytest.raises(ParameterError, match=re.escape(message)):
+            bech32_encode(hrp, values, Encoding.BECH32)
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        "secret",
+        [
+            XPRV,
+            XPRV[:-1],
+            "z" + XPRV[1:],
+            WIF,
+            WIF[:-1] + "1",  # mistyped
+            WIF[:-1],  # cut
+            WIF[:20] + "0" + WIF[21:],
+            WIF[:20] + "-" + WIF[21:],
+            WIF + " ",
+            "L5nJeqKmpHp4P7F8ZYyjwc5a7P4d8EabuGAzfGJk7yC1BJyzNaEd",
+            HEX_KEY,
+            PHRASE,
+            PHRASE[:80],
+            bech32_encode("nsec", bytes(range(20)) + bytes(range(32)), Encoding.BECH32),
+            f"wpkh({XPRV})",
+            f"{P2WPKH},{WIF[:40]}",
+            f"{P2WPKH} {WIF}",
+        ],
+    )
+    def test_no_piece_of_a_secret_is_repeated(self, secret: str) -> None:
+        for network in NETWORKS:
+            shown = "".join(traceback.format_exception(refusal(secret, network))).rpartition("AddressError: ")[2]
+            leaked = [secret[at : at + 5] for at in range(len(secret) - 4) if secret[at : at + 5] in shown]
+            assert not leaked, shown
+
+    def test_every_prefix_of_an_extended_key_is_known(self) -> None:
+        for letter in "xyzYZtuvUV":
+            assert str(refusal(letter + XPRV[1:])).startswith(f"an extended private key ({letter}prv…)")
+            assert str(refusal(letter + XPUB[1:])).startswith(f"an extended public key ({letter}pub…)")
