@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
 from spvfilter.kernel.pure_cells import Hashed
@@ -36,7 +36,7 @@ class BitCore(Hashed):
         """Set the key's bits; True if it was new, that is, if any of them was not set before. Raises TypeError, ReadOnlyError."""
         return self._set(self._positions(self._encode(key)))
 
-    def _set(self, cells: Sequence[int]) -> bool:
+    def _set(self, cells: Iterable[int]) -> bool:
         view, new = self._writable(), False
         for at in cells:
             byte, mask = at >> 3, _MASKS[at & 7]
@@ -49,7 +49,7 @@ class BitCore(Hashed):
     def __contains__(self, key: object) -> bool:
         return self._all_set(self._positions(self._encode(key)))
 
-    def _all_set(self, cells: Sequence[int]) -> bool:
+    def _all_set(self, cells: Iterable[int]) -> bool:
         view = self._view
         for at in cells:  # noqa: SIM110  # all(…) needs a generator, which takes as long again
             if not view[at >> 3] & _MASKS[at & 7]:
@@ -145,22 +145,23 @@ class CounterCore(Hashed):
         """Count the key once more; True if it was new. Raises TypeError, ReadOnlyError."""
         return self._count_up(self._positions(self._encode(key)))
 
-    def _count_up(self, cells: Sequence[int]) -> bool:
-        new = not self._all_counted(cells)
-        self._move(set(cells), 1)
+    def _count_up(self, cells: Iterable[int]) -> bool:
+        distinct = set(cells)
+        new = not self._all_counted(distinct)
+        self._move(distinct, 1)
         return new
 
     def remove(self, key: object) -> None:
         """Count the key once less. Raises KeyError if it is not contained: removing it would lose others. Raises ReadOnlyError."""
-        cells = self._positions(self._encode(key))
+        cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
             raise KeyError(key)
-        self._move(set(cells), -1)
+        self._move(cells, -1)
 
     def __contains__(self, key: object) -> bool:
         return self._all_counted(self._positions(self._encode(key)))
 
-    def _all_counted(self, cells: Sequence[int]) -> bool:
+    def _all_counted(self, cells: Iterable[int]) -> bool:
         return all(map(self._get, cells))
 
     def count(self, key: object) -> int:
