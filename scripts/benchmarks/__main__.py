@@ -13,8 +13,8 @@ import blocks
 import generic
 from measure import Row, print_table
 
-SUITES = {"scan": blocks.scan, "bip37": blocks.bip37, "generic": generic.generic, "rates": generic.rates}
-ON_BLOCKS = {"scan", "bip37"}
+SUITES = {"scan": blocks.scan, "bip37": blocks.bip37, "lag": blocks.lag, "generic": generic.generic, "rates": generic.rates}
+ON_BLOCKS = {"scan", "bip37", "lag"}
 
 
 def main() -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from bitcoin.bloom import CBloomFilter
 from bitcoin.core import CBlock, COutPoint
 from measure import Row, best_of
 
-from spvfilter import Bip37Filter, WatchList
+from spvfilter import Bip37Filter, Matcher, WatchList
 
 NAMES = ("mainnet_0413567_25aff8be", "mainnet_0574200_1602407a", "mainnet_0866342_14ce9ba7")
 
@@ -91,3 +94,37 @@ def pushes(script: object) -> list[bytes]:
     except Exception:
         return found
     return found
+
+
+def lag(folder: Path, rounds: int) -> list[Row]:
+    """How late the event loop wakes a sleeper while the matcher scans, 99th percentile in milliseconds; the goal is 20."""
+    blocks = [raw for _, raw in read(folder)]
+    watch = WatchList()
+    watch.add_script(b"\x00\x14" + bytes(20))
+
+    async def scan_all(jobs: int) -> None:
+        async for _ in Matcher(watch, jobs=jobs).scan(blocks):
+            pass
+
+    idle = min(asyncio.run(_lag_while(lambda: asyncio.sleep(0.1))) for _ in range(rounds))
+    return [
+        Row(f"loop lag p99 while scanning, jobs={jobs}, ms", best, idle, "an idle loop")
+        for jobs in (1, 2)
+        for best in [min(asyncio.run(_lag_while(partial(scan_all, jobs))) for _ in range(rounds))]
+    ]
+
+
+async def _lag_while(work: Callable[[], Awaitable[object]]) -> float:
+    delays: list[float] = []
+
+    async def sleep() -> None:
+        while True:
+            asked = time.perf_counter() + 0.001
+            await asyncio.sleep(0.001)
+            delays.append((time.perf_counter() - asked) * 1e3)
+
+    sleeper = asyncio.create_task(sleep())
+    while len(delays) < 200:
+        await work()
+    sleeper.cancel()
+    return sorted(delays)[len(delays) * 99 // 100]
