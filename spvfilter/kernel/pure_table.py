@@ -113,15 +113,11 @@ class WatchTable:
         """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."""
         self._coins[outpoint] = _joined(self._coins.get(outpoint), Coin(entry, value, script))
 
-    def learn(self, hits: Iterable[Hit]) -> list[Hit]:
-        """Watch the outpoints of the outputs among `hits`; returns those whose outpoint was new."""
-        news = []
+    def learn(self, hits: Iterable[Hit]) -> None:
+        """Watch the outpoints of the outputs among `hits`."""
         for hit in hits:
             if not hit.spend:
-                if hit.outpoint not in self._coins:
-                    news.append(hit)
                 self.set_coin(hit.outpoint, hit.entry, hit.value, hit.script)
-        return news
 
     def copy(self) -> WatchTable:
         twin = WatchTable()
