@@ -1,32 +1,53 @@
-"""The hot loops. This package chooses their backend once, at import; `BACKEND` says which."""
+"""The hot loops. This package chooses their backend once, at import; `BACKEND` says which.
+
+"native" is compiled from csrc/, "pure" is its readable twin; they give equal results. SPVFILTER_BACKEND=native|pure|auto
+chooses, auto takes the compiled one where it is installed. Raises ParameterError for another value of it, ImportError where
+native is forced and missing.
+"""
 
 from __future__ import annotations
 
-from spvfilter.kernel.pure import (
+from typing import TYPE_CHECKING
+
+from spvfilter.kernel.backend import choose
+from spvfilter.kernel.values import (
+    COUNTER_LIMIT,
+    NO_ENTRY,
+    NO_VALUE,
     UPDATE_ALL,
     UPDATE_NONE,
     UPDATE_P2PUBKEY_ONLY,
+    Coin,
+    Encoding,
+    EntryKind,
+    Family,
+    Hit,
     TxMatch,
     TxSpan,
-    bip37_scan_block,
-    bip37_scan_tx,
-    check_block,
-    is_p2pk,
-    is_pubkey,
-    merkle_root,
-    multisig_keys,
-    parse_tx,
-    strip_witness,
-    txid,
-    walk_block,
-    walk_tx,
-    wtxid,
 )
-from spvfilter.kernel.pure_bits import COUNTER_LIMIT, BitCore, CounterCore
-from spvfilter.kernel.pure_cells import Encoding, Family
-from spvfilter.kernel.pure_table import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
 
-BACKEND = "pure"
+BACKEND, _twin = choose()
+
+if TYPE_CHECKING:  # the reference's signatures are those of both
+    from spvfilter.kernel.pure import (
+        bip37_scan_block,
+        bip37_scan_tx,
+        check_block,
+        is_p2pk,
+        is_pubkey,
+        merkle_root,
+        multisig_keys,
+        parse_tx,
+        strip_witness,
+        txid,
+        walk_block,
+        walk_tx,
+        wtxid,
+    )
+    from spvfilter.kernel.pure_bits import BitCore, CounterCore
+    from spvfilter.kernel.pure_table import WatchTable
+else:
+    globals().update(_twin)
 
 __all__ = [
     "BACKEND",

@@ -7,39 +7,18 @@ reported from a block that turns out to be malformed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure_bits import BitCore
-from spvfilter.kernel.pure_cells import Family
+from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import HEADER_SIZE, read_compact_size, script_pushes
 
 MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
 MIN_OUTPUT_SIZE = 9  # bytes: value 8, script length 1
 MIN_TX_SIZE = 10  # bytes: version 4, two empty counts, lock time 4
 COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # BIP-141 § Commitment structure
-UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
 _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
-
-
-class TxSpan(NamedTuple):
-    """Where the parts of one serialised transaction lie; each script is (offset of its field, start, end)."""
-
-    start: int
-    end: int
-    inputs: list[tuple[int, int, int]]  # (outpoint at, scriptSig start, scriptSig end)
-    outputs: list[tuple[int, int, int]]  # (value at, scriptPubKey start, scriptPubKey end)
-    witness: int  # offset of the witness stacks; 0 in a transaction without them
-
-
-class TxMatch(NamedTuple):
-    """A transaction a filter matched: its place in the block and its bytes raw[start:end]."""
-
-    position: int
-    txid: bytes
-    start: int
-    end: int
 
 
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
 from spvfilter.kernel.pure_cells import Hashed
+from spvfilter.kernel.values import COUNTER_LIMIT
 from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ class BitCore(Hashed):
         _zero(self._writable())
 
 
-COUNTER_LIMIT = 15  # 4 bits
 _NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # for two counters, a bit each
 
 

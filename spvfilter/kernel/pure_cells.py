@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import IntEnum
 from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING
 
 from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
+from spvfilter.kernel.values import Encoding, Family
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 _M64 = (1 << 64) - 1
 _SEED_STEP = 0xFBA4C795  # BIP-37 § Bloom filter format: seed of function i is i * this + tweak, mod 2^32
 _REMIX = 0xD6E8FEB86659FD93  # odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
-
-
-class Family(IntEnum):
-    """Hash families by their stable numbers; filters/families.py has them as values."""
-
-    BIP37 = 1
-    FAST = 2
-    SIPHASH = 3
-    CUSTOM = 255
-
-
-class Encoding(IntEnum):
-    """What a key must be, and how it becomes bytes; the numbers are part of the file format."""
-
-    BYTES = 0  # bytes-like, as they are
-    UTF8 = 1  # str
-    INT64 = 2  # int, -2^63 to 2^63 - 1, as 8 bytes little endian
-    UINT64 = 3  # int, 0 to 2^64 - 1, as 8 bytes little endian
-    CALLABLE = 255  # whatever the user's own function turns into bytes
 
 
 def encode_bytes(key: object) -> bytes:

@@ -3,45 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
-from typing import NamedTuple
 
 from spvfilter.errors import FormatError
 from spvfilter.kernel import pure
+from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
 from spvfilter.primitives import HEADER_SIZE, script_pushes
-
-NO_ENTRY = -1
-NO_VALUE = -1  # satoshi; the value of an output we have not seen
-
-
-class EntryKind(IntEnum):
-    """What an entry of the table is, and so what matches it."""
-
-    SCRIPT = 0  # outputs whose scriptPubKey is equal
-    MULTISIG_KEY = 1  # bare multisig outputs with this public key
-    DATA = 2  # outputs and scriptSigs that push exactly these bytes
-    OUTPOINT = 3  # an outpoint watched by hand; its bytes are the 36 of the outpoint
-
-
-class Coin(NamedTuple):
-    """What is known of a watched outpoint."""
-
-    entry: int  # the entry that made us watch it
-    value: int  # satoshi or NO_VALUE
-    script: bytes | None
-
-
-class Hit(NamedTuple):
-    """One output or input that concerns the table, before labels and addresses."""
-
-    spend: bool  # an input; else an output
-    position: int  # of the transaction in its block, 0 for a lone one
-    txid: bytes
-    n: int  # of the output or input in its transaction
-    outpoint: bytes  # 36 bytes: the output itself, or the one spent
-    value: int  # satoshi or NO_VALUE
-    script: bytes | None  # scriptPubKey of that output, where known
-    entry: int
 
 
 class WatchTable:
@@ -168,7 +134,7 @@ class WatchTable:
     def _scan(
         self,
         raw: bytes,
-        tx: pure.TxSpan,
+        tx: TxSpan,
         position: int,
         coins: tuple[dict[bytes, Coin], dict[bytes, Coin], dict[bytes, Coin]],
         hits: list[Hit],

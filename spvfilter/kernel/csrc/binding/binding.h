@@ -1,0 +1,32 @@
+/* What the files of the binding share. Only this folder knows Python; it holds no logic that csrc/ could have. */
+#ifndef SPV_BINDING_H
+#define SPV_BINDING_H
+
+#ifndef Py_GIL_DISABLED
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "../spv.h"
+
+/* Classes and functions of the package, looked up once when the module is made; borrowed from it for as long as the process lives. */
+typedef struct {
+    PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError; /* spvfilter.errors */
+    PyObject *TxSpan, *TxMatch, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
+    PyObject *tuple_new;
+} spv_names;
+extern spv_names spv_known;
+
+/* Raises what a status means and returns NULL. */
+PyObject *spv_raise(spv_status status, const spv_error *error);
+
+/* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): tuple.__new__(type, items). */
+PyObject *spv_named(PyObject *type, PyObject *items);
+
+/* Each adds its type to the module; -1 with an exception set where that fails. */
+int spv_add_watch_table(PyObject *module); /* WatchTable */
+int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
+int spv_add_walk(PyObject *module);        /* the iterator of walk_block */
+
+#endif

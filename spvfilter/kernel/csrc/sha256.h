@@ -1,0 +1,14 @@
+/* SHA-256 as Bitcoin uses it: twice, over transactions and pairs of hashes. The fastest way this machine has is chosen at run time. */
+#ifndef SPV_SHA256_H
+#define SPV_SHA256_H
+
+#include "spv.h"
+#include "walk.h"
+
+/* sha256d of `size` bytes. */
+void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]);
+/* pure.txid and pure.wtxid of one walked transaction. */
+void spv_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);
+void spv_wtxid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);
+
+#endif

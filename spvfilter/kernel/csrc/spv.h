@@ -1,0 +1,65 @@
+/* What every file of the kernel's C half shares: the error a reader gives, little-endian loads, hints. No Python, no globals. */
+#ifndef SPV_H
+#define SPV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SPV_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SPV_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SPV_INLINE static inline __attribute__((always_inline))
+#define SPV_COLD __attribute__((cold, noinline))
+
+/* What a function that can fail returns; everything but SPV_OK leaves its outputs undefined. */
+typedef enum {
+    SPV_OK = 0,
+    SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
+    SPV_NOMEM,    /* no memory: MemoryError */
+    SPV_RANGE     /* more than a 32-bit number can count: OverflowError */
+} spv_status;
+
+/* A refusal as FormatError has it: the same offset, field and message as the pure twin's. */
+typedef struct {
+    size_t offset; /* absolute, bytes */
+    const char *field; /* a string literal */
+    char message[160];
+} spv_error;
+
+/* Fills `error` (printf's rules) and returns SPV_FORMAT. */
+SPV_COLD spv_status spv_refuse(spv_error *error, size_t offset, const char *field, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+SPV_INLINE uint16_t spv_le16(const uint8_t *at) {
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+SPV_INLINE uint32_t spv_le32(const uint8_t *at) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+#else
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+#endif
+}
+
+SPV_INLINE uint64_t spv_le64(const uint8_t *at) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+#else
+    return (uint64_t)spv_le32(at) | (uint64_t)spv_le32(at + 4) << 32;
+#endif
+}
+
+SPV_INLINE void spv_put_le32(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)value;
+    at[1] = (uint8_t)(value >> 8);
+    at[2] = (uint8_t)(value >> 16);
+    at[3] = (uint8_t)(value >> 24);
+}
+
+#endif

@@ -1,0 +1,79 @@
+"""The values both twins of the kernel give and take: one set of classes, so that their results compare equal. No behaviour."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
+COUNTER_LIMIT = 15  # 4 bits
+NO_ENTRY = -1
+NO_VALUE = -1  # satoshi; the value of an output we have not seen
+
+
+class TxSpan(NamedTuple):
+    """Where the parts of one serialised transaction lie; each script is (offset of its field, start, end)."""
+
+    start: int
+    end: int
+    inputs: list[tuple[int, int, int]]  # (outpoint at, scriptSig start, scriptSig end)
+    outputs: list[tuple[int, int, int]]  # (value at, scriptPubKey start, scriptPubKey end)
+    witness: int  # offset of the witness stacks; 0 in a transaction without them
+
+
+class TxMatch(NamedTuple):
+    """A transaction a filter matched: its place in the block and its bytes raw[start:end]."""
+
+    position: int
+    txid: bytes
+    start: int
+    end: int
+
+
+class Family(IntEnum):
+    """Hash families by their stable numbers; filters/families.py has them as values."""
+
+    BIP37 = 1
+    FAST = 2
+    SIPHASH = 3
+    CUSTOM = 255
+
+
+class Encoding(IntEnum):
+    """What a key must be, and how it becomes bytes; the numbers are part of the file format."""
+
+    BYTES = 0  # bytes-like, as they are
+    UTF8 = 1  # str
+    INT64 = 2  # int, -2^63 to 2^63 - 1, as 8 bytes little endian
+    UINT64 = 3  # int, 0 to 2^64 - 1, as 8 bytes little endian
+    CALLABLE = 255  # whatever the user's own function turns into bytes
+
+
+class EntryKind(IntEnum):
+    """What an entry of the table is, and so what matches it."""
+
+    SCRIPT = 0  # outputs whose scriptPubKey is equal
+    MULTISIG_KEY = 1  # bare multisig outputs with this public key
+    DATA = 2  # outputs and scriptSigs that push exactly these bytes
+    OUTPOINT = 3  # an outpoint watched by hand; its bytes are the 36 of the outpoint
+
+
+class Coin(NamedTuple):
+    """What is known of a watched outpoint."""
+
+    entry: int  # the entry that made us watch it
+    value: int  # satoshi or NO_VALUE
+    script: bytes | None
+
+
+class Hit(NamedTuple):
+    """One output or input that concerns the table, before labels and addresses."""
+
+    spend: bool  # an input; else an output
+    position: int  # of the transaction in its block, 0 for a lone one
+    txid: bytes
+    n: int  # of the output or input in its transaction
+    outpoint: bytes  # 36 bytes: the output itself, or the one spent
+    value: int  # satoshi or NO_VALUE
+    script: bytes | None  # scriptPubKey of that output, where known
+    entry: int
