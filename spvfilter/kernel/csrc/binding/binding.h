@@ -10,6 +10,15 @@
 
 #include "../spv.h"
 
+#ifndef Py_XSETREF /* not in the limited API */
+#define Py_XSETREF(place, object) \
+    do { \
+        PyObject *spv_old = (place); \
+        (place) = (object); \
+        Py_XDECREF(spv_old); \
+    } while (0)
+#endif
+
 /* Classes and functions of the package, looked up once when the module is made; borrowed from it for as long as the process lives. */
 typedef struct {
     PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError; /* spvfilter.errors */
@@ -25,8 +34,9 @@ PyObject *spv_raise(spv_status status, const spv_error *error);
 PyObject *spv_named(PyObject *type, PyObject *items);
 
 /* Each adds its type to the module; -1 with an exception set where that fails. */
-int spv_add_watch_table(PyObject *module); /* WatchTable */
-int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
-int spv_add_walk(PyObject *module);        /* the iterator of walk_block */
+__attribute__((weak)) int spv_add_watch_table(PyObject *module); /* WatchTable */
+__attribute__((weak)) int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
+int spv_add_walk(PyObject *module);        /* walk_tx … wtxid, is_pubkey … multisig_keys */
+int spv_add_scan(PyObject *module);        /* merkle_root, check_block, bip37_scan_block, bip37_scan_tx */
 
 #endif
