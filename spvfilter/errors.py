@@ -105,6 +105,26 @@ class StoreError(SpvFilterError):
     """The wallet's database cannot be used."""
 
 
+class StoreLockedError(StoreError):
+    """Another process, or another client of this one, has the database open."""
+
+
+class StoreForeignError(StoreError):
+    """A file that is no database of this package, is of another network, or of a later version."""
+
+
+class StoreCorruptError(StoreError):
+    """A database that does not hold what was written into it; `rebuild` keeps what can be kept."""
+
+
+class StoreFullError(StoreError):
+    """The disk is full; nothing of the batch was written, what was there before is unharmed."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The database or its folder cannot be written."""
+
+
 class RemoteError(SpvFilterError):
     """A filter in Redis that did not do what it was asked; redis-py's error, where there is one, is its cause."""
 

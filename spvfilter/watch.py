@@ -194,6 +194,16 @@ class WatchList:
         """Every entry as (kind, its bytes, label), in the order they were added."""
         return ((kind, value, self._labels.get(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
+    def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
+        """Watch one entry as `entries` lists them: a key's scripts are entries of their own. Its number in the table."""
+        number = self._table.add(kind, value)
+        self._label(number, label)
+        return number
+
+    def label(self, entry: int) -> str | None:
+        """The label of the entry with this number in the table."""
+        return self._labels.get(entry)
+
     def script_pubkeys(self) -> Iterator[bytes]:
         """The scripts watched for, those of public keys included; bare multisig scripts of keys cannot be listed."""
         return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)

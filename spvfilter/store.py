@@ -1,0 +1,349 @@
+"""The wallet's database: headers, watch list, coins, matches, scan cursor, in one SQLite file. No network, no matching, no event loop.
+
+A batch moves headers, matches, coins and cursor in one transaction, so that a process killed at any moment finds a state that
+belongs together. SQLite has no checksums: each row carries a mark over its own contents, each table the sum of its marks, and the
+headers are linked by their hashes, so that a damaged file is refused and never gives a wrong match.
+
+To be used from one thread at a time. The file and its companions have mode 0600: they tell what the wallet owns.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE
+from spvfilter.storefile import COMPANIONS, MarkedRows, create, number, numbers, salvaged, translated
+from spvfilter.watch import WatchList
+
+APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE headers (height INTEGER PRIMARY KEY, raw BLOB NOT NULL);
+CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NOT NULL, label TEXT, mark INTEGER NOT NULL);
+CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, mark INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL, outpoint BLOB NOT NULL,
+    value INTEGER NOT NULL, script BLOB, entry INTEGER NOT NULL, block BLOB, height INTEGER, mark INTEGER NOT NULL,
+    PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
+CREATE INDEX matches_by_height ON matches (height);
+CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
+    WITHOUT ROWID;
+"""
+_MARKED = {  # tables whose rows carry marks, with the columns these cover
+    "meta": "key, value",
+    "watch": "id, kind, value, label",
+    "coins": "outpoint, entry, value, script",
+    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height",
+    "pending": "txid, raw, seen, own",
+}
+
+
+class Found(NamedTuple):
+    """A match as the database keeps it: the hit, and the block of the best chain that holds it; both None in the mempool."""
+
+    hit: Hit
+    block_hash: bytes | None
+    height: int | None
+
+
+class Pending(NamedTuple):
+    """A transaction in no block yet."""
+
+    raw: bytes
+    seen: int  # seconds since 1970
+    own: bool  # broadcast by us
+
+
+class FilterParameters(NamedTuple):
+    """What makes this wallet's BIP-37 filter the same every time: two with other tweaks or sizes intersect, and give it away."""
+
+    tweak: int
+    elements: int  # it is sized for
+    fp_rate: float
+    decoy_key: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one commit changes, in this order. Empty parts change nothing."""
+
+    fork: int | None = None  # the last height that stays of the chain stored: headers and matches above leave
+    headers: bytes = b""  # appended above what is there, 80 bytes each
+    found: list[Found] = field(default_factory=list)  # new, or of a transaction that was in the mempool
+    withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
+    pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
+    cursor: int | None = None  # the height up to which blocks were scanned
+    filter: FilterParameters | None = None
+
+
+class Store:
+    """One wallet's database; see `open`. Methods raise StoreError and its kinds."""
+
+    def __init__(self, path: Path, network: Network, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.network = network
+        self._db = connection
+        self._rows = MarkedRows(connection, path, _MARKED)
+        self._watch: WatchList | None = None
+        self._ids: list[int] = []  # entry number → id of its row
+        self._tip = -1
+        self._cursor = -1
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
+        """The database in `path`, made if it is not there, with everything in it verified.
+
+        With `rebuild` a damaged one is moved aside (to `….damaged`) and what can be read of its watch list, labels and filter
+        parameters goes into a new one; headers and matches are to be fetched again. Raises StoreLockedError, StoreForeignError (also for
+        another network), StoreCorruptError, StoreFullError, StoreReadOnlyError.
+        """
+        file = Path(path)
+        if rebuild and file.exists():
+            return cls._rebuild(file, network)
+        store = cls._open(file, network)
+        try:
+            store._verify()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def _open(cls, file: Path, network: Network) -> Self:
+        with translated(file):
+            fresh = create(file)
+            connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
+        store = cls(file, network, connection)
+        try:
+            with translated(file):
+                store._prepare(fresh)
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    def _prepare(self, fresh: bool) -> None:
+        db = self._db
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process is told at once
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not fresh and (tables or application):
+            if application != APPLICATION_ID:
+                raise StoreForeignError(f"{self.path}: an SQLite database of another program")
+            if version != SCHEMA_VERSION:
+                raise StoreForeignError(f"{self.path}: of version {version}, this program knows {SCHEMA_VERSION}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cell_size_check = ON")
+        if not tables:
+            db.executescript(
+                f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
+            )
+            with self._rows.transaction():
+                self._rows.set_meta("network", self.network.genesis_hash)
+                self._rows.set_meta("secret", secrets.token_bytes(32))
+                self._rows.set_meta("cursor", number(-1))
+        else:
+            db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
+            db.execute("COMMIT")
+
+    def _verify(self) -> None:
+        """Raises StoreCorruptError unless every row is as it was written, none is missing and the headers link."""
+        with translated(self.path):
+            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
+            self._rows.verify()
+            if self._rows.meta("network") != self.network.genesis_hash:
+                raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
+            self._verify_headers()
+            (self._cursor,) = self._rows.numbers("cursor")
+
+    def _verify_headers(self) -> None:
+        previous: bytes | None = None
+        height = -1
+        for stated, raw in self._db.execute("SELECT height, raw FROM headers ORDER BY height"):
+            height += 1
+            if stated != height or not isinstance(raw, bytes) or len(raw) != HEADER_SIZE:
+                raise StoreCorruptError(f"{self.path}: no header of height {height}")
+            if previous is not None and raw[4:36] != previous:
+                raise StoreCorruptError(f"{self.path}: header {height} does not follow the one before it")
+            previous = sha256d(raw)
+        if previous != self._rows.meta("tip"):
+            raise StoreCorruptError(f"{self.path}: the last header is not the one written last")
+        self._tip = height
+
+    @classmethod
+    def _rebuild(cls, file: Path, network: Network) -> Self:
+        meta: dict[str, bytes] = dict(salvaged(file, "meta", _MARKED["meta"]))
+        if meta.get("network", network.genesis_hash) != network.genesis_hash:
+            raise StoreForeignError(f"{file}: a wallet of another network than {network}")
+        watch = WatchList(network)
+        for _, kind, value, label in sorted(salvaged(file, "watch", _MARKED["watch"])):
+            watch.add_entry(EntryKind(kind), value, label)
+        for suffix in COMPANIONS:
+            old = file.with_name(file.name + suffix)
+            if old.exists():
+                old.replace(file.with_name(f"{file.name}.damaged{suffix}"))
+        store = cls._open(file, network)
+        with translated(file), store._rows.transaction():
+            for key in ("secret", "filter"):
+                if key in meta:
+                    store._rows.set_meta(key, meta[key])
+        store.attach(watch)
+        return store
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Reading
+
+    @property
+    def tip(self) -> int:
+        """Height of the last header, -1 without any."""
+        return self._tip
+
+    @property
+    def cursor(self) -> int:
+        """Height up to which every block was scanned, -1 for none."""
+        return self._cursor
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes of this wallet's own."""
+        return self._rows.meta("secret") or b""
+
+    @property
+    def filter_parameters(self) -> FilterParameters | None:
+        """As last committed."""
+        raw = self._rows.meta("filter")
+        if raw is None:
+            return None
+        tweak, elements = numbers(raw[:16])
+        return FilterParameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+
+    def headers(self, start: int = 0) -> Iterator[bytes]:
+        """Packed headers from a height on, 80 bytes each, up to 10,000 at once."""
+        for at in range(start, self._tip + 1, 10_000):
+            rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
+            yield b"".join(raw for (raw,) in rows)
+
+    def found(self) -> Iterator[Found]:
+        """Every match of the best chain, lowest first, then those of the mempool. The watch list must be attached."""
+        entries = {row: at for at, row in enumerate(self._ids)}
+        columns = "spend, position, txid, n, outpoint, value, script, entry, block, height"
+        query = f"SELECT {columns} FROM matches ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
+        for spend, position, txid, n, outpoint, value, script, entry, block, height in self._db.execute(query):
+            yield Found(Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry]), block, height)
+
+    def pending(self) -> dict[bytes, Pending]:
+        """Transactions in no block yet, by txid."""
+        return {
+            txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._db.execute("SELECT txid, raw, seen, own FROM pending")
+        }
+
+    # Writing
+
+    def attach(self, watch: WatchList) -> None:
+        """Join what is stored with `watch`: it learns the stored entries, labels and coins, the database what is new in it."""
+        with translated(self.path):
+            rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
+            known = {}
+            for row, kind, value, label in rows:
+                there = watch.table.find(EntryKind(kind), value)
+                mine = watch.label(there) if there != NO_ENTRY else None
+                known[watch.add_entry(EntryKind(kind), value, mine or label)] = row
+            entries = {row: at for at, row in known.items()}
+            for outpoint, entry, value, script in self._db.execute("SELECT outpoint, entry, value, script FROM coins"):
+                watch.table.set_coin(outpoint, entries[entry], value, script)
+            self._watch = watch
+            self._ids = []
+            with self._rows.transaction():
+                self._write_entries(known)
+                self._write_coins(outpoint for outpoint, _ in watch.table.coins())
+
+    def commit(self, batch: Batch) -> None:
+        """All of a batch or nothing of it, flushed to disk. Raises StoreFullError, StoreError."""
+        tip, cursor, ids = self._tip, self._cursor, len(self._ids)
+        try:
+            with translated(self.path), self._rows.transaction():
+                self._write(batch)
+        except BaseException:
+            self._tip, self._cursor = tip, cursor
+            del self._ids[ids:]
+            raise
+
+    def _write(self, batch: Batch) -> None:
+        db = self._db
+        if batch.fork is not None and batch.fork < self._tip:
+            self._rows.remove("matches", "height > ?", (batch.fork,))
+            db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
+            self._tip = batch.fork
+            self._cursor = min(self._cursor, batch.fork)
+        if batch.headers:
+            pieces = [batch.headers[at : at + HEADER_SIZE] for at in range(0, len(batch.headers), HEADER_SIZE)]
+            db.executemany("INSERT INTO headers VALUES (?, ?)", enumerate(pieces, self._tip + 1))
+            self._tip += len(pieces)
+        if batch.headers or batch.fork is not None:
+            last = db.execute("SELECT raw FROM headers WHERE height = ?", (self._tip,)).fetchone()
+            self._rows.set_meta("tip", sha256d(last[0]) if last else None)
+        if self._watch is not None and len(self._ids) < len(self._watch):
+            self._write_entries({})
+        for identity in batch.withdrawn:
+            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
+        for hit, block, height in batch.found:
+            entry = self._ids[hit.entry]
+            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
+            row = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint, hit.value, hit.script, entry, block, height)
+            self._rows.insert("matches", row)
+        self._write_coins(found.hit.outpoint for found in batch.found if not found.hit.spend)
+        for txid, pending in batch.pending.items():
+            self._rows.remove("pending", "txid = ?", (txid,))
+            if pending is not None:
+                self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
+        if batch.cursor is not None:
+            self._cursor = min(batch.cursor, self._tip)
+        self._rows.set_meta("cursor", number(self._cursor))
+        if batch.filter is not None:
+            tweak, elements, rate, key = batch.filter
+            self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)
+
+    def _write_entries(self, known: dict[int, int]) -> None:
+        """Rows for the entries of the watch list from the first on that has no id yet; `known` ones have a row."""
+        assert self._watch is not None
+        for at, (kind, value, label) in enumerate(self._watch.entries()):
+            if at < len(self._ids):
+                continue
+            row = known.get(at)
+            if row is None:
+                (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()
+                row = last + 1
+            else:
+                self._rows.remove("watch", "id = ?", (row,))
+            self._rows.insert("watch", (row, int(kind), value, label))
+            self._ids.append(row)
+
+    def _write_coins(self, outpoints: Iterable[bytes]) -> None:
+        for outpoint in outpoints:
+            coin = self._watch.table.coin(outpoint) if self._watch is not None else None
+            if coin is not None:
+                self._rows.remove("coins", "outpoint = ?", (outpoint,))
+                self._rows.insert("coins", (outpoint, self._ids[coin.entry], coin.value, coin.script))

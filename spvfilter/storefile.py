@@ -1,0 +1,157 @@
+"""The SQLite file under store.py: how it is made, its errors by their own names, a mark over each row. What the rows mean is not here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any  # rows are as SQLite gives them
+
+from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
+
+COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that make a database
+_M63 = (1 << 63) - 1
+_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
+    sqlite3.SQLITE_LOCKED: (StoreLockedError, "in use by another process"),
+    sqlite3.SQLITE_FULL: (StoreFullError, "the disk is full"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "cannot be written"),
+    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "cannot be written"),
+    sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
+    sqlite3.SQLITE_NOTADB: (StoreForeignError, "is no SQLite database, or damaged"),
+}
+
+
+def create(path: Path) -> bool:
+    """Make an empty file of mode 0600 unless one is there; whether it was made. Raises OSError."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's and the system's errors as StoreError, by cause."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) or 0
+        kind, cause = _BY_CODE.get(code & 0xFF, (StoreError, ""))
+        if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+            kind, cause = StoreCorruptError, "contradicts itself"
+        raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
+    except PermissionError as error:
+        raise StoreReadOnlyError(f"{path}: {error.strerror}") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+
+
+def mark(table: str, row: Sequence[object]) -> int:
+    """63 bits over a row of str, bytes, int and None: what tells a damaged row from one as written."""
+    digest = hashlib.blake2b(table.encode(), digest_size=8)
+    for value in row:
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        digest.update(type(value).__name__[:1].encode() + len(data).to_bytes(8, "little") + data)
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def number(value: int) -> bytes:
+    """8 bytes LE, signed."""
+    return value.to_bytes(8, "little", signed=True)
+
+
+def numbers(raw: bytes) -> list[int]:
+    return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
+
+
+def salvaged(path: Path, table: str, columns: str) -> list[tuple[Any, ...]]:
+    """The rows of a damaged database's table whose marks are right."""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as db:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.execute("PRAGMA writable_schema = ON")  # reads on where the schema's own check fails
+            for *row, stated in db.execute(f"SELECT {columns}, mark FROM {table}"):  # noqa: S608  # names of our own
+                if stated == mark(table, row):
+                    rows.append(tuple(row))
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreLockedError(f"{path}: in use by another process") from error
+    return rows
+
+
+class MarkedRows:
+    """Tables whose last column is a mark over the others, and the sum of each table's marks, so that no row changes or vanishes unseen.
+
+    `columns` names what the marks cover, by table. The table "meta" (key, value, mark) is among them and holds the others' sums.
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: Path, columns: Mapping[str, str]) -> None:
+        self._db = db
+        self._path = path
+        self._columns = columns
+        self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
+
+    def verify(self) -> None:
+        """Raises StoreCorruptError unless every row is as it was written and none is missing."""
+        sums = {table: self._sum(table) for table in self._columns}
+        del sums["meta"]
+        self._sums = dict(sorted(sums.items()))
+        if self.numbers("sums") != list(self._sums.values()):
+            raise StoreCorruptError(f"{self._path}: rows are missing")
+
+    def _sum(self, table: str) -> int:
+        total = 0
+        for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):  # noqa: S608
+            if stated != mark(table, row):
+                raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+            total += stated
+        return total & _M63
+
+    def insert(self, table: str, row: Sequence[object]) -> None:
+        stated = mark(table, row)
+        self._db.execute(f"INSERT INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))  # noqa: S608
+        if table in self._sums:
+            self._sums[table] = self._sums[table] + stated & _M63
+
+    def remove(self, table: str, where: str, values: Sequence[object]) -> None:
+        for (stated,) in self._db.execute(f"DELETE FROM {table} WHERE {where} RETURNING mark", values).fetchall():  # noqa: S608
+            if table in self._sums:
+                self._sums[table] = self._sums[table] - stated & _M63
+
+    def set_meta(self, key: str, value: bytes | None) -> None:
+        self.remove("meta", "key = ?", (key,))
+        if value is not None:
+            self.insert("meta", (key, value))
+
+    def meta(self, key: str) -> bytes | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return bytes(row[0]) if row else None
+
+    def numbers(self, key: str) -> list[int]:
+        """The numbers under a key. Raises StoreCorruptError where it is missing."""
+        raw = self.meta(key)
+        if raw is None:
+            raise StoreCorruptError(f"{self._path}: {key!r} is missing")
+        return numbers(raw)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is written within, or nothing."""
+        before = dict(self._sums)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.set_meta("sums", b"".join(map(number, self._sums.values())))
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._sums = before
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
