@@ -1,0 +1,14 @@
+/* What the processor at run time has beyond what the compiler may assume. */
+#ifndef SPV_CPU_H
+#define SPV_CPU_H
+
+enum {
+    SPV_CPU_SHA = 1,    /* SHA-NI with SSSE3 and SSE4.1, or ARMv8's SHA-2 instructions */
+    SPV_CPU_AVX2 = 2,   /* and the system saves ymm registers */
+    SPV_CPU_AVX512 = 4  /* F and BW, and the system saves zmm registers */
+};
+
+/* The sum of what there is; asked once, then remembered. */
+unsigned spv_cpu(void);
+
+#endif
