@@ -17,6 +17,7 @@ from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable, is_
 from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import HEADER_SIZE, OutPoint, Serializable, hash_to_hex, script_pushes, to_bytes
 
+_OP_RETURN = 0x6A
 MAX_DATA_SIZE = 520  # bytes; the largest push a script may make (Core MAX_SCRIPT_ELEMENT_SIZE) and filteradd may carry
 
 
@@ -234,6 +235,29 @@ class WatchList:
             raise InexpressibleError(f"BIP-37 cannot find scripts that push no data: {shown}", tuple(silent))
         elements.update((point, None) for point, _ in self._table.coins())
         return list(elements)
+
+    def gcs_elements(self) -> list[bytes]:
+        """What a BIP-158 filter is asked for to find everything here: whole scriptPubKeys, those of known outpoints included, none twice.
+
+        Raises InexpressibleError naming what such filters cannot find: data elements, outpoints whose script is not known, scripts
+        that start with OP_RETURN. Of a public key all is found but bare multisig.
+        """
+        scripts: dict[bytes, None] = {}
+        hidden: list[str] = []
+        for kind, value in self._table.entries():
+            if kind == EntryKind.SCRIPT and value[0] != _OP_RETURN:
+                scripts[value] = None
+            elif kind in (EntryKind.SCRIPT, EntryKind.DATA):
+                hidden.append(value.hex())
+        for point, coin in self._table.coins():
+            if coin.script:
+                scripts[coin.script] = None
+            else:
+                hidden.append(str(OutPoint.parse(point)))
+        if hidden:
+            shown = ", ".join(hidden[:5]) + (f" and {len(hidden) - 5} more" if len(hidden) > 5 else "")
+            raise InexpressibleError(f"compact filters cannot find: {shown}", tuple(hidden))
+        return list(scripts)
 
     def match_tx(self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
         """What in one transaction concerns the list; its outputs that do are learned. Raises FormatError."""

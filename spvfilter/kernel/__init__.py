@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the reference's signatures are those of both
         wtxid,
     )
     from spvfilter.kernel.pure_bits import BitCore, CounterCore
+    from spvfilter.kernel.pure_gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure_table import WatchTable
 else:
     globals().update(_twin)
@@ -63,6 +64,7 @@ __all__ = [
     "Encoding",
     "EntryKind",
     "Family",
+    "GcsQuery",
     "Hit",
     "TxMatch",
     "TxSpan",
@@ -70,6 +72,8 @@ __all__ = [
     "bip37_scan_block",
     "bip37_scan_tx",
     "check_block",
+    "gcs_build",
+    "gcs_check",
     "is_p2pk",
     "is_pubkey",
     "merkle_root",

@@ -1,0 +1,118 @@
+"""BIP-158 basic filters and BIP-157 filter headers, as Bitcoin Core makes them. Fetching them from peers is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
+
+from spvfilter.errors import ParameterError
+from spvfilter.filters.gcs import GolombCodedSet
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import GcsQuery, gcs_build, walk_block
+from spvfilter.primitives import HEADER_SIZE, Serializable, to_bytes
+
+BASIC_FILTER_TYPE = 0  # BIP-158 § Block Filters
+BASIC_P = 19  # bits of remainder, BIP-158 § Block Filters
+BASIC_M = 784_931  # 1 / false-positive rate, BIP-158 § Block Filters
+GENESIS_PREVIOUS = bytes(32)  # filter header before that of the genesis block, BIP-157 § Filter Headers
+_OP_RETURN = 0x6A
+
+
+class BasicFilter(GolombCodedSet):
+    """The basic filter of one block: every output script but empty ones and OP_RETURN, every spent script but empty ones.
+
+    `bytes(f)` is what `cfilter` carries; the SipHash key is the first 16 bytes of the block hash (wire order). P = 19, M = 784931.
+    """
+
+    __slots__ = ("block_hash",)
+
+    def __init__(self, data: bytes, block_hash: bytes) -> None:
+        if len(block_hash) != 32:
+            raise ParameterError(f"a block hash has 32 bytes, not {len(block_hash)}")
+        super().__init__(data, block_hash[:16], BASIC_P, BASIC_M)
+        self.block_hash = block_hash
+
+    @classmethod
+    def build(cls, raw_block: bytes | Serializable, prevout_scripts: Iterable[bytes]) -> Self:  # type: ignore[override]  # a block's set
+        """The filter of a block; `prevout_scripts` are those its inputs spend, in any order, the coinbase's none excluded.
+
+        There is one for each input but the coinbase's, else ParameterError. Raises FormatError for a malformed block.
+        """
+        raw = to_bytes(raw_block)
+        spent = [bytes(script) for script in prevout_scripts]
+        outputs, inputs = _contents(raw)
+        if len(spent) != inputs:
+            raise ParameterError(f"the block spends {inputs} outputs, {len(spent)} scripts were given")
+        block_hash = sha256d(raw[:HEADER_SIZE])
+        return cls(basic_data(block_hash, filter_elements(outputs, spent)), block_hash)
+
+    @classmethod
+    def parse(cls, data: bytes, block_hash: bytes) -> Self:  # type: ignore[override]  # parameters are BIP-158's
+        """The filter in the bytes of a `cfilter`. Raises FormatError as GolombCodedSet.parse."""
+        return cls(bytes(data), bytes(block_hash))
+
+    def match(self, script_pubkey: bytes) -> bool:
+        """Whether the block pays or spends this whole scriptPubKey, or seems to."""
+        return self.match_any((script_pubkey,))
+
+    @property
+    def filter_hash(self) -> bytes:
+        """sha256d of the bytes, 32 bytes in wire order: what `cfheaders` lists."""
+        return filter_hash(bytes(self))
+
+    def header(self, previous: bytes) -> bytes:
+        """The block's filter header, given that of the block before it."""
+        return filter_header(self.filter_hash, previous)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.block_hash[::-1].hex()}, N={self.n}, {len(bytes(self))} bytes>"
+
+
+def _contents(raw: bytes) -> tuple[list[bytes], int]:
+    """The output scripts of a block, and how many outputs it spends."""
+    scripts: list[bytes] = []
+    inputs = 0
+    for position, tx in enumerate(walk_block(raw)):
+        scripts += [raw[start:end] for _, start, end in tx.outputs]
+        inputs += len(tx.inputs) if position else 0
+    return scripts, inputs
+
+
+def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[bytes]) -> set[bytes]:
+    """What of a block's scripts goes into its basic filter (BIP-158 § Contents)."""
+    elements = {script for script in output_scripts if script and script[0] != _OP_RETURN}
+    elements.update(script for script in spent_scripts if script)
+    return elements
+
+
+def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
+    """The bytes of a basic filter of these elements."""
+    return gcs_build(elements, block_hash[:16], BASIC_P, BASIC_M)
+
+
+def filter_hash(data: bytes) -> bytes:
+    """sha256d of a filter's bytes (BIP-157 § Filter Headers)."""
+    return sha256d(data)
+
+
+def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
+    """sha256d of filter hash and previous filter header (BIP-157 § Filter Headers)."""
+    if len(hash_of_filter) != 32 or len(previous) != 32:
+        raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
+    return sha256d(hash_of_filter + previous)
+
+
+def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
+    """The headers of successive blocks from their filter hashes, on top of `previous`."""
+    for digest in hashes:
+        previous = filter_header(digest, previous)
+        yield previous
+
+
+def match_filters(filters: Sequence[tuple[bytes, bytes]], query: GcsQuery) -> list[bytes]:
+    """Of (block hash, filter bytes) the block hashes whose filters match, in order: one call, without the interpreter's lock.
+
+    Raises FormatError for the first filter that is not sound.
+    """
+    mask = query.match_many([(block_hash[:16], data) for block_hash, data in filters], BASIC_P, BASIC_M)
+    return [block_hash for (block_hash, _), hit in zip(filters, mask, strict=True) if hit]

@@ -1,0 +1,145 @@
+"""Golomb-coded sets: building, checking and querying them: the readable reference. Nothing of Bitcoin but the way a count is written.
+
+A set of N items is N as CompactSize, then the sorted values siphash(item) · N·M >> 64 as differences: quotient by 2^P in unary (ones,
+then a zero), P bits of remainder, most significant bit first, padded to a byte (BIP-158 § Golomb-Coded Sets; Core blockfilter.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.hashes import siphash24
+from spvfilter.primitives import MAX_COMPACT_SIZE, compact_size, read_compact_size
+
+
+def check_parameters(p: int, m: int) -> None:
+    """Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32: with N ≤ 2^25 every value fits into 64 bits."""
+    if not 1 <= p <= 32:
+        raise ParameterError(f"P is from 1 to 32: {p}")
+    if not 1 <= m < 1 << 32:
+        raise ParameterError(f"M is from 1 to 2^32 - 1: {m}")
+
+
+def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
+    """The set of `items`, each counted once; key 16 bytes. Raises ParameterError for parameters, or more than 2^25 items."""
+    check_parameters(p, m)
+    _check_key(key)
+    distinct = set(_encoded(items))
+    if len(distinct) > MAX_COMPACT_SIZE:
+        raise ParameterError(f"a set holds at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
+    span = len(distinct) * m
+    values = sorted(siphash24(item, key) * span >> 64 for item in distinct)
+    return compact_size(len(distinct)) + rice_encode((value - last for last, value in pairwise((0, *values))), p)
+
+
+def rice_encode(numbers: Iterable[int], p: int) -> bytes:
+    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, P bits of remainder; zeros up to a whole byte."""
+    bits, length = 0, 0
+    pieces = []
+    for number in numbers:
+        quotient, remainder = divmod(number, 1 << p)
+        bits = (bits << quotient + 1 | (1 << quotient + 1) - 2) << p | remainder
+        length += quotient + 1 + p
+        if length >= 4096:  # whole bytes leave: a number that grows on costs the square of its length
+            rest = length & 7
+            pieces.append((bits >> rest).to_bytes(length >> 3, "big"))
+            bits, length = bits & (1 << rest) - 1, rest
+    pieces.append((bits << -length % 8).to_bytes((length + 7) // 8, "big"))
+    return b"".join(pieces)
+
+
+def gcs_values(data: bytes, p: int) -> list[int]:
+    """The values in a set, ascending.
+
+    Raises FormatError: an N that is not canonical or above 2^25, or that the bytes cannot hold; bits that end within an element; bytes left
+    over. Padding bits are not looked at (Core GCSFilter).
+    """
+    count, at = read_compact_size(data, 0, "element count")
+    if count * (p + 1) > 8 * (len(data) - at):
+        message = f"truncated: {count} elements of at least {p + 1} bits claimed, {len(data) - at} bytes left"
+        raise FormatError(message, offset=0, field="element count")
+    values: list[int] = []
+    value, bit, end = 0, 8 * at, 8 * len(data)
+    for number in range(count):
+        quotient = _ones(data, bit)
+        bit += quotient + 1 + p
+        if bit > end:
+            raise FormatError(f"truncated: the bits end within element {number} of {count}", offset=len(data), field="element")
+        value += quotient << p | _bits(data, bit - p, p)
+        values.append(value)
+    used = (bit + 7) // 8
+    if used != len(data):
+        raise FormatError(f"{len(data) - used} trailing bytes", offset=used, field="filter")
+    return values
+
+
+def _ones(data: bytes, at: int) -> int:
+    """How many ones stand from bit `at` on before a zero or the end."""
+    ones, end = 0, 8 * len(data)
+    while at + ones < end:
+        width = min(64, end - at - ones)
+        zeros = _bits(data, at + ones, width) ^ (1 << width) - 1
+        ones += width - zeros.bit_length()
+        if zeros:
+            break
+    return ones
+
+
+def _bits(data: bytes, at: int, count: int) -> int:
+    """`count` bits from bit `at` on, most significant first."""
+    last = (at + count + 7) // 8
+    return int.from_bytes(data[at >> 3 : last], "big") >> 8 * last - at - count & (1 << count) - 1
+
+
+def gcs_check(data: bytes, p: int) -> int:
+    """N, of a set that is sound. Raises FormatError as gcs_values does."""
+    check_parameters(p, 1)
+    return len(gcs_values(data, p))
+
+
+class GcsQuery:
+    """Items to look for in many sets. Each set has a key of its own, so that all are hashed again for each."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[bytes]) -> None:
+        self._items = _encoded(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def match_any(self, data: bytes, key: bytes, p: int, m: int) -> bool:
+        """Whether a set contains any of the items, or seems to. Raises FormatError for a set that is not sound, whatever is asked."""
+        check_parameters(p, m)
+        _check_key(key)
+        values = gcs_values(data, p)
+        wanted, span = set(values), len(values) * m
+        return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
+
+    def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
+        """The same for many (key, data): one byte for each, 1 for a match, else 0. Raises FormatError, whose `field` then names the set."""
+        mask = bytearray()
+        for number, (key, data) in enumerate(sets):
+            try:
+                mask.append(self.match_any(data, key, p, m))
+            except FormatError as error:
+                raise FormatError(error.message, offset=error.offset, field=f"{error.field} of filter {number}") from None
+        return bytes(mask)
+
+
+def _encoded(items: Iterable[bytes]) -> list[bytes]:
+    if isinstance(items, (bytes, str)):
+        raise TypeError("an iterable of bytes expected, not one")
+    encoded = []
+    for item in items:
+        if isinstance(item, int):
+            raise TypeError("bytes expected, not an int")
+        encoded.append(bytes(item))
+    return encoded
+
+
+def _check_key(key: bytes) -> None:
+    if len(key) != 16:
+        raise ParameterError(f"a SipHash key has 16 bytes, not {len(key)}")
