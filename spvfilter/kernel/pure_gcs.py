@@ -129,14 +129,12 @@ class GcsQuery:
         return bytes(mask)
 
 
-def _encoded(items: Iterable[bytes]) -> list[bytes]:
+def _encoded(items: Iterable[object]) -> list[bytes]:
     if isinstance(items, (bytes, str)):
         raise TypeError("an iterable of bytes expected, not one")
     encoded = []
     for item in items:
-        if isinstance(item, int):
-            raise TypeError("bytes expected, not an int")
-        encoded.append(bytes(item))
+        encoded.append(item if isinstance(item, bytes) else bytes(memoryview(item)))  # type: ignore[arg-type]  # TypeError is due
     return encoded
 
 
