@@ -132,10 +132,7 @@ class GcsQuery:
 def _encoded(items: Iterable[object]) -> list[bytes]:
     if isinstance(items, (bytes, str)):
         raise TypeError("an iterable of bytes expected, not one")
-    encoded = []
-    for item in items:
-        encoded.append(item if isinstance(item, bytes) else bytes(memoryview(item)))  # type: ignore[arg-type]  # TypeError is due
-    return encoded
+    return [item if isinstance(item, bytes) else bytes(memoryview(item)) for item in items]  # type: ignore[arg-type]  # or TypeError
 
 
 def _check_key(key: bytes) -> None:
