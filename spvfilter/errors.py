@@ -101,6 +101,35 @@ class ProofError(PeerError):
     """A merkle proof that does not prove what it claims."""
 
 
+class EnvelopeError(PeerError):
+    """24 bytes that open no message of this network; `field` is "magic", "length", "command" or "checksum".
+
+    The first two end a stream: where the next message starts is not known. After the others the stream goes on, as in Core.
+    """
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class MessageError(PeerError):
+    """A payload that is not what its command wants; `offset` and `field` as in the FormatError that is its cause."""
+
+    def __init__(self, message: str, *, command: str, offset: int, field: str) -> None:
+        super().__init__(f"{command}: {field} at byte {offset}: {message}")
+        self.command = command
+        self.offset = offset
+        self.field = field
+
+
+class SessionError(PeerError):
+    """A message out of turn, a handshake that cannot succeed, or silence; `cause` names the rule, the same words for every such case."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
 class StoreError(SpvFilterError):
     """The wallet's database cannot be used."""
 

@@ -15,6 +15,9 @@ ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
     "InexpressibleError": (("cannot find", ("51", "6a")), {}),
     "WatchFileError": (("wallet.txt", tuple((line, "bad") for line in range(1, 30))), {}),
+    "EnvelopeError": (("another network",), {"field": "magic"}),
+    "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
+    "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
 }
 CLASSES = [

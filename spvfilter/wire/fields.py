@@ -1,0 +1,106 @@
+"""Fields that P2P messages are made of: bounded counts, hashes, strings, and a peer's bytes made fit to show. No message is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.primitives import Reader, compact_size
+
+HASH_SIZE = 32  # bytes
+_WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
+
+
+class PayloadReader(Reader):
+    """A cursor over a payload. A count above its limit, or one that the bytes left cannot hold, is refused before anything is made of it."""
+
+    __slots__ = ()
+
+    def count(self, field: str, most: int, least: int) -> int:
+        """A CompactSize count of at most `most` items, each of at least `least` bytes."""
+        at = self.at
+        count = self.compact_size(field)
+        if count > most:
+            raise FormatError(f"{count}, at most {most}", offset=at, field=field)
+        if count * least > len(self.raw) - self.at:
+            message = f"truncated: {count} items of at least {least} bytes claimed, {len(self.raw) - self.at} bytes left"
+            raise FormatError(message, offset=at, field=field)
+        return count
+
+    def var_bytes(self, field: str, most: int) -> bytes:
+        """A CompactSize length of at most `most`, and so many bytes."""
+        return self.take(self.count(f"{field} length", most, 1), field)
+
+    def hash(self, field: str) -> bytes:
+        return self.take(HASH_SIZE, field)
+
+    def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
+        """A CompactSize count of at most `most`, and so many hashes."""
+        raw, start = self.raw, self.at
+        size = HASH_SIZE * self.count(f"{field} count", most, HASH_SIZE)
+        start = self.at
+        self.at += size
+        return tuple([raw[at : at + HASH_SIZE] for at in range(start, start + size, HASH_SIZE)])
+
+    def sint(self, size: int, field: str) -> int:
+        """A signed number of `size` bytes, little endian."""
+        return int.from_bytes(self.take(size, field), "little", signed=True)
+
+    def number(self, field: str) -> int:
+        """A CompactSize that is a number and no length: any u64, in its shortest form."""
+        at = self.at
+        first = self.uint(1, field)
+        if first < 0xFD:
+            return first
+        width = _WIDTHS[first]
+        value = self.uint(width, field)
+        if len(compact_size(value)) != 1 + width:
+            raise FormatError(f"non-canonical CompactSize for {value}", offset=at, field=field)
+        return value
+
+
+def check_uint(value: int, size: int, field: str) -> None:
+    """Raises ParameterError unless `value` is an unsigned number of `size` bytes."""
+    if not 0 <= value < 1 << 8 * size:
+        raise ParameterError(f"{field} is not a u{8 * size}: {value}")
+
+
+def check_int(value: int, size: int, field: str) -> None:
+    """Raises ParameterError unless `value` is a signed number of `size` bytes."""
+    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
+        raise ParameterError(f"{field} is not an i{8 * size}: {value}")
+
+
+def check_size(data: bytes, size: int, field: str) -> None:
+    """Raises ParameterError unless `data` has `size` bytes."""
+    if len(data) != size:
+        raise ParameterError(f"{field} has {size} bytes, not {len(data)}")
+
+
+def check_most(items: Sequence[object], most: int, field: str) -> None:
+    """Raises ParameterError for more than `most` items, or bytes."""
+    if len(items) > most:
+        raise ParameterError(f"{field}: at most {most}, not {len(items)}")
+
+
+def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
+    """Raises ParameterError for more than `most` hashes, or one that has not 32 bytes."""
+    check_most(hashes, most, field)
+    for digest in hashes:
+        if len(digest) != HASH_SIZE:
+            raise ParameterError(f"{field}: every hash has {HASH_SIZE} bytes, not {len(digest)}")
+
+
+def var_bytes(data: bytes) -> bytes:
+    """CompactSize length and the bytes."""
+    return compact_size(len(data)) + data
+
+
+def var_hashes(hashes: tuple[bytes, ...]) -> bytes:
+    """CompactSize count and the hashes."""
+    return compact_size(len(hashes)) + b"".join(hashes)
+
+
+def printable(raw: bytes) -> str:
+    """A peer's bytes as printable ASCII, everything else escaped as \\xNN: fit for a log or a terminal."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in raw)
