@@ -12,7 +12,7 @@ _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
 
 
 class PayloadReader(Reader):
-    """A cursor over a payload. A count above its limit, or one that the bytes left cannot hold, is refused before anything is made of it."""
+    """A cursor over a payload. A count above its limit, or that the bytes left cannot hold, is refused before anything is made of it."""
 
     __slots__ = ()
 
@@ -77,6 +77,12 @@ def check_size(data: bytes, size: int, field: str) -> None:
         raise ParameterError(f"{field} has {size} bytes, not {len(data)}")
 
 
+def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
+    """Raises ParameterError unless each of `pieces` has `size` bytes."""
+    if others := set(map(len, pieces)) - {size}:
+        raise ParameterError(f"{field}: each has {size} bytes, not {min(others)}")
+
+
 def check_most(items: Sequence[object], most: int, field: str) -> None:
     """Raises ParameterError for more than `most` items, or bytes."""
     if len(items) > most:
@@ -86,9 +92,7 @@ def check_most(items: Sequence[object], most: int, field: str) -> None:
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
     """Raises ParameterError for more than `most` hashes, or one that has not 32 bytes."""
     check_most(hashes, most, field)
-    for digest in hashes:
-        if len(digest) != HASH_SIZE:
-            raise ParameterError(f"{field}: every hash has {HASH_SIZE} bytes, not {len(digest)}")
+    check_each(hashes, HASH_SIZE, field)
 
 
 def var_bytes(data: bytes) -> bytes:

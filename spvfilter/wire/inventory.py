@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple, Self
 
 from spvfilter.errors import FormatError, ParameterError
@@ -12,7 +13,17 @@ from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.primitives import HEADER_SIZE, Header, compact_size, hash_to_hex
 from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
 from spvfilter.wire.control import Empty
-from spvfilter.wire.fields import HASH_SIZE, PayloadReader, check_hashes, check_most, check_size, check_uint, printable, var_hashes
+from spvfilter.wire.fields import (
+    HASH_SIZE,
+    PayloadReader,
+    check_each,
+    check_hashes,
+    check_most,
+    check_size,
+    check_uint,
+    printable,
+    var_hashes,
+)
 
 MAX_INVENTORY = 50_000  # items, Core net_processing.cpp MAX_INV_SZ
 MAX_HEADERS = 2_000  # Core net_processing.h MAX_HEADERS_RESULTS
@@ -49,6 +60,7 @@ class InvItem(NamedTuple):
 
 _KINDS = frozenset(InvType)
 _ITEM = struct.Struct("<I32s")
+_make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its check of the length: 50,000 come at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +69,17 @@ class _Inventory:
 
     def __post_init__(self) -> None:
         check_most(self.items, MAX_INVENTORY, "inventory")
-        for kind, digest in self.items:
-            if not 0 <= kind <= 0xFFFFFFFF or len(digest) != HASH_SIZE:
-                raise ParameterError(f"an item is a u32 and a hash of {HASH_SIZE} bytes, not {kind} and {len(digest)} bytes")
+        kinds, hashes = zip(*self.items, strict=True) if self.items else ((), ())
+        check_each(hashes, HASH_SIZE, "inventory hashes")
+        for extreme in (min(kinds, default=0), max(kinds, default=0)):
+            check_uint(extreme, 4, "kind")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
         reader = PayloadReader(payload)
         items = reader.take(_ITEM.size * reader.count("inventory count", MAX_INVENTORY, _ITEM.size), "inventory")
         reader.finish("inventory")
-        return cls(tuple(map(InvItem._make, _ITEM.iter_unpack(items))))
+        return cls(tuple(map(_make_item, _ITEM.iter_unpack(items))))
 
     def __bytes__(self) -> bytes:
         return compact_size(len(self.items)) + b"".join([_ITEM.pack(kind, digest) for kind, digest in self.items])
@@ -132,8 +145,7 @@ class Headers:
 
     def __post_init__(self) -> None:
         check_most(self.headers, MAX_HEADERS, "headers")
-        for header in self.headers:
-            check_size(header, HEADER_SIZE, "a header")
+        check_each(self.headers, HEADER_SIZE, "headers")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:

@@ -27,6 +27,7 @@ RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; then s
 SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; then the peer's messages wait
 MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block and its envelopes fit behind a full SEND_BUFFER
 MAX_PINGS = 1_024  # ours: fences under way
+_NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +237,9 @@ class Peer:
         """The first message, which has to be a version (Core net_processing.cpp ProcessMessage, as in all of the following)."""
         if frame.command != "version":
             return self._out_of_turn(frame, Cause.BEFORE_VERSION)
-        version = self.remote = Version.parse(frame.payload)
+        version = parse_message(*frame)
+        assert isinstance(version, Version)
+        self.remote = version
         ours = self.settings
         if version.nonce == self.nonce or version.nonce in self._own_nonces:
             return self._end(SessionError(f"nonce {version.nonce} is our own", cause=Cause.SELF_CONNECTION))
@@ -257,47 +260,48 @@ class Peer:
 
     def _negotiate(self, frame: Frame) -> Event | None:
         """Between version and verack; what only later versions know is ignored."""
-        match frame.command:
-            case "version":
+        if frame.command not in _NEGOTIATION:
+            return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
+        match parse_message(*frame):
+            case Version():
                 return self._out_of_turn(frame, Cause.DUPLICATE_VERSION)
-            case "verack":
-                Verack.parse(frame.payload)
-                assert self.remote is not None
-                relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
-                self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
-                logger.debug("session with %s, version %d", self.remote.agent, self.remote.version)
-                return self.ready
-            case "wtxidrelay":
-                WtxidRelay.parse(frame.payload)
+            case WtxidRelay():
                 self._wtxid_relay = True
-            case "sendaddrv2":
-                SendAddrV2.parse(frame.payload)
+            case SendAddrV2():
                 self._addrv2 = True
-            case "sendheaders" | "sendcmpct":
-                return Received(parse_message(frame.command, frame.payload))
-            case command if command in LIMITS:
-                return self._out_of_turn(frame, Cause.BEFORE_VERACK)
+            case Verack():
+                return self._agree()
+            case message:
+                return Received(message)
         return None
+
+    def _agree(self) -> Ready:
+        """Both sides have accepted each other."""
+        assert self.remote is not None
+        relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
+        self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
+        logger.debug("session with %s, version %d", self.remote.agent, self.remote.version)
+        return self.ready
 
     def _converse(self, frame: Frame) -> Event | None:
         """After the handshake."""
-        match frame.command:
-            case "ping":
-                self._send(Pong(Ping.parse(frame.payload).nonce))
+        match parse_message(*frame):
+            case Ping(nonce):
+                self._send(Pong(nonce))
                 return None
-            case "pong":
-                nonce = Pong.parse(frame.payload).nonce
-                if nonce not in self._pings:
-                    return self._out_of_turn(frame, Cause.UNASKED_PONG)
+            case Pong(nonce) if nonce in self._pings:
                 _, fence = self._pings.pop(nonce)
                 return Fenced(nonce) if fence else None
-            case "version":
+            case Pong():
+                return self._out_of_turn(frame, Cause.UNASKED_PONG)
+            case Version():
                 return self._out_of_turn(frame, Cause.DUPLICATE_VERSION)
-            case "verack":
+            case Verack():
                 return self._out_of_turn(frame, Cause.DUPLICATE_VERACK)
-            case "wtxidrelay" | "sendaddrv2":
+            case WtxidRelay() | SendAddrV2():
                 return self._end(SessionError(f"{frame.command} after verack", cause=Cause.LATE_NEGOTIATION))
-        return Received(parse_message(frame.command, frame.payload))
+            case message:
+                return Received(message)
 
     @property
     def _common_version(self) -> int:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import time
+import traceback
+import tracemalloc
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
-from spvfilter.errors import ParameterError
-from spvfilter.network import MAINNET, Network
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, encode_message
-from support import vector_cases
+from build import sha256d
+from spvfilter.errors import EnvelopeError, ParameterError
+from spvfilter.network import MAINNET, REGTEST, Network
+from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, Decoder, Frame, encode_message
+from support import vector_cases, vector_file
+
+MAGIC = REGTEST.magic
 
 
 @vector_cases("10_p2p/messages.json")
@@ -42,3 +50,186 @@ def test_a_command_of_twelve_characters_fills_its_field() -> None:
 def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
     with pytest.raises(ParameterError, match="magic has 4 bytes"):
         encode_message(magic, "verack", b"")
+
+
+# Reading
+
+
+def decoded(stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None) -> list[Frame | tuple[str, str]]:
+    """What a decoder finds in a stream that comes in pieces of these sizes, the rest in one; errors as (field, message)."""
+    decoder = Decoder(MAGIC, limits)
+    found: list[Frame | tuple[str, str]] = []
+    at = 0
+    for size in (*sizes, len(stream)):
+        decoder.feed(stream[at : at + size])
+        at += size
+        while decoder.broken is None:
+            try:
+                frame = decoder.next_frame()
+            except EnvelopeError as error:
+                found.append((error.field, str(error)))
+                continue
+            if frame is None:
+                break
+            found.append(frame)
+    return found
+
+
+def envelope(command: bytes, size: int, checksum: bytes, magic: bytes = MAGIC) -> bytes:
+    return magic + command.ljust(12, b"\0") + size.to_bytes(4, "little") + checksum
+
+
+GOOD = encode_message(MAGIC, "inv", b"\x00")
+UNSUMMED = envelope(b"inv", 1, b"\1\2\3\4") + b"\x00"
+UNNAMED = envelope(b"i\x00v", 1, sha256d(b"\x00")[:4]) + b"\x00"
+FOREIGN = encode_message(MAINNET.magic, "inv", b"\x00")
+ENDLESS = envelope(b"inv", (1 << 32) - 1, bytes(4))
+
+
+@vector_cases("10_p2p/messages.json")
+def test_published_messages_are_found(case: Any) -> None:
+    decoder = Decoder(Network.named(case["network"]).magic)
+    decoder.feed(bytes.fromhex(case["message"]))
+    assert decoder.next_frame() == (case["command"], bytes.fromhex(case["payload"]))
+    assert decoder.next_frame() is None
+    assert decoder.buffered == 0
+
+
+@pytest.mark.vectors
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("bad_magic", "magic"), ("payload_changed", "checksum"), ("huge_length", "length"), ("command_non_ascii", "command")],
+)
+def test_published_bad_messages_each_raise_their_own(name: str, field: str) -> None:
+    (case,) = (case for case in vector_file("10_p2p/messages.json")["invalid"] if case["id"] == name)
+    decoder = Decoder(MAINNET.magic)
+    decoder.feed(bytes.fromhex(case["message"]))
+    with pytest.raises(EnvelopeError) as caught:
+        decoder.next_frame()
+    assert caught.value.field == field
+    assert (decoder.broken is caught.value) == (field in ("magic", "length"))
+
+
+@given(
+    st.lists(st.sampled_from([GOOD, UNSUMMED, UNNAMED, FOREIGN, ENDLESS, b"", b"\0"]) | st.binary(max_size=40), max_size=8).map(b"".join),
+    st.lists(st.integers(0, 40), max_size=40),
+)
+def test_however_a_stream_is_cut_the_same_is_found(stream: bytes, sizes: list[int]) -> None:
+    whole = decoded(stream, [])
+    assert decoded(stream, sizes) == whole
+    assert decoded(stream, [1] * len(stream)) == whole
+
+
+def test_a_bad_checksum_or_command_costs_only_its_own_message() -> None:
+    found = decoded(UNSUMMED + GOOD + UNNAMED + GOOD, [])
+    assert found[1] == found[3] == Frame("inv", b"\x00")
+    assert found[0] == ("checksum", "inv: checksum 01020304, the payload's is 1406e058")
+    assert found[2] == ("command", "command 690076000000000000000000 is not printable ASCII, NUL padded")
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("end", [FOREIGN, ENDLESS])
+def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> None:
+    decoder = Decoder(MAGIC)
+    decoder.feed(GOOD + end + GOOD)
+    assert decoder.next_frame() == ("inv", b"\x00")
+    for _ in range(3):
+        with pytest.raises(EnvelopeError) as caught:
+            decoder.next_frame()
+        decoder.feed(GOOD)
+        assert decoder.broken is caught.value
+        assert decoder.buffered == 0
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, it does not grow
+
+
+def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
+    assert decoded(b"GET ", []) == [("magic", "magic 47455420, this network's is fabfb5da")]
+    assert decoded(MAGIC[:3], []) == []
+
+
+@pytest.mark.parametrize(
+    "command", [b"", b"\x7f", b"\xff", b"a\0b", b"\0a", b"a\n", b"twelve_chars"[:11] + b"\x1b", b"abc" + bytes(8) + b"\1"]
+)
+def test_a_command_is_printable_and_padded_with_nothing_but_nuls(command: bytes) -> None:
+    assert [field for field, _ in decoded(envelope(command, 0, sha256d(b"")[:4]), [])] == ["command"]
+
+
+def test_a_command_may_fill_its_field_and_contain_spaces() -> None:
+    assert decoded(envelope(b"twelve chars", 0, sha256d(b"")[:4]), []) == [Frame("twelve chars", b"")]
+
+
+@pytest.mark.parametrize("size", [MAX_PAYLOAD_SIZE + 1, 1 << 25, 1 << 31, (1 << 32) - 1])
+def test_a_length_is_unsigned_and_refused_by_the_envelope_alone(size: int) -> None:
+    assert decoded(envelope(b"block", size, bytes(4)), []) == [("length", f"'block' of {size} bytes, at most 4000000")]
+    assert decoded(envelope(b"\x1b[2J", size, bytes(4)), []) == [("length", rf"'\x1b[2J' of {size} bytes, at most 4000000")]
+
+
+def test_the_longest_message_is_taken() -> None:
+    payload = bytes(MAX_PAYLOAD_SIZE)
+    assert decoded(encode_message(MAGIC, "block", payload), [65_536] * 61) == [Frame("block", payload)]
+
+
+def test_a_command_has_its_own_limit() -> None:
+    limits = {"ping": 8}
+    assert decoded(encode_message(MAGIC, "ping", bytes(8)), [], limits) == [Frame("ping", bytes(8))]
+    assert decoded(envelope(b"ping", 9, bytes(4)), [], limits) == [("length", "'ping' of 9 bytes, at most 8")]
+    assert decoded(encode_message(MAGIC, "pong", bytes(9)), [], limits) == [Frame("pong", bytes(9))]
+
+
+def test_a_claimed_length_takes_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        decoders = [Decoder(MAGIC) for _ in range(100)]
+        for decoder in decoders:
+            decoder.feed(envelope(b"block", MAX_PAYLOAD_SIZE, bytes(4)) + bytes(1_000))
+            assert decoder.next_frame() is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_memory_is_given_back() -> None:
+    decoder = Decoder(MAGIC)
+    message = encode_message(MAGIC, "block", bytes(MAX_PAYLOAD_SIZE))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(5):
+            decoder.feed(message)
+            assert decoder.next_frame() is not None
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 100_000
+    assert peak - before < 3 * len(message)
+
+
+@pytest.mark.parametrize("cut", ["one message in small pieces", "many messages in one piece"])
+def test_the_work_grows_with_the_bytes_and_not_their_square(cut: str) -> None:
+    def work(size: int) -> float:
+        if cut == "one message in small pieces":
+            stream, step = encode_message(MAGIC, "block", bytes(size)), 32
+        else:
+            stream, step = encode_message(MAGIC, "verack", b"") * (size // 24), size
+        decoder = Decoder(MAGIC)
+        started = time.process_time()
+        for at in range(0, len(stream), step):
+            decoder.feed(stream[at : at + step])
+            while decoder.next_frame() is not None:
+                pass
+        return time.process_time() - started
+
+    small, large = (min(work(size) for _ in range(3)) for size in (250_000, 4_000_000))
+    assert large < 16 * 5 * small  # 16 times the bytes; the square would be 256
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_bytes_like_piece_is_taken_and_may_change_afterwards(kind: Callable[[bytes], bytes]) -> None:
+    piece = bytearray(GOOD)
+    decoder = Decoder(MAGIC)
+    decoder.feed(kind(piece[:10]))
+    held = memoryview(piece)[10:] if kind is memoryview else kind(piece[10:])
+    decoder.feed(held)
+    piece[:] = bytes(len(piece))
+    assert decoder.next_frame() == ("inv", b"\x00")
