@@ -52,6 +52,7 @@ from spvfilter.wire.inventory import (
     Tx,
     Unknown,
 )
+from spvfilter.wire.merkleblock import MAX_TRANSACTIONS, MerkleBlock
 
 __all__ = [
     "BASIC_FILTER",
@@ -78,6 +79,7 @@ __all__ = [
     "InvItem",
     "InvType",
     "Mempool",
+    "MerkleBlock",
     "Message",
     "NetId",
     "NotFound",
@@ -107,6 +109,7 @@ class _Parsable(Protocol):
 
 
 _SHORT = 1_024  # bytes: of a message of a few bytes; one with something appended is refused alone, not the whole stream
+_MERKLEBLOCK_SIZE = 80 + 4 + 3 + 32 * MAX_TRANSACTIONS + 3 + (2 * MAX_TRANSACTIONS + 15) // 8 + 1  # bytes: every node marked
 
 _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("version", Version, control.VERSION_SIZE),
@@ -131,6 +134,7 @@ _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("mempool", Mempool, _SHORT),
     ("tx", Tx, MAX_PAYLOAD_SIZE),
     ("block", Block, MAX_PAYLOAD_SIZE),
+    ("merkleblock", MerkleBlock, _MERKLEBLOCK_SIZE),
     ("filterload", FilterLoad, filtering.FILTERLOAD_SIZE),
     ("filteradd", FilterAdd, filtering.FILTERADD_SIZE),
     ("filterclear", FilterClear, _SHORT),

@@ -133,7 +133,7 @@ class Peer:
         return data
 
     def send(self, message: Message) -> None:
-        """Send a message of any command but those of the handshake; after the end it is dropped.
+        """Send a message; after the end it is dropped.
 
         Raises ParameterError before Ready, and where more than 16 MB would wait.
         """
