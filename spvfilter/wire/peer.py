@@ -209,7 +209,6 @@ class Peer:
     def _end(self, error: PeerError | None) -> Disconnected:
         self._closed = True
         self._decoder = Decoder(self.settings.network.magic)
-        self._pings.clear()
         logger.debug("session ended: %s", error or "closed by us")
         return Disconnected(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 
 import pytest
 from samples import ITEMS, SAMPLES
@@ -279,7 +280,7 @@ def test_a_bad_checksum_command_or_payload_costs_only_its_own_message() -> None:
 
 @pytest.mark.parametrize(
     ("rest", "says"),
-    [(b"", "between two messages"), (MAGIC, "in the middle of a message"), (encoded(Ping(1))[:-1], "in the middle of a message")],
+    [(b"", "between two messages"), *((encoded(Ping(1))[:size], "in the middle of a message") for size in (1, 24, 31))],
 )
 def test_the_end_of_the_stream_comes_behind_what_arrived(rest: bytes, says: str) -> None:
     peer = ready()
@@ -313,6 +314,18 @@ def test_the_owner_may_end_a_session_while_it_takes_events() -> None:
         events.append(event)
         peer.close()
     assert events == [Received(Mempool()), Disconnected(None)]
+
+
+def test_a_session_that_ended_holds_nothing_received() -> None:
+    peer = ready()
+    tracemalloc.start()
+    try:
+        peer.receive_data(encoded(Unknown("junk", bytes(3_000_000)))[:-1])
+        assert list(peer.events()) == []
+        peer.close()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_nothing_of_a_peer_is_logged_unescaped(caplog: pytest.LogCaptureFixture) -> None:
