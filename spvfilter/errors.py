@@ -98,7 +98,11 @@ class PeerError(SpvFilterError):
 
 
 class ProofError(PeerError):
-    """A merkle proof that does not prove what it claims."""
+    """A merkle proof that does not prove what it claims; `cause` names the rule it breaks, the same words for every such proof."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class EnvelopeError(PeerError):

@@ -19,6 +19,7 @@ ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
+    "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
 }
 CLASSES = [
     cls
