@@ -52,6 +52,7 @@ from spvfilter.wire.inventory import (
     Tx,
     Unknown,
 )
+from spvfilter.wire.merkleblock import MERKLEBLOCK_SIZE, MerkleBlock
 
 __all__ = [
     "BASIC_FILTER",
@@ -78,6 +79,7 @@ __all__ = [
     "InvItem",
     "InvType",
     "Mempool",
+    "MerkleBlock",
     "Message",
     "NetId",
     "NotFound",
@@ -131,6 +133,7 @@ _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("mempool", Mempool, _SHORT),
     ("tx", Tx, MAX_PAYLOAD_SIZE),
     ("block", Block, MAX_PAYLOAD_SIZE),
+    ("merkleblock", MerkleBlock, MERKLEBLOCK_SIZE),
     ("filterload", FilterLoad, filtering.FILTERLOAD_SIZE),
     ("filteradd", FilterAdd, filtering.FILTERADD_SIZE),
     ("filterclear", FilterClear, _SHORT),

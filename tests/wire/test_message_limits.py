@@ -56,6 +56,8 @@ COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "inv": ("inv", b"", 50_000, bytes(36), b""),
     "getdata": ("getdata", b"", 50_000, bytes(36), b""),
     "notfound": ("notfound", b"", 50_000, bytes(36), b""),
+    "merkleblock hashes": ("merkleblock", bytes(84), 16_666, H1, b"\0"),
+    "merkleblock flags": ("merkleblock", bytes(85), 4_168, b"x", b""),
     "filterload": ("filterload", b"", 36_000, b"x", bytes(9)),
     "filteradd": ("filteradd", b"", 520, b"x", b""),
     "cfilter": ("cfilter", bytes(33), 3_999_962, b"x", b""),
