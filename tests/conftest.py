@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,7 @@ HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
     "cc": "install a C compiler (Debian: gcc)",
     "redis": "install redis-server (Debian: redis-server)",
+    "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
 
@@ -34,6 +36,8 @@ def missing(name: str) -> bool:
             return shutil.which("redis-server") is None
         case "cc":
             return shutil.which("cc") is None
+        case "bcoin":
+            return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
     raise AssertionError(name)
 
 

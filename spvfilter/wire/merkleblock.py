@@ -10,9 +10,12 @@ from typing import NamedTuple, Self
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import parse_tx, strip_witness, txid, walk_block
-from spvfilter.primitives import HEADER_SIZE, Header, Reader, Serializable, compact_size, to_bytes
+from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
+from spvfilter.wire.fields import HASH_SIZE, PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
 MAX_TRANSACTIONS = 4_000_000 // 240  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
+MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: the tree of so many has 33,341 nodes, and Core refuses bits that the tree does not use
+MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
 NODE_SIZE = 64  # bytes an inner node is the hash of: its two children
 
 
@@ -95,10 +98,9 @@ class MerkleBlock:
     flags: bytes
 
     def __post_init__(self) -> None:
-        if not 0 <= self.total <= 0xFFFFFFFF:
-            raise ParameterError(f"number of transactions is not a u32: {self.total}")
-        if any(len(digest) != 32 for digest in self.hashes):
-            raise ParameterError("every hash has 32 bytes")
+        check_uint(self.total, 4, "total")
+        check_hashes(self.hashes, MAX_TRANSACTIONS, "hashes")
+        check_most(self.flags, MAX_FLAG_BYTES, "flag bytes")
 
     @classmethod
     def from_txids(cls, header: Header, txids: Sequence[bytes], positions: Iterable[int]) -> Self:
@@ -109,8 +111,7 @@ class MerkleBlock:
         """
         if not 1 <= len(txids) <= MAX_TRANSACTIONS:
             raise ParameterError(f"a block has 1 to {MAX_TRANSACTIONS} transactions, not {len(txids)}")
-        if any(len(leaf) != 32 for leaf in txids):
-            raise ParameterError("every txid has 32 bytes")
+        check_each(txids, HASH_SIZE, "txids")
         marked = set(positions)
         if outside := [position for position in marked if not 0 <= position < len(txids)]:
             raise ParameterError(f"no transaction at position {outside[0]}: the block has {len(txids)}")
@@ -149,22 +150,17 @@ class MerkleBlock:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The merkleblock in a payload. Raises FormatError: truncated, trailing bytes, more than 16,666 hashes."""
-        reader = Reader(to_bytes(payload))
+        """The merkleblock in a payload. Raises FormatError: truncated, trailing bytes, more hashes or flag bytes than any block has."""
+        reader = PayloadReader(payload)
         header = Header.parse(reader.take(HEADER_SIZE, "header"))
         total = reader.uint(4, "transaction count")
-        at = reader.at
-        count = reader.compact_size("hash count")
-        if count > MAX_TRANSACTIONS:
-            raise FormatError(f"{count} hashes, a block has at most {MAX_TRANSACTIONS} transactions", offset=at, field="hash count")
-        hashes = reader.take(32 * count, "hashes")
-        flags = reader.take(reader.compact_size("flag byte count"), "flag bytes")
+        hashes = reader.hashes("hash", MAX_TRANSACTIONS)
+        flags = reader.var_bytes("flag bytes", MAX_FLAG_BYTES)
         reader.finish("merkleblock")
-        return cls(header, total, tuple(hashes[at : at + 32] for at in range(0, len(hashes), 32)), flags)
+        return cls(header, total, hashes, flags)
 
     def __bytes__(self) -> bytes:
-        counted = compact_size(len(self.hashes)) + b"".join(self.hashes)
-        return bytes(self.header) + self.total.to_bytes(4, "little") + counted + compact_size(len(self.flags)) + self.flags
+        return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
 
     def verify(self) -> Proof:
         """What this proves, by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, its `cause` a Flaw."""

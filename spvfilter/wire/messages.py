@@ -52,7 +52,7 @@ from spvfilter.wire.inventory import (
     Tx,
     Unknown,
 )
-from spvfilter.wire.merkleblock import MAX_TRANSACTIONS, MerkleBlock
+from spvfilter.wire.merkleblock import MERKLEBLOCK_SIZE, MerkleBlock
 
 __all__ = [
     "BASIC_FILTER",
@@ -109,7 +109,6 @@ class _Parsable(Protocol):
 
 
 _SHORT = 1_024  # bytes: of a message of a few bytes; one with something appended is refused alone, not the whole stream
-_MERKLEBLOCK_SIZE = 80 + 4 + 3 + 32 * MAX_TRANSACTIONS + 3 + (2 * MAX_TRANSACTIONS + 15) // 8 + 1  # bytes: every node marked
 
 _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("version", Version, control.VERSION_SIZE),
@@ -134,7 +133,7 @@ _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("mempool", Mempool, _SHORT),
     ("tx", Tx, MAX_PAYLOAD_SIZE),
     ("block", Block, MAX_PAYLOAD_SIZE),
-    ("merkleblock", MerkleBlock, _MERKLEBLOCK_SIZE),
+    ("merkleblock", MerkleBlock, MERKLEBLOCK_SIZE),
     ("filterload", FilterLoad, filtering.FILTERLOAD_SIZE),
     ("filteradd", FilterAdd, filtering.FILTERADD_SIZE),
     ("filterclear", FilterClear, _SHORT),

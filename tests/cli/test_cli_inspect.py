@@ -25,7 +25,7 @@ FIRST_PAYMENT = (
     "12a3ac00000000"
 )
 
-NOTHING = "that are no filterload, transaction or block"
+NOTHING = "that are no filterload, transaction, block, merkleblock, headers or message"
 
 
 def facts(out: str) -> dict[str, str]:
@@ -168,13 +168,13 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("x" * 5000, "the argument, 5000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
         ("/", "/: Is a directory"),
-        ("00", f"1 bytes {NOTHING}; as a filterload: hash_funcs at byte 1: truncated"),
+        ("01", f"1 bytes {NOTHING}; as a filterload: filter at byte 1: truncated"),
         (CORE_FILTER[:-2], f"12 bytes {NOTHING}; as a filterload: flags at byte 12: truncated"),
         (CORE_FILTER + "00", f"14 bytes {NOTHING}; as a filterload: filterload at byte 13: 1 trailing bytes"),
         ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
         (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
         (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
-        ("f9beb4d9" + "66" * 30, f"34 bytes {NOTHING} (a P2P message of mainnet? its payload starts at byte 24)"),
+        ("f9beb4d9" + "66" * 30, "34 bytes that are no P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
 )  # fmt: skip
@@ -197,8 +197,8 @@ def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[
 
 
 def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(bytes(4_000_001))
-    assert run("inspect", tmp_path / "large") == (2, "", "spvfilter: 4000001 bytes: a block has at most 4000000\n")
+    (tmp_path / "large").write_bytes(bytes(4_000_025))
+    assert run("inspect", tmp_path / "large") == (2, "", "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n")
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
     assert run("inspect", tmp_path / "larger").err == "spvfilter: more than 8100000 bytes: no block is that large, not even in hex\n"
 
@@ -211,7 +211,8 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
 
 
 def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
-    monkeypatch.setattr(inspect, "_filter", lambda raw, network: inspect.Finding("filterload", []))  # as if it were one as well
+    anything = inspect.Finding("filterload", "Filter", [])
+    monkeypatch.setitem(inspect._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were one as well
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

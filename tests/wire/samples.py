@@ -115,6 +115,7 @@ def some(pieces: st.SearchStrategy[object], most: int = 8) -> st.SearchStrategy[
 
 
 HASHES = exactly(32)
+HEADERS = st.builds(Header, sint(4), HASHES, HASHES, uint(4), uint(4), uint(4))
 INVENTORY = some(st.builds(InvItem, uint(4), HASHES))
 KNOWN_NETS = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId.I2P: 32, NetId.CJDNS: 16}
 IPV6 = exactly(16).filter(lambda raw: raw[:12] != bytes(10) + b"\xff\xff")
@@ -154,7 +155,7 @@ MESSAGES: dict[str, st.SearchStrategy[Message]] = {
     "mempool": st.just(Mempool()),
     "tx": st.builds(Tx, st.sampled_from([FUNDING, WITNESS])),
     "block": st.builds(Block, st.sampled_from([BLOCK])),
-    "merkleblock": st.builds(MerkleBlock, st.just(Header.parse(BLOCK[:80])), uint(4), some(HASHES), st.binary(max_size=300)),
+    "merkleblock": st.builds(MerkleBlock, HEADERS, uint(4), some(HASHES, 20), st.binary(max_size=40)),
     "filterload": st.builds(FilterLoad, st.binary(max_size=600), st.integers(0, 50), uint(4), uint(1)),
     "filteradd": st.builds(FilterAdd, st.binary(max_size=520)),
     "filterclear": st.just(FilterClear()),

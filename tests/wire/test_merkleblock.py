@@ -13,7 +13,7 @@ from merkletree import partial_tree
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import Header
-from spvfilter.wire.merkleblock import MAX_TRANSACTIONS, Flaw, MerkleBlock
+from spvfilter.wire.merkleblock import MAX_TRANSACTIONS, MERKLEBLOCK_SIZE, Flaw, MerkleBlock
 from support import vector_cases, vector_path
 
 FLAWS = {
@@ -102,7 +102,7 @@ def test_a_broken_proof_is_refused_for_what_is_wrong_with_it(case: Any) -> None:
         assert format_error.value.message == f"{0x7FFFFFFF} is above the limit {0x02000000}"
     else:
         assert reason.startswith("eof")
-        assert format_error.value.field == "hashes"
+        assert format_error.value.field == "hash count"
 
 
 @given(st.integers(1, 200), st.data())
@@ -128,7 +128,9 @@ def test_no_transaction_one_transaction_and_all_of_them_are_proved_at_every_widt
 
 def test_the_largest_block_there_can_be_is_proved_whole_and_one_transaction_more_is_refused() -> None:
     txids = numbered(MAX_TRANSACTIONS)
-    proof = MerkleBlock.parse(bytes(proving(txids, range(MAX_TRANSACTIONS)))).verify()
+    whole = bytes(proving(txids, range(MAX_TRANSACTIONS)))
+    assert len(whole) == MERKLEBLOCK_SIZE
+    proof = MerkleBlock.parse(whole).verify()
     assert [tx.txid for tx in proof.matched] == txids
     with pytest.raises(ParameterError, match="1 to 16666 transactions, not 16667"):
         proving(numbered(MAX_TRANSACTIONS + 1), ())
@@ -144,7 +146,7 @@ def test_txids_that_make_no_block_are_refused() -> None:
     header = header_of(build.merkle_root(numbered(2)))
     with pytest.raises(ParameterError, match="1 to 16666 transactions, not 0"):
         MerkleBlock.from_txids(header, [], ())
-    with pytest.raises(ParameterError, match="every txid has 32 bytes"):
+    with pytest.raises(ParameterError, match="txids: each has 32 bytes, not 31"):
         MerkleBlock.from_txids(header, [bytes(32), bytes(31)], ())
     with pytest.raises(ParameterError, match="merkle root is not that of the transactions"):
         MerkleBlock.from_txids(header, numbered(3), ())
@@ -168,7 +170,9 @@ def test_a_block_that_does_not_parse_gives_no_merkleblock() -> None:
 def test_values_that_do_not_fit_their_fields_are_refused() -> None:
     header = header_of(bytes(32))
     for total in (-1, 1 << 32):
-        with pytest.raises(ParameterError, match=f"not a u32: {total}"):
+        with pytest.raises(ParameterError, match=f"total is not a u32: {total}"):
             MerkleBlock(header, total, (), b"")
-    with pytest.raises(ParameterError, match="every hash has 32 bytes"):
+    with pytest.raises(ParameterError, match="hashes: each has 32 bytes, not 33"):
         MerkleBlock(header, 1, (bytes(33),), b"\0")
+    with pytest.raises(ParameterError, match="flag bytes: at most 4168, not 4169"):
+        MerkleBlock(header, 1, (), bytes(4_169))

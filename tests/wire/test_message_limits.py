@@ -56,7 +56,8 @@ COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "inv": ("inv", b"", 50_000, bytes(36), b""),
     "getdata": ("getdata", b"", 50_000, bytes(36), b""),
     "notfound": ("notfound", b"", 50_000, bytes(36), b""),
-    "merkleblock": ("merkleblock", bytes(84), 16_666, H1, b"\x00"),
+    "merkleblock hashes": ("merkleblock", bytes(84), 16_666, H1, b"\0"),
+    "merkleblock flags": ("merkleblock", bytes(85), 4_168, b"x", b""),
     "filterload": ("filterload", b"", 36_000, b"x", bytes(9)),
     "filteradd": ("filteradd", b"", 520, b"x", b""),
     "cfilter": ("cfilter", bytes(33), 3_999_962, b"x", b""),
@@ -73,7 +74,7 @@ def test_a_count_at_its_limit_is_taken_and_one_more_is_refused(case: tuple[str, 
     payload = before + var_int(most) + item * most + behind
     assert bytes(parse_message(command, payload)) == payload
     assert len(payload) <= LIMITS[command]
-    with pytest.raises(MessageError, match=rf"\b{most + 1}\b.*at most {most}\b") as caught:
+    with pytest.raises(MessageError, match=f"{most + 1}, at most {most}") as caught:
         parse_message(command, before + var_int(most + 1) + item * (most + 1) + behind)
     assert caught.value.offset == len(before)
 

@@ -1,0 +1,15 @@
+"""A bcoin full node of the test's own, and bcoin's SPV client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from bcoinprocess import Bcoin, running_bcoin
+
+
+@pytest.fixture
+async def bcoin() -> AsyncIterator[Bcoin]:
+    """A full node on regtest, its chain empty, listening on 127.0.0.1."""
+    async with running_bcoin("full") as node:
+        yield node
