@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the reference's signatures are those of both
         wtxid,
     )
     from spvfilter.kernel.pure_bits import BitCore, CounterCore
+    from spvfilter.kernel.pure_headers import header_hashes
     from spvfilter.kernel.pure_table import WatchTable
 else:
     globals().update(_twin)
@@ -70,6 +71,7 @@ __all__ = [
     "bip37_scan_block",
     "bip37_scan_tx",
     "check_block",
+    "header_hashes",
     "is_p2pk",
     "is_pubkey",
     "merkle_root",

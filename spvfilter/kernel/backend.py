@@ -19,6 +19,7 @@ _REFERENCE = {
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),
     "pure_bits": ("BitCore", "CounterCore"),
+    "pure_headers": ("header_hashes",),
     "pure_table": ("WatchTable",),
 }
 
