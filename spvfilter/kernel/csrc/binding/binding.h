@@ -38,5 +38,6 @@ __attribute__((weak)) int spv_add_watch_table(PyObject *module); /* WatchTable *
 __attribute__((weak)) int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
 int spv_add_walk(PyObject *module);        /* walk_tx … wtxid, is_pubkey … multisig_keys */
 int spv_add_scan(PyObject *module);        /* merkle_root, check_block, bip37_scan_block, bip37_scan_tx */
+int spv_add_headers(PyObject *module);     /* header_hashes */
 
 #endif

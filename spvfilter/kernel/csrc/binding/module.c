@@ -76,7 +76,7 @@ PyMODINIT_FUNC PyInit_native(void) {
 #ifdef Py_GIL_DISABLED
     PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
-    if (look_up() || spv_add_walk(module) || spv_add_scan(module) || (spv_add_watch_table && spv_add_watch_table(module))
+    if (look_up() || spv_add_walk(module) || spv_add_scan(module) || spv_add_headers(module) || (spv_add_watch_table && spv_add_watch_table(module))
         || (spv_add_cores && spv_add_cores(module))) {
         Py_DECREF(module);
         return NULL;
