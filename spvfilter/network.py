@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 from spvfilter.errors import ParameterError
@@ -20,12 +20,12 @@ class Network:
     name: str
     magic: bytes  # 4 bytes that open every P2P message and every blk*.dat record
     default_port: int
-    dns_seeds: tuple[str, ...] = ()
+    dns_seeds: tuple[str, ...] = field(default=(), repr=False)
     p2pkh_version: int  # base58check version byte
     p2sh_version: int
     wif_version: int
     hrp: str  # human-readable part of bech32 addresses
-    genesis: bytes  # its header, 80 bytes
+    genesis: bytes = field(repr=False)  # its header, 80 bytes
     genesis_hash: bytes  # wire order
     bip34_height: int  # from here on the coinbase states its height, and headers below version 2 are refused
     bip66_height: int  # the same of version 3
@@ -36,7 +36,9 @@ class Network:
     min_difficulty_blocks: bool = False  # a block 20 minutes behind the one before it has pow_limit_bits
     bip94: bool = False  # the retarget starts from a period's first bits, and a period may start 600 seconds back at most
     min_chain_work: int = 0  # chains with less of it are not stored, expected hashes
-    checkpoints: tuple[tuple[int, bytes], ...] = ()  # heights, ascending, and hashes of blocks that no fork can undo
+    checkpoints: tuple[tuple[int, bytes], ...] = field(
+        default=(), repr=False
+    )  # heights, ascending, and hashes of blocks that no fork can undo
 
     def __str__(self) -> str:
         return self.name
@@ -52,7 +54,7 @@ class Network:
     def __reduce__(self) -> tuple[object, ...]:
         if _BY_NAME.get(self.name) is self:
             return Network.named, (self.name,)
-        return partial(Network, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
+        return partial(Network, **{known.name: getattr(self, known.name) for known in fields(self)}), ()
 
 
 def _hash(display: str) -> bytes:

@@ -98,7 +98,7 @@ class HeaderChain:
             raise ParameterError(f"headers {self.start.height} to {last} do not suffice to judge the next one")
         self._active = PackedHeaders(self.start.height, self.start.headers, hashes, self.start.work)
         self._forks = Forks()
-        self._checkpoints = dict(network.checkpoints)
+        self._judged: Tip | None = None  # what was judged last: most often what is built upon next
 
     @classmethod
     def load(cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None) -> HeaderChain:
@@ -108,13 +108,14 @@ class HeaderChain:
         work is not compared with the network's minimum. Raises FormatError, HeaderError.
         """
         chain = cls(network, start)
+        tip = chain.tip()
         for piece in pieces:
             hashes = header_hashes(piece)
             if piece[4:36] != chain.tip_hash:
                 raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
             check_links(piece, hashes)
             if now is not None:
-                chain.tip().advance(piece, hashes, now)
+                tip.advance(piece, hashes, now)
             chain._active.append(piece, hashes)
         return chain
 
@@ -158,10 +159,10 @@ class HeaderChain:
         return Header.parse(self._active.headers(self._checked(height), 1))
 
     def headers(self, height: int, count: int) -> bytes:
-        """The best chain's headers from a height on, 80 bytes each, fewer than asked at the tip. Raises ParameterError."""
+        """The best chain's headers from a height on, 80 bytes each, fewer than asked at the tip, none above it. Raises ParameterError."""
         if count < 0:
             raise ParameterError(f"a negative count: {count}")
-        return self._active.headers(self._checked(height), count)
+        return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
         """Expected hashes of the best chain up to a height, that included. Raises ParameterError where there is none."""
@@ -224,20 +225,21 @@ class HeaderChain:
         hashes = header_hashes(headers)
         if not headers:
             return Candidate(None, self.height, b"", b"", self.tip())
+        check_links(headers, hashes)
         index, place = 0, self._find(headers[4:36])
+        while index < len(hashes) // 32 and (known := self._find(hashes[32 * index : 32 * index + 32])):
+            index, place = index + 1, known
         if place is None:
             check_proofs(headers, hashes, self.network)
             raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
-        check_links(headers, hashes)
-        while index < len(hashes) // 32 and (known := self._find(hashes[32 * index : 32 * index + 32])):
-            index, place = index + 1, known
         headers, hashes = headers[HEADER_SIZE * index :], hashes[32 * index :]
         fork, height = place
-        passed = max((at for at in self._checkpoints if at <= self.height), default=0)
+        passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
         if headers and (fork.height if fork else height) < passed:
             raise CheckpointError(f"a fork from height {height}, below the checkpoint {passed}", index=index)
         tip = self.tip(fork, height)
         tip.advance(headers, hashes, now, index=index)
+        self._judged = tip.copy()
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> LowWorkError | None:
@@ -283,6 +285,8 @@ class HeaderChain:
         """What the rules need to know at a height of the best chain or of a fork; at the best chain's tip unless said."""
         height = self.height if height is None else height
         header = Header.parse(self._raw(fork, height))
+        if self._judged and self._judged.hash == header.hash:
+            return self._judged.copy()
         period = max(height - height % PERIOD, self._active.first)
         starts = Header.parse(self._raw(fork, period))
         at, usual = height, header.bits
