@@ -201,7 +201,7 @@ class HeaderChain:
         """
         if not locator:
             place = self._find(stop)
-            return b"" if place is None else self._raw(*place)
+            return b"" if place is None else self._branch(place[0], place[1], place[1])
         first = self.fork_height(locator) + 1
         last = self._active.height_of(stop)
         if last is not None and last >= first:
@@ -284,24 +284,21 @@ class HeaderChain:
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
         """What the rules need to know at a height of the best chain or of a fork; at the best chain's tip unless said."""
         height = self.height if height is None else height
-        header = Header.parse(self._raw(fork, height))
-        if self._judged and self._judged.hash == header.hash:
-            return self._judged.copy()
         period = max(height - height % PERIOD, self._active.first)
-        starts = Header.parse(self._raw(fork, period))
-        at, usual = height, header.bits
-        while self.network.min_difficulty_blocks and usual == self.network.pow_limit_bits and at > period:
-            at -= 1
-            usual = int.from_bytes(self._raw(fork, at)[72:76], "little")
+        if self._judged and self._judged.hash == self._hash(fork, height):
+            return self._judged.copy()
+        headers = self._branch(fork, period, height)
+        bits, limit = headers[-8:-4], self.network.pow_limit_bits.to_bytes(4, "little")
+        usual = next((headers[at : at + 4] for at in range(len(headers) - 8, 0, -HEADER_SIZE) if headers[at : at + 4] != limit), limit)
         return Tip(
             network=self.network,
             height=height,
-            hash=header.hash,
+            hash=self._hash(fork, height),
             work=self._work(fork, height),
-            bits=header.bits,
-            usual_bits=usual,
-            period_bits=starts.bits,
-            period_time=starts.time,
+            bits=int.from_bytes(bits, "little"),
+            usual_bits=int.from_bytes(usual, "little"),
+            period_bits=int.from_bytes(headers[72:76], "little"),
+            period_time=int.from_bytes(headers[68:72], "little"),
             times=self._times(fork, height),
         )
 
@@ -309,16 +306,20 @@ class HeaderChain:
         height = self._active.height_of(digest)
         return self._forks.find(digest) if height is None else (None, height)
 
-    def _raw(self, fork: Fork | None, height: int) -> bytes:
-        if fork is None or height <= fork.height:
-            return self._active.headers(height, 1)
-        return fork.header_at(height)
+    def _hash(self, fork: Fork | None, height: int) -> bytes:
+        return fork.hash_at(height) if fork and height > fork.height else self._active.hash_at(height)
+
+    def _branch(self, fork: Fork | None, first: int, last: int) -> bytes:
+        """The headers from one height to another, both included, of a fork and what lies below it."""
+        parting = fork.height if fork else self.height
+        below = self._active.headers(first, min(last, parting) - first + 1) if first <= parting else b""
+        return below + fork.headers_between(max(first, parting + 1), last) if fork and last > parting else below
 
     def _times(self, fork: Fork | None, height: int) -> list[int]:
-        first = max(self._active.first, height - MEDIAN_SPAN + 1)
-        return [int.from_bytes(self._raw(fork, at)[68:72], "little") for at in range(first, height + 1)]
+        headers = self._branch(fork, max(self._active.first, height - MEDIAN_SPAN + 1), height)
+        return [int.from_bytes(headers[at : at + 4], "little") for at in range(68, len(headers), HEADER_SIZE)]
 
     def _work(self, fork: Fork | None, height: int) -> int:
         if fork is None:
             return self._active.work_at(height)
-        return self._active.work_at(fork.height) + total_work(fork.headers[: HEADER_SIZE * (height - fork.height)])
+        return self._active.work_at(fork.height) + total_work(fork.headers_between(fork.height + 1, height))
