@@ -134,6 +134,66 @@ class SessionError(PeerError):
         self.cause = cause
 
 
+class HeaderError(PeerError):
+    """A run of headers that was not taken: nothing of it is stored. `index` is the place in it of the header at fault, from 0."""
+
+    def __init__(self, message: str, *, index: int = 0) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class InvalidHeaderError(HeaderError):
+    """A header that breaks a rule, by its own class below. No honest peer sends one: cut the peer off and do not come back."""
+
+
+class DiscontinuousHeadersError(InvalidHeaderError):
+    """A header that does not follow the one before it in the same message."""
+
+
+class TargetError(InvalidHeaderError):
+    """Bits that are no target: negative, zero, overflowing, or above the network's limit."""
+
+
+class ProofOfWorkError(InvalidHeaderError):
+    """A hash above the target of its own bits."""
+
+
+class DifficultyError(InvalidHeaderError):
+    """Bits other than the ones the chain before it asks for."""
+
+
+class CheckpointError(InvalidHeaderError):
+    """A header other than the known one at its height, or a fork from below a known one."""
+
+
+class MedianTimeError(InvalidHeaderError):
+    """A time that is not above the median of the eleven before it."""
+
+
+class TimewarpError(InvalidHeaderError):
+    """A period that starts more than 600 seconds before the end of the last one, where BIP-94 forbids it."""
+
+
+class VersionError(InvalidHeaderError):
+    """A version that BIP-34, 66 or 65 no longer allows at this height."""
+
+
+class FutureHeaderError(HeaderError):
+    """A time more than two hours ahead of our clock. Not invalid: the `index` headers before it may be given alone, the rest later."""
+
+
+class UnconnectedHeadersError(HeaderError):
+    """Proven headers upon one that is not known. Ask the peer for what lies between, by a locator; if it cannot say, drop it."""
+
+
+class LowWorkError(HeaderError):
+    """Valid headers of a chain with too little work to be stored. The peer is of no use, but may be honest: drop it."""
+
+
+class CommitmentError(HeaderError):
+    """Headers of a second pass that are not those of the first. Drop the peer."""
+
+
 class StoreError(SpvFilterError):
     """The wallet's database cannot be used."""
 

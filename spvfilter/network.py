@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field, fields
+from functools import partial
 
 from spvfilter.errors import ParameterError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What differs between Bitcoin's networks (Core kernel/chainparams.cpp)."""
+    """What differs between Bitcoin's networks (Core kernel/chainparams.cpp).
+
+    Signet's blocks are signed (BIP-325), in their coinbase: from headers alone that cannot be checked, and anyone can mine a chain
+    of signet headers.
+    """
 
     name: str
     magic: bytes  # 4 bytes that open every P2P message and every blk*.dat record
+    default_port: int
+    dns_seeds: tuple[str, ...] = field(default=(), repr=False)
     p2pkh_version: int  # base58check version byte
     p2sh_version: int
     wif_version: int
     hrp: str  # human-readable part of bech32 addresses
+    genesis: bytes = field(repr=False)  # its header, 80 bytes
     genesis_hash: bytes  # wire order
-    bip34_height: int  # from here on the coinbase states its height
-    default_port: int
+    bip34_height: int  # from here on the coinbase states its height, and headers below version 2 are refused
+    bip66_height: int  # the same of version 3
+    bip65_height: int  # the same of version 4
+    pow_limit: int  # no target is above it
+    pow_limit_bits: int  # the same, compact
+    retargets: bool = True
+    min_difficulty_blocks: bool = False  # a block 20 minutes behind the one before it has pow_limit_bits
+    bip94: bool = False  # the retarget starts from a period's first bits, and a period may start 600 seconds back at most
+    min_chain_work: int = 0  # chains with less of it are not stored, expected hashes
+    checkpoints: tuple[tuple[int, bytes], ...] = field(
+        default=(), repr=False
+    )  # heights, ascending, and hashes of blocks that no fork can undo
 
     def __str__(self) -> str:
         return self.name
@@ -33,33 +52,149 @@ class Network:
             raise ParameterError(f"unknown network {name[:40]!r}: {', '.join(_BY_NAME)}") from None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Network.named, (self.name,))
+        if _BY_NAME.get(self.name) is self:
+            return Network.named, (self.name,)
+        return partial(Network, **{known.name: getattr(self, known.name) for known in fields(self)}), ()
 
 
 def _hash(display: str) -> bytes:
     return bytes.fromhex(display)[::-1]
 
 
+def _checkpoints(lines: str) -> tuple[tuple[int, bytes], ...]:
+    pairs = (line.split() for line in lines.strip().splitlines())
+    return tuple((int(height), _hash(display)) for height, display in pairs)
+
+
+def _genesis(time: int, bits: int, nonce: int, merkle_root: str) -> bytes:
+    return struct.pack("<i32s32sIII", 1, bytes(32), _hash(merkle_root), time, bits, nonce)
+
+
+_MERKLE_ROOT = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"  # The Times 03/Jan/2009
+_LIMIT = (1 << 224) - 1
+
 MAINNET = Network(
-    "mainnet", bytes.fromhex("f9beb4d9"), 0x00, 0x05, 0x80, "bc",
-    _hash("000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"), 227_931, 8333,
-)  # fmt: skip
+    name="mainnet",
+    magic=bytes.fromhex("f9beb4d9"),
+    default_port=8333,
+    dns_seeds=(
+        *("seed.bitcoin.sipa.be", "dnsseed.bluematt.me", "seed.bitcoin.jonasschnelli.ch", "seed.btc.petertodd.net"),
+        *("seed.bitcoin.sprovoost.nl", "dnsseed.emzy.de", "seed.bitcoin.wiz.biz", "seed.mainnet.achownodes.xyz"),
+    ),
+    p2pkh_version=0x00,
+    p2sh_version=0x05,
+    wif_version=0x80,
+    hrp="bc",
+    genesis=_genesis(1_231_006_505, 0x1D00FFFF, 2_083_236_893, _MERKLE_ROOT),
+    genesis_hash=_hash("000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"),
+    bip34_height=227_931,
+    bip66_height=363_725,
+    bip65_height=388_381,
+    pow_limit=_LIMIT,
+    pow_limit_bits=0x1D00FFFF,
+    min_chain_work=0x1128750F82F4C366153A3A030,  # of height 938,343
+    # those of Core until its version 29, then ends of periods as Electrum has them
+    checkpoints=_checkpoints("""
+        11111  0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d
+        33333  000000002dd5588a74784eaa7ab0507a18ad16a236e7b1ce69f00d7ddfb5d0a6
+        74000  0000000000573993a3c9e41ce34471c079dcf5f52a0e824a81e7f953b8661a20
+        105000 00000000000291ce28027faea320c8d2b054b2e0fe44a773f3eefb151d6bdc97
+        134444 00000000000005b12ffd4cd315cd34ffd4a594f430ac814c91184a0d42d2b0fe
+        168000 000000000000099e61ea72015e79632f216fe6cb33d7899acb35b75c8303b763
+        193000 000000000000059f452a5f7340de6682a977387c17010ff6e6c3bd83ca8b1317
+        210000 000000000000048b95347e83192f69cf0366076336c639f9b7228e9ba171342e
+        216116 00000000000001b4f4b433e81ee46494af945cf96014816a4e2370f11b23df4e
+        225430 00000000000001c108384350f74090433e7fcf79a606b8e797f065b130575932
+        250000 000000000000003887df1f29024b06fc2200b55f8af8f35453d7be294df2d214
+        279000 0000000000000001ae8c72a0b0c301f67e3afca10e819efa9041e458e9bd7e40
+        295000 00000000000000004d9b4ef50f0f9d686fd69db2e03af35a100370c64632a983
+        403199 00000000000000000404b6939e6c35a5448386e5d58f318c82ce2fefb7d73e47
+        503999 000000000000000000720da39f66f29337b9a29223e1ce05fd5ee57bb72a9223
+        604799 00000000000000000002fb021eeb13e47021920faf6e5daa3c40bc552c4d248e
+        705599 000000000000000000029da63650d127e160033c93393da77302320bd8ee4958
+        806399 00000000000000000002f985a10a40897d04888ac10c8ac75867a50b016eb6ef
+        907199 00000000000000000000a4b1cede1eba74d67df322ca415468f277aa7b508f47
+    """),
+)
 TESTNET3 = Network(
-    "testnet3", bytes.fromhex("0b110907"), 0x6F, 0xC4, 0xEF, "tb",
-    _hash("000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943"), 21_111, 18333,
-)  # fmt: skip
+    name="testnet3",
+    magic=bytes.fromhex("0b110907"),
+    default_port=18333,
+    dns_seeds=(
+        *("testnet-seed.bitcoin.jonasschnelli.ch", "seed.tbtc.petertodd.net", "seed.testnet.bitcoin.sprovoost.nl"),
+        *("testnet-seed.bluematt.me", "seed.testnet.achownodes.xyz"),
+    ),
+    p2pkh_version=0x6F,
+    p2sh_version=0xC4,
+    wif_version=0xEF,
+    hrp="tb",
+    genesis=_genesis(1_296_688_602, 0x1D00FFFF, 414_098_458, _MERKLE_ROOT),
+    genesis_hash=_hash("000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943"),
+    bip34_height=21_111,
+    bip66_height=330_776,
+    bip65_height=581_885,
+    pow_limit=_LIMIT,
+    pow_limit_bits=0x1D00FFFF,
+    min_difficulty_blocks=True,
+    min_chain_work=0x17DDE1C649F3708D14B6,  # of height 4,842,348
+    checkpoints=_checkpoints("546 000000002a936ca763904c3c35fce2f3556c559c0214345d31b1bcebf76acb70"),
+)
 TESTNET4 = Network(
-    "testnet4", bytes.fromhex("1c163f28"), 0x6F, 0xC4, 0xEF, "tb",
-    _hash("00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043"), 1, 48333,
-)  # fmt: skip
+    name="testnet4",
+    magic=bytes.fromhex("1c163f28"),
+    default_port=48333,
+    dns_seeds=("seed.testnet4.bitcoin.sprovoost.nl", "seed.testnet4.wiz.biz"),
+    p2pkh_version=0x6F,
+    p2sh_version=0xC4,
+    wif_version=0xEF,
+    hrp="tb",
+    genesis=_genesis(1_714_777_860, 0x1D00FFFF, 393_743_547, "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"),
+    genesis_hash=_hash("00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043"),
+    bip34_height=1,
+    bip66_height=1,
+    bip65_height=1,
+    pow_limit=_LIMIT,
+    pow_limit_bits=0x1D00FFFF,
+    min_difficulty_blocks=True,
+    bip94=True,
+    min_chain_work=0x9A0FE15D0177D086304,  # of height 123,613
+)
 SIGNET = Network(
-    "signet", bytes.fromhex("0a03cf40"), 0x6F, 0xC4, 0xEF, "tb",
-    _hash("00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6"), 1, 38333,
-)  # fmt: skip
+    name="signet",
+    magic=bytes.fromhex("0a03cf40"),
+    default_port=38333,
+    dns_seeds=("seed.signet.bitcoin.sprovoost.nl", "seed.signet.achownodes.xyz"),
+    p2pkh_version=0x6F,
+    p2sh_version=0xC4,
+    wif_version=0xEF,
+    hrp="tb",
+    genesis=_genesis(1_598_918_400, 0x1E0377AE, 52_613_770, _MERKLE_ROOT),
+    genesis_hash=_hash("00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6"),
+    bip34_height=1,
+    bip66_height=1,
+    bip65_height=1,
+    pow_limit=0x377AE << 216,
+    pow_limit_bits=0x1E0377AE,
+    min_chain_work=0xB463EA0A4B8,  # of height 293,175
+)
 REGTEST = Network(
-    "regtest", bytes.fromhex("fabfb5da"), 0x6F, 0xC4, 0xEF, "bcrt",
-    _hash("0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206"), 1, 18444,
-)  # fmt: skip
+    name="regtest",
+    magic=bytes.fromhex("fabfb5da"),
+    default_port=18444,
+    p2pkh_version=0x6F,
+    p2sh_version=0xC4,
+    wif_version=0xEF,
+    hrp="bcrt",
+    genesis=_genesis(1_296_688_602, 0x207FFFFF, 2, _MERKLE_ROOT),
+    genesis_hash=_hash("0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206"),
+    bip34_height=1,
+    bip66_height=1,
+    bip65_height=1,
+    pow_limit=(1 << 255) - 1,
+    pow_limit_bits=0x207FFFFF,
+    retargets=False,
+    min_difficulty_blocks=True,
+)
 
 NETWORKS = (MAINNET, TESTNET3, TESTNET4, SIGNET, REGTEST)
 _BY_NAME = {known.name: known for known in NETWORKS}

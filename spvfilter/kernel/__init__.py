@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # the reference's signatures are those of both
     )
     from spvfilter.kernel.pure_bits import BitCore, CounterCore
     from spvfilter.kernel.pure_gcs import GcsQuery, gcs_build, gcs_check
+    from spvfilter.kernel.pure_headers import header_hashes
     from spvfilter.kernel.pure_table import WatchTable
 else:
     globals().update(_twin)
@@ -74,6 +75,7 @@ __all__ = [
     "check_block",
     "gcs_build",
     "gcs_check",
+    "header_hashes",
     "is_p2pk",
     "is_pubkey",
     "merkle_root",

@@ -20,6 +20,7 @@ _REFERENCE = {
     ),
     "pure_bits": ("BitCore", "CounterCore"),
     "pure_gcs": ("GcsQuery", "gcs_build", "gcs_check"),
+    "pure_headers": ("header_hashes",),
     "pure_table": ("WatchTable",),
 }
 

@@ -39,5 +39,6 @@ int spv_add_gcs(PyObject *module);         /* GcsQuery, gcs_build, gcs_check */
 __attribute__((weak)) int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
 int spv_add_walk(PyObject *module);        /* walk_tx … wtxid, is_pubkey … multisig_keys */
 int spv_add_scan(PyObject *module);        /* merkle_root, check_block, bip37_scan_block, bip37_scan_tx */
+int spv_add_headers(PyObject *module);     /* header_hashes */
 
 #endif

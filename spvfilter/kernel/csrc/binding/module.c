@@ -76,8 +76,19 @@ PyMODINIT_FUNC PyInit_native(void) {
 #ifdef Py_GIL_DISABLED
     PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
-    if (look_up() || spv_add_walk(module) || spv_add_scan(module) || spv_add_gcs(module) || (spv_add_watch_table && spv_add_watch_table(module))
-        || (spv_add_cores && spv_add_cores(module))) {
+    static int (*const parts[])(PyObject *) = {
+        spv_add_walk,
+        spv_add_scan,
+        spv_add_headers,
+        spv_add_gcs,
+        spv_add_watch_table,
+        spv_add_cores,
+    };
+    int failed = look_up();
+    for (size_t i = 0; !failed && i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i])
+            failed = parts[i](module);
+    if (failed) {
         Py_DECREF(module);
         return NULL;
     }

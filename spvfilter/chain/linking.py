@@ -1,4 +1,4 @@
-"""Linkage of headers: which blocks follow which, and which branch has the most work. Validation of headers is not here yet."""
+"""Linkage of blocks at hand: which follow which, which branch has the most work, and the heights they state. Nothing is validated here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
 _TRIVIAL_TARGET = 1 << 250  # a hash meets it after 64 tries; regtest's is 2^255 - 1
@@ -41,19 +42,6 @@ class Order:
     segments: list[Segment]
     stale: list[int]
     unproven: list[int] = field(default_factory=list)  # of all: headers that do not meet their bits, linked with some that do
-
-
-def target(bits: int) -> int:
-    """The number a block's hash must not exceed, from its compact bits; 0 where they are negative, zero or overflow (Core SetCompact)."""
-    exponent, mantissa = bits >> 24, bits & 0x007FFFFF
-    expanded = mantissa << 8 * (exponent - 3) if exponent >= 3 else mantissa >> 8 * (3 - exponent)
-    return 0 if bits & 0x00800000 or expanded >= 1 << 256 else expanded
-
-
-def work(bits: int) -> int:
-    """Expected hashes for a block with these compact bits, 2^256 // (target + 1); 1 where the target is no target."""
-    limit = target(bits)
-    return (1 << 256) // (limit + 1) if limit else 1
 
 
 def is_proven(block: Linked) -> bool:

@@ -1,0 +1,325 @@
+"""The best chain of headers by work, with short forks beside it. Only what follows the rules gets in; nobody is asked for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count as count_from
+from typing import NamedTuple
+
+from spvfilter.chain.difficulty import PERIOD, total_work, work
+from spvfilter.chain.forks import MAX_FORK_HEADERS, Fork, Forks
+from spvfilter.chain.packed import PackedHeaders
+from spvfilter.chain.rules import MEDIAN_SPAN, Tip, check_links, check_proofs, median
+from spvfilter.errors import CheckpointError, LowWorkError, ParameterError, UnconnectedHeadersError
+from spvfilter.kernel import header_hashes
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE, Header, hash_to_hex
+
+MAX_HEADERS = 2_000  # in one headers message, Core net_processing.h MAX_HEADERS_RESULTS
+NEAR_TIP = 144  # blocks' work that a fork may lie behind the tip and still be stored, Core GetAntiDoSWorkThreshold
+
+
+class ChainHeader(NamedTuple):
+    """A header at its place: height, hash (32 bytes, wire order), 80 bytes."""
+
+    height: int
+    hash: bytes
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Headers that are trusted as they stand, in place of the genesis block: `height` of the first, `work` up to the last.
+
+    They reach down to the start of the last one's period and are 11 at least, so that every header upon them can be judged.
+    """
+
+    height: int
+    headers: bytes  # 80 bytes each
+    work: int  # expected hashes of the chain up to the last, that included
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How the best chain changed: headers above `fork_height` that were disconnected, and those connected in their place.
+
+    Headers of 80 bytes and hashes of 32, lowest first. `stored` counts what was new, forks included.
+    """
+
+    fork_height: int
+    stored: int = 0
+    old_headers: bytes = b""
+    old_hashes: bytes = b""
+    new_headers: bytes = b""
+    new_hashes: bytes = b""
+
+    @property
+    def disconnected(self) -> Iterator[ChainHeader]:
+        """From the old tip down: the order in which to undo them."""
+        return reversed(list(_placed(self.fork_height, self.old_headers, self.old_hashes)))
+
+    @property
+    def connected(self) -> Iterator[ChainHeader]:
+        """Up to the new tip."""
+        return _placed(self.fork_height, self.new_headers, self.new_hashes)
+
+
+def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
+    pieces = (headers[at : at + HEADER_SIZE] for at in range(0, len(headers), HEADER_SIZE))
+    digests = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
+    return (ChainHeader(height, digest, raw) for height, digest, raw in zip(count_from(below + 1), digests, pieces, strict=False))
+
+
+class Candidate(NamedTuple):
+    """Headers that follow the rules, upon the header at `height` of the best chain or of `fork`; not stored."""
+
+    fork: Fork | None
+    height: int
+    headers: bytes
+    hashes: bytes
+    tip: Tip
+
+
+class HeaderChain:
+    """Every header from the genesis block, or a trusted start, to the tip of the chain with the most work, the first seen of equals.
+
+    What raises changes nothing. On signet the block signatures of BIP-325 cannot be checked, see Network.
+    """
+
+    def __init__(self, network: Network, start: Start | None = None) -> None:
+        """Raises FormatError, HeaderError and ParameterError for a start that cannot be one."""
+        self.network = network
+        self.start = start or Start(0, network.genesis, total_work(network.genesis))
+        hashes = header_hashes(self.start.headers)
+        check_proofs(self.start.headers, hashes, network)
+        last = self.start.height + len(hashes) // 32 - 1
+        if not hashes or self.start.height > max(0, min(last - last % PERIOD, last - MEDIAN_SPAN + 1)):
+            raise ParameterError(f"headers {self.start.height} to {last} do not suffice to judge the next one")
+        self._active = PackedHeaders(self.start.height, self.start.headers, hashes, self.start.work)
+        self._forks = Forks()
+        self._judged: Tip | None = None  # what was judged last: most often what is built upon next
+
+    @classmethod
+    def load(cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None) -> HeaderChain:
+        """From headers that `headers` gave, in pieces of whole ones, those of the start not among them.
+
+        With `now`, our clock, they are judged as if they came from a peer; without it they must follow each other, no more. Their
+        work is not compared with the network's minimum. Raises FormatError, HeaderError.
+        """
+        chain = cls(network, start)
+        tip = chain.tip()
+        for piece in pieces:
+            hashes = header_hashes(piece)
+            if piece[4:36] != chain.tip_hash:
+                raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
+            check_links(piece, hashes)
+            if now is not None:
+                tip.advance(piece, hashes, now)
+            chain._active.append(piece, hashes)
+        return chain
+
+    # What is there
+
+    @property
+    def height(self) -> int:
+        """Of the tip."""
+        return self._active.height
+
+    @property
+    def tip_hash(self) -> bytes:
+        return self._active.tip_hash
+
+    @property
+    def work(self) -> int:
+        """Expected hashes of the best chain."""
+        return self._active.work
+
+    @property
+    def required_work(self) -> int:
+        """What the chain below new headers and these must have together to be stored: the network's minimum, and 144 blocks less
+        than the best chain."""
+        near = self.work - NEAR_TIP * work(int.from_bytes(self._active.headers(self.height, 1)[72:76], "little"))
+        return max(self.network.min_chain_work, near)
+
+    def __contains__(self, digest: bytes) -> bool:
+        """Whether a header with this hash is stored, in the best chain or a fork."""
+        return self._find(digest) is not None
+
+    def height_of(self, digest: bytes) -> int | None:
+        """The height of the header with this hash in the best chain, else None."""
+        return self._active.height_of(digest)
+
+    def hash_at(self, height: int) -> bytes:
+        """The hash of the best chain's header at a height. Raises ParameterError where there is none."""
+        return self._active.hash_at(self._checked(height))
+
+    def header_at(self, height: int) -> Header:
+        """The best chain's header at a height. Raises ParameterError where there is none."""
+        return Header.parse(self._active.headers(self._checked(height), 1))
+
+    def headers(self, height: int, count: int) -> bytes:
+        """The best chain's headers from a height on, 80 bytes each, fewer than asked at the tip, none above it. Raises ParameterError."""
+        if count < 0:
+            raise ParameterError(f"a negative count: {count}")
+        return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
+
+    def work_at(self, height: int) -> int:
+        """Expected hashes of the best chain up to a height, that included. Raises ParameterError where there is none."""
+        return self._active.work_at(self._checked(height))
+
+    def median_time_at(self, height: int) -> int:
+        """The median of the times of the 11 headers up to a height (Core GetMedianTimePast). Raises ParameterError."""
+        return median(self._times(None, self._checked(height)))
+
+    def _checked(self, height: int) -> int:
+        if not self._active.first <= height <= self.height:
+            raise ParameterError(f"no header at height {height}: there are {self._active.first} to {self.height}")
+        return height
+
+    # What peers are told
+
+    def locator(self) -> list[bytes]:
+        """Hashes by which a peer finds where our chains part: the last twelve, ever fewer below, the first (Core LocatorEntries)."""
+        hashes, height, step = [], self.height, 1
+        while height > self._active.first:
+            hashes.append(self._active.hash_at(height))
+            height -= step
+            if len(hashes) > 10:
+                step *= 2
+        return [*hashes, self._active.hash_at(self._active.first)]
+
+    def fork_height(self, locator: Sequence[bytes]) -> int:
+        """The height of the first hash of a locator in the best chain; the first header's where there is none."""
+        heights = (self._active.height_of(digest) for digest in locator)
+        return next((height for height in heights if height is not None), self._active.first)
+
+    def headers_after(self, locator: Sequence[bytes], stop: bytes = bytes(32), limit: int = MAX_HEADERS) -> bytes:
+        """The answer to getheaders: headers, 80 bytes each, behind the locator up to `stop`, that included.
+
+        Without a locator, the one header whose hash is `stop` (Core net_processing GETHEADERS).
+        """
+        if not locator:
+            place = self._find(stop)
+            return b"" if place is None else self._branch(place[0], place[1], place[1])
+        first = self.fork_height(locator) + 1
+        last = self._active.height_of(stop)
+        if last is not None and last >= first:
+            limit = min(limit, last - first + 1)
+        return self._active.headers(first, limit)
+
+    # What peers tell
+
+    def accept(self, headers: bytes, now: int) -> Update:
+        """Take headers, 80 bytes each, that follow each other and upon one that is known; `now` is our clock, seconds since 1970.
+
+        Headers that are known already are passed over. Raises FormatError, or the HeaderError that says what the sender deserves.
+        """
+        candidate = self.examine(headers, now)
+        if error := self.shortfall(candidate):
+            raise error
+        return self.store(candidate.headers, candidate.hashes)
+
+    def examine(self, headers: bytes, now: int) -> Candidate:
+        """Judge headers as `accept` does, their work apart, and store nothing."""
+        hashes = header_hashes(headers)
+        if not headers:
+            return Candidate(None, self.height, b"", b"", self.tip())
+        check_links(headers, hashes)
+        index, place = 0, self._find(headers[4:36])
+        while index < len(hashes) // 32 and (known := self._find(hashes[32 * index : 32 * index + 32])):
+            index, place = index + 1, known
+        if place is None:
+            check_proofs(headers, hashes, self.network)
+            raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
+        headers, hashes = headers[HEADER_SIZE * index :], hashes[32 * index :]
+        fork, height = place
+        passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
+        if headers and (fork.height if fork else height) < passed:
+            raise CheckpointError(f"a fork from height {height}, below the checkpoint {passed}", index=index)
+        tip = self.tip(fork, height)
+        tip.advance(headers, hashes, now, index=index)
+        self._judged = tip.copy()
+        return Candidate(fork, height, headers, hashes, tip)
+
+    def shortfall(self, candidate: Candidate) -> LowWorkError | None:
+        """Why `accept` would not store these headers, which are valid, for want of work; None where there is nothing to say."""
+        tip, wanted = candidate.tip, self.required_work
+        if candidate.headers and tip.work < wanted:
+            return LowWorkError(f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}")
+        length = tip.height - (candidate.fork or candidate).height
+        if length > MAX_FORK_HEADERS and tip.work <= self.work:
+            return LowWorkError(f"a fork of {length} headers up to height {tip.height} has no more work than the best chain")
+        return None
+
+    def store(self, headers: bytes, hashes: bytes) -> Update:
+        """Store headers that were judged, whatever their work, with their hashes. Raises UnconnectedHeadersError."""
+        if not headers:
+            return Update(self.height)
+        place = self._find(headers[4:36])
+        if place is None:
+            raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
+        fork, height = place
+        stored, total = len(hashes) // 32, self._work(*place) + total_work(headers)
+        if fork:  # the whole branch, from the best chain on
+            below = height - fork.height
+            headers, hashes, height = fork.headers[: HEADER_SIZE * below] + headers, fork.hashes[: 32 * below] + hashes, fork.height
+        if total > self.work:
+            return self._connect(height, headers, hashes, stored)
+        self._forks.add(Fork(height, headers, hashes, total))
+        return Update(self.height, stored)
+
+    def _connect(self, height: int, headers: bytes, hashes: bytes, stored: int) -> Update:
+        """Make a branch upon a header of the best chain the best chain."""
+        old_headers, old_hashes = b"", b""
+        if height < self.height:
+            old_work = self.work
+            old_headers, old_hashes = self._active.cut(height)
+            self._forks.turn(Fork(height, old_headers, old_hashes, old_work), Fork(height, headers, hashes, 0))
+        self._active.append(headers, hashes)
+        return Update(height, stored, old_headers, old_hashes, headers, hashes)
+
+    # Where the rules look
+
+    def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
+        """What the rules need to know at a height of the best chain or of a fork; at the best chain's tip unless said."""
+        height = self.height if height is None else height
+        period = max(height - height % PERIOD, self._active.first)
+        if self._judged and self._judged.hash == self._hash(fork, height):
+            return self._judged.copy()
+        headers = self._branch(fork, period, height)
+        bits, limit = headers[-8:-4], self.network.pow_limit_bits.to_bytes(4, "little")
+        usual = next((headers[at : at + 4] for at in range(len(headers) - 8, 0, -HEADER_SIZE) if headers[at : at + 4] != limit), limit)
+        return Tip(
+            network=self.network,
+            height=height,
+            hash=self._hash(fork, height),
+            work=self._work(fork, height),
+            bits=int.from_bytes(bits, "little"),
+            usual_bits=int.from_bytes(usual, "little"),
+            period_bits=int.from_bytes(headers[72:76], "little"),
+            period_time=int.from_bytes(headers[68:72], "little"),
+            times=self._times(fork, height),
+        )
+
+    def _find(self, digest: bytes) -> tuple[Fork | None, int] | None:
+        height = self._active.height_of(digest)
+        return self._forks.find(digest) if height is None else (None, height)
+
+    def _hash(self, fork: Fork | None, height: int) -> bytes:
+        return fork.hash_at(height) if fork and height > fork.height else self._active.hash_at(height)
+
+    def _branch(self, fork: Fork | None, first: int, last: int) -> bytes:
+        """The headers from one height to another, both included, of a fork and what lies below it."""
+        parting = fork.height if fork else self.height
+        below = self._active.headers(first, min(last, parting) - first + 1) if first <= parting else b""
+        return below + fork.headers_between(max(first, parting + 1), last) if fork and last > parting else below
+
+    def _times(self, fork: Fork | None, height: int) -> list[int]:
+        headers = self._branch(fork, max(self._active.first, height - MEDIAN_SPAN + 1), height)
+        return [int.from_bytes(headers[at : at + 4], "little") for at in range(68, len(headers), HEADER_SIZE)]
+
+    def _work(self, fork: Fork | None, height: int) -> int:
+        if fork is None:
+            return self._active.work_at(height)
+        return self._active.work_at(fork.height) + total_work(fork.headers_between(fork.height + 1, height))

@@ -1,0 +1,194 @@
+"""The rules of consensus that a header can break, judged from a few facts about the chain below it. Nothing is stored here."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from spvfilter.chain.difficulty import PERIOD, SPACING, decode_bits, retarget, target, work
+from spvfilter.errors import (
+    CheckpointError,
+    DifficultyError,
+    DiscontinuousHeadersError,
+    FutureHeaderError,
+    MedianTimeError,
+    ProofOfWorkError,
+    TargetError,
+    TimewarpError,
+    VersionError,
+)
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE, hash_to_hex
+
+MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
+MAX_FUTURE = 7_200  # seconds ahead of our clock, Core chain.h MAX_FUTURE_BLOCK_TIME
+MAX_TIMEWARP = 600  # seconds that a period may start before the end of the last one, BIP-94
+
+_HASH = struct.Struct("32s")
+_FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
+
+
+@dataclass(slots=True)
+class Tip:
+    """What judging the next header needs to know of a chain, in as little memory for a million headers as for one.
+
+    `usual_bits` are those of the last header that starts a period or has other bits than the network's limit: what the next one
+    has unless the 20-minute rule or a retarget says otherwise.
+    """
+
+    network: Network
+    height: int
+    hash: bytes
+    work: int  # expected hashes, this header's included
+    bits: int
+    usual_bits: int
+    period_bits: int  # of the first header of the period
+    period_time: int
+    times: list[int]  # of the last 11 headers, the tip's at the end; fewer near the genesis block
+
+    @property
+    def median_time(self) -> int:
+        """What the next header's time must be above (Core GetMedianTimePast)."""
+        return median(self.times)
+
+    def copy(self) -> Tip:
+        """The same, to be advanced on its own."""
+        return replace(self, times=list(self.times))
+
+    def next_bits(self, time: int) -> int:
+        """The compact bits that a header upon this one with such a time must have (Core GetNextWorkRequired)."""
+        network, last = self.network, self.times[-1]
+        if (self.height + 1) % PERIOD:
+            late = network.min_difficulty_blocks and time > last + 2 * SPACING
+            return network.pow_limit_bits if late else self.usual_bits
+        if not network.retargets:
+            return self.bits
+        return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
+
+    def advance(self, headers: bytes, hashes: bytes, now: int, *, index: int = 0) -> None:
+        """Judge headers, 80 bytes each, that follow this one and each other, with their hashes; the last becomes the tip.
+
+        `now` is our clock, seconds since 1970; `index` is the first header's place in its message, for the errors. Raises the
+        InvalidHeaderError of the first rule that one breaks, in Core's order, or FutureHeaderError; the tip is then no longer of use.
+        """
+        at, count = 0, len(headers) // HEADER_SIZE
+        while at < count:
+            end = min(count, at + max(1, self._next_landmark() - self.height - 1))
+            run = headers[HEADER_SIZE * at : HEADER_SIZE * end], hashes[32 * at : 32 * end]
+            if end - at > 1:
+                self._advance_between_landmarks(*run, now, index + at)
+            else:
+                self._advance_one(*run, now, index + at)
+            at = end
+
+    def _next_landmark(self) -> int:
+        """The first height above this one at which the rules for the headers change."""
+        network, height = self.network, self.height + 1
+        fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
+        return min(height + -height % PERIOD, *(at for at in fixed if at >= height), 1 << 62)
+
+    def _advance_one(self, header: bytes, digest: bytes, now: int, index: int) -> None:
+        (version, time, bits) = _FIELDS.unpack(header)
+        self._judge(digest, version, time, bits, now, index)
+        self.height, self.hash, self.bits = self.height + 1, digest, bits
+        self.work += work(bits)
+        if not self.height % PERIOD:
+            self.period_bits, self.period_time = bits, time
+        if not self.height % PERIOD or bits != self.network.pow_limit_bits:
+            self.usual_bits = bits
+        self.times = [*self.times[1 - MEDIAN_SPAN :], time]
+
+    def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
+        """The same as one by one, in a quarter of the time: between landmarks bits are the usual ones or, where late, the limit's."""
+        network, usual, easy = self.network, self.usual_bits, self.network.pow_limit_bits
+        goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE
+        late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32
+        times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
+        oldest = len(times) - MEDIAN_SPAN  # index of the one that leaves the window next, once it is not negative
+        fields = zip(_FIELDS.iter_unpack(headers), _HASH.iter_unpack(hashes), strict=True)
+        for (version, time, bits), (digest,) in fields:
+            if time > last + late_by:
+                late += 1
+                expected, ceiling = easy, easy_goal
+            else:
+                expected, ceiling = usual, goal
+            if (
+                bits != expected
+                or int.from_bytes(digest, "little") > ceiling
+                or time <= window[len(window) >> 1]
+                or time > latest
+                or version < least
+            ):
+                at = len(times) - len(self.times)
+                self.height, self.times = self.height + at, times[-MEDIAN_SPAN:]
+                self._judge(digest, version, time, bits, now, index + at)
+            last = time
+            times.append(time)
+            insort(window, time)
+            if oldest >= 0:
+                del window[bisect_left(window, times[oldest])]
+            oldest += 1
+        count = len(headers) // HEADER_SIZE
+        self.height, self.hash, self.bits, self.times = self.height + count, digest, bits, times[-MEDIAN_SPAN:]
+        self.work += late * work(easy) + (count - late) * work(usual)
+
+    def _least_version(self, height: int) -> int:
+        network = self.network
+        by_height = ((network.bip65_height, 4), (network.bip66_height, 3), (network.bip34_height, 2))
+        return next((version for since, version in by_height if height >= since), -(1 << 31))
+
+    def _judge(self, digest: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
+        """All rules for the next header, one after the other (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
+        network, height = self.network, self.height + 1
+        check_proof(digest, bits, network, index)
+        expected = self.next_bits(time)
+        if bits != expected:
+            raise DifficultyError(f"header {height} has bits {bits:08x}, not {expected:08x}", index=index)
+        known = dict(network.checkpoints).get(height, digest)
+        if digest != known:
+            raise CheckpointError(f"header {height} is {hash_to_hex(digest)}, not {hash_to_hex(known)}", index=index)
+        if time <= self.median_time:
+            raise MedianTimeError(f"header {height} has time {time}, not above the median {self.median_time}", index=index)
+        if network.bip94 and not height % PERIOD and time < self.times[-1] - MAX_TIMEWARP:
+            back = self.times[-1] - time
+            raise TimewarpError(f"header {height} starts a period {back} seconds before the end of the last one", index=index)
+        if time > now + MAX_FUTURE:
+            raise FutureHeaderError(f"header {height} is {time - now} seconds ahead of our clock", index=index)
+        least = self._least_version(height)
+        if version < least:
+            raise VersionError(f"header {height} has version {version}, below {least}", index=index)
+
+
+def median(times: Iterable[int]) -> int:
+    """The middle one of some times, of an even number the later one."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // 2]
+
+
+def check_proof(digest: bytes, bits: int, network: Network, index: int) -> None:
+    """That a header's hash meets its own bits, whatever these should be (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
+    value, negative, overflow = decode_bits(bits)
+    if negative or overflow or not value or value > network.pow_limit:
+        cause = "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
+        raise TargetError(f"bits {bits:08x} are no target: {cause}", index=index)
+    if int.from_bytes(digest, "little") > value:
+        raise ProofOfWorkError(f"hash {hash_to_hex(digest)} is above the target of bits {bits:08x}", index=index)
+
+
+def check_links(headers: bytes, hashes: bytes) -> None:
+    """That headers follow each other. Raises DiscontinuousHeadersError."""
+    if b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)]) == hashes[:-32]:
+        return
+    for index in range(1, len(headers) // HEADER_SIZE):
+        previous = headers[HEADER_SIZE * index + 4 : HEADER_SIZE * index + 36]
+        if previous != hashes[32 * index - 32 : 32 * index]:
+            raise DiscontinuousHeadersError(f"header {index} of the message follows {hash_to_hex(previous)}", index=index)
+
+
+def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:
+    """That headers follow each other and each meets its own bits: what can be said where the chain below is not known."""
+    check_links(headers, hashes)
+    for index, (_, _, bits) in enumerate(_FIELDS.iter_unpack(headers)):
+        check_proof(hashes[32 * index : 32 * index + 32], bits, network, index)

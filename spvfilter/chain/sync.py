@@ -1,0 +1,156 @@
+"""Taking one peer's headers into the chain, those of a long unknown chain in two passes. Sockets and timeouts are elsewhere.
+
+At the difficulty of 2009 anyone can make a million headers. So what has too little work to be stored is read twice (Core
+headerssync.h): the first pass judges every header and keeps no more than one byte of a salted hash for every 600th, until the work
+suffices. The second pass reads the same again, compares these bytes, and stores a header once enough of them are right above it. A
+branch off the best chain is stored when it has become the better one, not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from spvfilter.chain.headerchain import MAX_HEADERS, HeaderChain, Update
+from spvfilter.chain.rules import Tip, check_links, check_proofs
+from spvfilter.errors import CommitmentError, LowWorkError, ParameterError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import header_hashes
+from spvfilter.primitives import HEADER_SIZE
+
+COMMITMENT_PERIOD = 600  # headers to a commitment, about as many as Core's
+LOOKAHEAD = 6_000  # headers above one that is stored in the second pass: ten commitments, all right by chance once in 2^80
+MIN_SALT_SIZE = 16  # bytes
+
+
+class Phase(StrEnum):
+    """What is done with a peer's next headers."""
+
+    DIRECT = "direct"  # they are stored at once
+    PRESYNC = "presync"  # the first pass
+    REDOWNLOAD = "redownload"  # the second pass
+
+
+@dataclass(slots=True)
+class _Passes:
+    """The two passes over one chain. Its commitments are bounded by the rule of the median time: six headers a second since `root`."""
+
+    root: Tip  # where both passes start
+    tip: Tip  # of what the present pass has read
+    locator: list[bytes]  # of the root
+    end: int = 0  # where the first pass ended, once it has
+    commitments: bytearray = field(default_factory=bytearray)
+    met: int = 0  # commitments, in the second pass
+    headers: bytearray = field(default_factory=bytearray)  # of the second pass, not yet stored
+    hashes: bytearray = field(default_factory=bytearray)
+
+
+class HeaderSync:
+    """What one peer tells about its chain: while `wants_more`, ask it for headers by `locator`, and give what comes to `receive`.
+
+    An error leaves everything as it was, but LowWorkError and CommitmentError end the passes.
+    """
+
+    def __init__(self, chain: HeaderChain, salt: bytes) -> None:
+        """`salt`: 16 bytes or more from `secrets`, a peer's own. Raises ParameterError for fewer."""
+        if len(salt) < MIN_SALT_SIZE:
+            raise ParameterError(f"a salt has {MIN_SALT_SIZE} bytes at least, not {len(salt)}")
+        self.chain = chain
+        self.wants_more = True  # as far as the last message tells
+        self._salt = salt
+        self._offset = int.from_bytes(sha256d(salt)[:4], "little") % COMMITMENT_PERIOD
+        self._last = chain.tip_hash  # the last header the peer told, where it is stored
+        self._passes: _Passes | None = None
+
+    @property
+    def phase(self) -> Phase:
+        if self._passes is None:
+            return Phase.DIRECT
+        return Phase.REDOWNLOAD if self._passes.end else Phase.PRESYNC
+
+    @property
+    def height(self) -> int:
+        """How far the present phase has come."""
+        return self._passes.tip.height if self._passes else self.chain.height
+
+    def locator(self) -> list[bytes]:
+        """For the next getheaders: what the peer told last, then hashes of ours."""
+        if self._passes:
+            return [self._passes.tip.hash, *self._passes.locator]
+        hashes = self.chain.locator()
+        return hashes if self._last in hashes else [self._last, *hashes]
+
+    def receive(self, headers: bytes, now: int) -> Update:
+        """Take the headers of one message, 80 bytes each; `now` is our clock, seconds since 1970.
+
+        In the passes, a message that cannot be the answer, such as the announcement of a new block, is passed over. Raises
+        FormatError, HeaderError.
+        """
+        full = len(headers) >= MAX_HEADERS * HEADER_SIZE
+        passes = self._passes
+        if passes:
+            hashes = header_hashes(headers)
+            check_links(headers, hashes)
+            follows = headers[4:36] in (passes.tip.hash, b"")
+            if headers and (hashes[-32:] in self.chain if follows else headers[4:36] in passes.locator):
+                passes = self._passes = None  # another peer was faster, or this one has left that chain
+            elif not follows:
+                check_proofs(headers, hashes, self.chain.network)
+                self.wants_more = False
+                return Update(self.chain.height)
+            else:
+                tip = passes.tip.copy()
+                tip.advance(headers, hashes, now)
+                return self._read(passes, headers, hashes, tip, full)
+        candidate = self.chain.examine(headers, now)
+        if self.chain.shortfall(candidate):
+            root = self.chain.tip(candidate.fork, candidate.height)
+            passes = self._passes = _Passes(root, root, [root.hash, *self.chain.locator()])
+            return self._read(passes, candidate.headers, candidate.hashes, candidate.tip, full)
+        self._last = candidate.tip.hash
+        self.wants_more = full
+        return self.chain.store(candidate.headers, candidate.hashes)
+
+    def _read(self, passes: _Passes, headers: bytes, hashes: bytes, tip: Tip, full: bool) -> Update:
+        """Go on with a pass; `tip` is that of the headers, which follow `passes.tip`."""
+        first = passes.tip.height + 1
+        commitments = bytes(
+            sha256d(self._salt + hashes[32 * at : 32 * at + 32])[0]
+            for at in range((self._offset - first) % COMMITMENT_PERIOD, len(hashes) // 32, COMMITMENT_PERIOD)
+        )
+        passes.tip = tip
+        self.wants_more = True
+        wanted = max(self.chain.network.min_chain_work, self.chain.work + 1)
+        enough = tip.work >= wanted
+        if passes.end:
+            return self._read_again(passes, headers, hashes, commitments, enough, full)
+        passes.commitments += commitments
+        if enough:
+            passes.end, passes.tip = tip.height, passes.root
+        elif not full:
+            self._passes = None
+            raise LowWorkError(f"the peer's chain ends at height {tip.height} with work {tip.work:#x}, below {wanted:#x}")
+        return Update(self.chain.height)
+
+    def _read_again(self, passes: _Passes, headers: bytes, hashes: bytes, commitments: bytes, enough: bool, full: bool) -> Update:
+        expected = passes.commitments[passes.met : passes.met + len(commitments)]
+        passes.met += len(commitments)
+        height = passes.tip.height
+        ended = not enough and (height >= passes.end or not full)
+        if commitments[: len(expected)] != expected or ended:
+            self._passes = None
+            if ended and height >= passes.end:  # ours has grown since
+                raise LowWorkError(f"the chain up to height {height} that the peer has shown has no longer enough work")
+            raise CommitmentError(f"the second time the peer has told other headers, or fewer, up to height {height}")
+        passes.headers += headers
+        passes.hashes += hashes
+        ready = len(passes.hashes) // 32
+        if not enough:
+            ready = max(0, ready - LOOKAHEAD) if passes.headers[4:36] == self.chain.tip_hash else 0
+        else:
+            self._passes, self._last, self.wants_more = None, passes.tip.hash, full
+        if not ready:
+            return Update(self.chain.height)
+        update = self.chain.store(bytes(passes.headers[: HEADER_SIZE * ready]), bytes(passes.hashes[: 32 * ready]))
+        del passes.headers[: HEADER_SIZE * ready], passes.hashes[: 32 * ready]
+        return update

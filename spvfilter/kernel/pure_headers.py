@@ -1,0 +1,19 @@
+"""Hashing runs of headers: the readable reference. What the hashes must be is not the kernel's business."""
+
+from __future__ import annotations
+
+from spvfilter.errors import FormatError
+from spvfilter.hashes import sha256d
+from spvfilter.primitives import HEADER_SIZE
+
+
+def header_hashes(headers: bytes) -> bytes:
+    """The block hashes, 32 bytes each, of headers of 80 bytes each.
+
+    Raises FormatError where the last header is truncated.
+    """
+    size = len(headers)
+    left = size % HEADER_SIZE
+    if left:
+        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {left} left", offset=size - left, field="header")
+    return b"".join([sha256d(headers[at : at + HEADER_SIZE]) for at in range(0, size, HEADER_SIZE)])
