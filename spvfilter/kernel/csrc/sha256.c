@@ -1,18 +1,6 @@
 /* SHA-256 of one message at a time, and how every message is padded. */
 #include "sha256_way.h"
 
-/* The end of a message of `total` bytes: `size` < 128 - 9 of them are in the tail already. */
-static void finish(spv_padded *padded, size_t size, uint64_t total) {
-    size_t blocks = size + 9 > 64 ? 2 : 1;
-    uint8_t *end = padded->tail + 64 * blocks;
-    padded->tail[size] = 0x80;
-    memset(padded->tail + size + 1, 0, 64 * blocks - size - 1 - 8);
-    spv_put_be32(end - 8, (uint32_t)(total >> 29));
-    spv_put_be32(end - 4, (uint32_t)(total << 3));
-    padded->stretch[padded->stretches].at = padded->tail;
-    padded->stretch[padded->stretches++].blocks = blocks;
-}
-
 SPV_INLINE void append(spv_padded *padded, const uint8_t *at, size_t blocks) {
     if (blocks) {
         padded->stretch[padded->stretches].at = at;
@@ -20,32 +8,50 @@ SPV_INLINE void append(spv_padded *padded, const uint8_t *at, size_t blocks) {
     }
 }
 
+/* The last `size` < 64 bytes before `end` as the beginning of the tail; of the message as many as 64 lie there if `enough`. */
+SPV_INLINE void begin_tail(spv_padded *padded, const uint8_t *end, size_t size, bool enough) {
+    memset(padded->tail, 0, sizeof padded->tail);
+    if (SPV_LIKELY(enough))
+        memcpy(padded->tail + size - 64, end - 64, 64); /* a fixed size takes a few moves, not a call */
+    else
+        memcpy(padded->tail, end - size, size);
+}
+
+/* Padding behind the `size` < 128 - 9 bytes of the tail, for a message of `total`. */
+SPV_INLINE void finish_tail(spv_padded *padded, size_t size, uint64_t total) {
+    size_t blocks = size + 9 > 64 ? 2 : 1;
+    uint8_t *end = padded->tail + 64 * blocks;
+    padded->tail[size] = 0x80;
+    spv_put_be32(end - 8, (uint32_t)(total >> 29));
+    spv_put_be32(end - 4, (uint32_t)(total << 3));
+    append(padded, padded->tail, blocks);
+}
+
 void spv_pad(spv_padded *padded, const uint8_t *data, size_t size) {
     padded->stretches = 0;
     append(padded, data, size / 64);
-    memcpy(padded->tail, data + (size & ~(size_t)63), size & 63);
-    finish(padded, size & 63, size);
+    begin_tail(padded, data + size, size & 63, size >= 64);
+    finish_tail(padded, size & 63, size);
 }
 
 void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time) {
-    uint64_t total = (uint64_t)size + 8;
-    size_t begun = 0; /* bytes of the tail */
+    size_t rest;
     padded->stretches = 0;
-    if (size >= 60) {
+    if (SPV_LIKELY(size >= 60)) {
         memcpy(padded->head, version, 4);
         memcpy(padded->head + 4, body, 60);
         append(padded, padded->head, 1);
         append(padded, body + 60, (size - 60) / 64);
-        size_t rest = (size - 60) & 63;
-        body += size - rest;
-        size = rest;
+        rest = (size - 60) & 63;
+        begin_tail(padded, body + size, rest, size >= 64);
     } else {
+        rest = size + 4;
+        memset(padded->tail, 0, sizeof padded->tail);
         memcpy(padded->tail, version, 4);
-        begun = 4;
+        memcpy(padded->tail + 4, body, size);
     }
-    memcpy(padded->tail + begun, body, size);
-    memcpy(padded->tail + begun + size, lock_time, 4);
-    finish(padded, begun + size + 4, total);
+    memcpy(padded->tail + rest, lock_time, 4);
+    finish_tail(padded, rest + 4, (uint64_t)size + 8);
 }
 
 static void twice(spv_padded *padded, uint8_t digest[32]) {

@@ -2,7 +2,7 @@
 #include "sha256_way.h"
 
 enum {
-    BATCH = 1024,  /* messages put in order together */
+    BATCH = 8192,  /* messages put in order together */
     LENGTHS = 256  /* lengths told apart when they are; longer ones come first in any order */
 };
 
@@ -13,12 +13,19 @@ typedef struct {
     bool stripped;
 } job;
 
+/* Lane i is in stretch[i] of message[i], which has left[i] blocks more, at data[i]. A lane without a message has more than ever come. */
 typedef struct {
-    spv_padded padded;
-    size_t stretch, message;
-    const uint8_t *at;
-    size_t blocks; /* left in the stretch; 0 in a lane without a message */
-} lane;
+    _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
+    const uint8_t *data[SPV_MAX_LANES];
+    size_t left[SPV_MAX_LANES];
+    size_t stretch[SPV_MAX_LANES], message[SPV_MAX_LANES];
+    spv_padded padded[SPV_MAX_LANES];
+} lanes_at_work;
+
+#define NEVER SIZE_MAX
+SPV_INLINE bool idle(size_t left) {
+    return left > NEVER / 2;
+}
 
 /* Whole blocks of a message, at most LENGTHS - 1. */
 SPV_INLINE size_t blocks_of(const job *j, size_t message) {
@@ -27,99 +34,94 @@ SPV_INLINE size_t blocks_of(const job *j, size_t message) {
     return size < 64 * (LENGTHS - 1) ? (size + 8) / 64 : LENGTHS - 1;
 }
 
-static void load(lane *l, const job *j, size_t message) {
-    const spv_tx *tx = j->txs + message;
-    const uint8_t *at = j->raw + tx->start, *end = j->raw + tx->end;
-    if (j->stripped && tx->witness)
-        spv_pad_stripped(&l->padded, at, at + 6, tx->witness - tx->start - 6, end - 4);
-    else
-        spv_pad(&l->padded, at, tx->end - tx->start);
-    l->message = message;
-    l->stretch = 0;
-    l->at = l->padded.stretch[0].at;
-    l->blocks = l->padded.stretch[0].blocks;
-}
-
-/* Moves on by `blocks`; false when the message has ended. */
-SPV_INLINE bool advance(lane *l, size_t blocks) {
-    l->at += 64 * blocks;
-    l->blocks -= blocks;
-    if (l->blocks)
-        return true;
-    if (++l->stretch == l->padded.stretches)
-        return false;
-    l->at = l->padded.stretch[l->stretch].at;
-    l->blocks = l->padded.stretch[l->stretch].blocks;
-    return true;
-}
-
 SPV_INLINE void put_digest(const uint32_t *state, size_t step, uint8_t digest[32]) {
     for (size_t i = 0; i < 8; i++)
         spv_put_be32(digest + 4 * i, state[i * step]);
 }
 
-SPV_INLINE void fill(uint32_t *state, size_t lanes) {
-    for (size_t k = 0; k < 8; k++)
-        for (size_t i = 0; i < lanes; i++)
-            state[k * lanes + i] = spv_sha256_initial[k];
+SPV_INLINE void reset(uint32_t *state, size_t step) {
+    for (size_t i = 0; i < 8; i++)
+        state[i * step] = spv_sha256_initial[i];
+}
+
+SPV_INLINE void take_stretch(lanes_at_work *w, size_t i) {
+    w->data[i] = w->padded[i].stretch[w->stretch[i]].at;
+    w->left[i] = w->padded[i].stretch[w->stretch[i]].blocks;
+}
+
+static void take_message(lanes_at_work *w, size_t i, const job *j, size_t message) {
+    const spv_tx *tx = j->txs + message;
+    const uint8_t *at = j->raw + tx->start, *end = j->raw + tx->end;
+    if (j->stripped && tx->witness)
+        spv_pad_stripped(w->padded + i, at, at + 6, tx->witness - tx->start - 6, end - 4);
+    else
+        spv_pad(w->padded + i, at, tx->end - tx->start);
+    w->message[i] = message;
+    w->stretch[i] = 0;
+    take_stretch(w, i);
+}
+
+/* The next stretch of the lane's message; false when it was the last one. */
+SPV_INLINE bool next_stretch(lanes_at_work *w, size_t i) {
+    if (++w->stretch[i] == w->padded[i].stretches)
+        return false;
+    take_stretch(w, i);
+    return true;
 }
 
 /* The rest of the only message that is left. */
-static void finish_alone(const spv_sha256_way *way, lane *l, const uint32_t *state, size_t step, uint8_t digest[32]) {
-    uint32_t own[8];
-    size_t blocks;
-    for (size_t i = 0; i < 8; i++)
-        own[i] = state[i * step];
-    do {
-        blocks = l->blocks;
-        way->one(own, l->at, blocks);
-    } while (advance(l, blocks));
-    put_digest(own, 1, digest);
+static void finish_alone(const spv_sha256_way *way, lanes_at_work *w, size_t i, uint8_t digest[32]) {
+    uint32_t state[8];
+    for (size_t k = 0; k < 8; k++)
+        state[k] = w->state[k * way->lanes + i];
+    do
+        way->one(state, w->data[i], w->left[i]);
+    while (next_stretch(w, i));
+    put_digest(state, 1, digest);
 }
 
 /* The messages of `order`, once. */
 static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *order, size_t count) {
     const size_t lanes = way->lanes;
-    _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
-    const uint8_t *data[SPV_MAX_LANES];
-    lane all[SPV_MAX_LANES];
+    lanes_at_work w;
     size_t next = 0, live = 0;
-    fill(state, lanes);
     for (size_t i = 0; i < lanes; i++) {
-        all[i].blocks = 0;
-        if (next == count)
-            continue;
-        load(all + i, j, order[next++]);
-        live++;
+        reset(w.state + i, lanes);
+        w.left[i] = NEVER;
+        if (next < count) {
+            take_message(&w, i, j, order[next++]);
+            live++;
+        }
     }
     while (live > 1 || next < count) {
-        size_t blocks = SIZE_MAX;
-        const uint8_t *any = NULL;
-        for (size_t i = 0; i < lanes; i++)
-            if (all[i].blocks) {
-                any = all[i].at;
-                blocks = all[i].blocks < blocks ? all[i].blocks : blocks;
-            }
-        for (size_t i = 0; i < lanes; i++)
-            data[i] = all[i].blocks ? all[i].at : any; /* what an idle lane makes of it is not used */
-        way->many(state, data, blocks);
+        size_t least = 0;
+        for (size_t i = 1; i < lanes; i++)
+            least = w.left[i] < w.left[least] ? i : least;
+        size_t blocks = w.left[least];
+        for (size_t i = 0; live < lanes && i < lanes; i++)
+            if (idle(w.left[i]))
+                w.data[i] = w.data[least]; /* what the lane makes of it is not used */
+        way->many(w.state, w.data, blocks);
         for (size_t i = 0; i < lanes; i++) {
-            lane *l = all + i;
-            if (!l->blocks || advance(l, blocks))
+            w.data[i] += 64 * blocks;
+            w.left[i] -= blocks;
+        }
+        for (size_t i = 0; i < lanes; i++) {
+            if (w.left[i] || next_stretch(&w, i))
                 continue;
-            put_digest(state + i, lanes, j->out[l->message]);
-            if (next == count) {
+            put_digest(w.state + i, lanes, j->out[w.message[i]]);
+            if (next < count) {
+                take_message(&w, i, j, order[next++]);
+                reset(w.state + i, lanes);
+            } else {
+                w.left[i] = NEVER;
                 live--;
-                continue;
             }
-            load(l, j, order[next++]);
-            for (size_t k = 0; k < 8; k++)
-                state[k * lanes + i] = spv_sha256_initial[k];
         }
     }
     for (size_t i = 0; i < lanes; i++)
-        if (all[i].blocks)
-            finish_alone(way, all + i, state + i, lanes, j->out[all[i].message]);
+        if (!idle(w.left[i]))
+            finish_alone(way, &w, i, j->out[w.message[i]]);
 }
 
 /* Messages of one size: pairs of hashes, twice hashed, or with NULL what is in `out`, hashed in its place. */
@@ -139,7 +141,8 @@ static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t 
         if (pairs) {
             for (size_t i = 0; i < lanes; i++)
                 data[i] = pairs[2 * (done + (i < some ? i : 0))];
-            fill(state, lanes);
+            for (size_t i = 0; i < lanes; i++)
+                reset(state + i, lanes);
             way->many(state, data, 1);
             way->many(state, ends, 1);
         }
@@ -150,7 +153,8 @@ static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t 
                 memcpy(second[i], out[done + i], 32);
             data[i] = second[i];
         }
-        fill(state, lanes);
+        for (size_t i = 0; i < lanes; i++)
+            reset(state + i, lanes);
         way->many(state, data, 1);
         for (size_t i = 0; i < some; i++)
             put_digest(state + i, lanes, out[done + i]);

@@ -49,7 +49,8 @@ typedef struct {
         size_t blocks;
     } stretch[3];
     size_t stretches;
-    uint8_t head[64], tail[128];
+    uint8_t head[64];
+    uint8_t before[64], tail[128]; /* `before` takes what copies of a fixed size move too much */
 } spv_padded;
 
 void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
