@@ -33,21 +33,23 @@ typedef struct {
 static spv_status hash_transactions(block *b, bool stripped, spv_error *error) {
     size_t at;
     spv_status status = spv_block_start(b->raw, b->size, &at, &b->count, error);
-    for (size_t done = 0; !status && done < b->count;) {
+    if (status)
+        return status;
+    for (size_t done = 0; done < b->count;) {
         size_t some = 0;
-        for (; !status && some < AT_ONCE && done + some < b->count; some++) {
+        for (; some < AT_ONCE && done + some < b->count; some++) {
             status = spv_walk_tx(b->raw, b->size, at, b->txs + some, error);
+            if (status)
+                return status;
             at = b->txs[some].end;
             b->witness |= b->txs[some].witness != 0;
         }
-        if (status)
-            break;
         if (!done)
             b->coinbase = b->txs[0];
         (stripped ? spv_txids : spv_wtxids)(b->raw, b->txs, some, b->leaves + done);
         done += some;
     }
-    return status ? status : spv_block_end(b->size, at, error);
+    return spv_block_end(b->size, at, error);
 }
 
 /* pure._check_witness_commitment */

@@ -1,19 +1,16 @@
-/* SHA-256's compression of LANES messages in step, a vector's lane each: a template that the vector files fill in. No include guard.
-
-   They define: LANES, VECTOR, TARGET, NAME; LOAD and STORE of LANES aligned words; SET of one word in every lane; ADD; XOR3; ROTATE and
-   SHIFT to the right; CHOOSE and MAJORITY of FIPS 180-4; FOUR_WORDS(words, data, at), the big-endian words at byte `at` of every message. */
+/* SHA-256's compression of LANES messages in step, a lane of a vector each: a template. It takes NAME, and its words from lanes_….h. */
 
 #define ROUND(a, b, c, d, e, f, g, h, i) \
     do { \
-        VECTOR t = ADD(ADD(h, ADD(SET(k[i]), w[i])), ADD(XOR3(ROTATE(e, 6), ROTATE(e, 11), ROTATE(e, 25)), CHOOSE(e, f, g))); \
+        VECTOR t = ADD(ADD(h, ADD(SET(k[i]), w[i])), ADD(XOR3(ROTATE_RIGHT(e, 6), ROTATE_RIGHT(e, 11), ROTATE_RIGHT(e, 25)), CHOOSE(e, f, g))); \
         d = ADD(d, t); \
-        h = ADD(t, ADD(XOR3(ROTATE(a, 2), ROTATE(a, 13), ROTATE(a, 22)), MAJORITY(a, b, c))); \
+        h = ADD(t, ADD(XOR3(ROTATE_RIGHT(a, 2), ROTATE_RIGHT(a, 13), ROTATE_RIGHT(a, 22)), MAJORITY(a, b, c))); \
     } while (0)
 
 #define NEXT_WORD(i) \
     do { \
         VECTOR far = w[((i) + 1) & 15], near = w[((i) + 14) & 15]; \
-        VECTOR mixed = ADD(XOR3(ROTATE(far, 7), ROTATE(far, 18), SHIFT(far, 3)), XOR3(ROTATE(near, 17), ROTATE(near, 19), SHIFT(near, 10))); \
+        VECTOR mixed = ADD(XOR3(ROTATE_RIGHT(far, 7), ROTATE_RIGHT(far, 18), RIGHT(far, 3)), XOR3(ROTATE_RIGHT(near, 17), ROTATE_RIGHT(near, 19), RIGHT(near, 10))); \
         w[i] = ADD(ADD(w[i], w[((i) + 9) & 15]), mixed); \
     } while (0)
 
@@ -33,7 +30,9 @@ TARGET void NAME(uint32_t *state, const uint8_t *const *data, size_t blocks) {
     for (size_t at = 0; at < 64 * blocks; at += 64) {
         VECTOR w[16];
         for (size_t i = 0; i < 16; i += 4)
-            FOUR_WORDS(w + i, data, at + 4 * i);
+            four_words(w + i, data, at + 4 * i);
+        for (size_t i = 0; i < 16; i++)
+            w[i] = swap_bytes(w[i]);
         VECTOR a = LOAD(state), b = LOAD(state + LANES), c = LOAD(state + 2 * LANES), d = LOAD(state + 3 * LANES);
         VECTOR e = LOAD(state + 4 * LANES), f = LOAD(state + 5 * LANES), g = LOAD(state + 6 * LANES), h = LOAD(state + 7 * LANES);
         const uint32_t *k = spv_sha256_k;
