@@ -131,7 +131,7 @@ class BloomFilter(GenericFilter, BloomBits):
         if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # which update refuses
             made.update(keys)
             return made
-        over = partial(cls._made, made.header(), made.hashing, made._encode_with)  # a filter of this shape over other bits
+        over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # a filter of this shape over other bits
         if in_processes := BACKEND == "pure":
             _refuse_unpicklable(over)
         pool: Executor = ProcessPoolExecutor(jobs) if in_processes else ThreadPoolExecutor(jobs)

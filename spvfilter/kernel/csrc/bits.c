@@ -45,11 +45,15 @@ bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *da
     return shape->family == SPV_FAMILY_BIP37 ? has(shape, bits, data, size, true) : has(shape, bits, data, size, false);
 }
 
-bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
+SPV_INLINE bool set_all(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
     unsigned fresh = 0;
     for (size_t i = 0; i < count; i++)
         fresh |= set(bits, positions[i], shared);
     return fresh != 0;
+}
+
+bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
+    return shared ? set_all(bits, positions, count, true) : set_all(bits, positions, count, false);
 }
 
 bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count) {
@@ -59,20 +63,12 @@ bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count) 
     return true;
 }
 
-/* Hashes a window and fetches the bytes it will touch. */
-static void hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
-    spv_positions(batch->shape, keys, from, count, batch->positions);
-    if (batch->far)
-        for (size_t i = 0; i < count * batch->shape->functions; i++)
-            __builtin_prefetch(batch->cells + (batch->positions[i] >> 3), 1);
-}
-
 SPV_INLINE size_t set_window(const spv_batch *batch, size_t count, bool shared) {
     const size_t functions = batch->shape->functions;
     const uint64_t *at = batch->positions;
     size_t fresh = 0;
     for (size_t i = 0; i < count; i++, at += functions)
-        fresh += spv_bits_set(batch->cells, at, functions, shared);
+        fresh += set_all(batch->cells, at, functions, shared);
     return fresh;
 }
 
@@ -81,7 +77,7 @@ size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, si
     size_t fresh = 0;
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        hash_window(batch, keys, at, now);
+        spv_hash_window(batch, keys, at, now);
         batch->shared = spv_gate_again(batch->gate, batch->shared);
         fresh += batch->shared ? set_window(batch, now, true) : set_window(batch, now, false);
     }
@@ -108,7 +104,7 @@ void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from
     }
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        hash_window(batch, keys, at, now);
+        spv_hash_window(batch, keys, at, now);
         const uint64_t *positions = batch->positions;
         for (size_t i = 0; i < now; i++, positions += functions)
             mask[at - from + i] = all_of(batch->cells, positions, functions);

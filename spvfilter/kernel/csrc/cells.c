@@ -43,3 +43,10 @@ void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, si
             spread(shape, key.data, key.size, positions);
     }
 }
+
+void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
+    spv_positions(batch->shape, keys, from, count, batch->positions);
+    if (batch->far)
+        for (size_t i = 0; i < count * batch->shape->functions; i++)
+            __builtin_prefetch(batch->cells + (batch->positions[i] >> batch->shift), 1);
+}

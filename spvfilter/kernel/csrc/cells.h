@@ -42,6 +42,7 @@ SPV_INLINE spv_key spv_key_at(const spv_keys *keys, size_t number) {
 typedef struct {
     const spv_shape *shape;
     uint8_t *cells;
+    unsigned shift; /* 2^shift cells are in a byte: 3 for bits, 1 for counters */
     spv_gate *gate;
     uint64_t *positions; /* room for SPV_WINDOW_CELLS, or for one key's if those are more */
     bool far;            /* the cells are too many for a near cache: fetch them ahead */
@@ -111,6 +112,9 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
 
 /* All cells of `count` keys from number `from` on, key by key. */
 void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions);
+
+/* The same into batch->positions, and the bytes they are in fetched ahead. */
+void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 
 /* How many keys are hashed ahead. */
 SPV_INLINE size_t spv_window(const spv_shape *shape) {
