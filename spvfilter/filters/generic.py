@@ -6,6 +6,7 @@ import io
 import mmap
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
 _MAPPED = 1 << 20  # bytes from which memory is mapped, not allocated: it costs nothing before it is used
+_HUGE = 1 << 22  # bytes from which huge pages are asked for: a key's bits lie all over it, and its pages' addresses are cached no more
 
 
 class GenericFilter:
@@ -298,6 +300,12 @@ def allocate(size: int) -> Buffer:
     if size > memory:
         raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
     try:
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) if size >= _MAPPED else bytearray(size)  # private: not shared by a fork
+        if size < _MAPPED:
+            return bytearray(size)
+        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared by a fork
     except (OSError, MemoryError) as error:
         raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return mapped

@@ -31,22 +31,25 @@ static void bip37(const spv_shape *shape, const uint8_t *data, size_t size, uint
         positions[i] = spv_cursor_next(&cursor, true);
 }
 
-void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions) {
+/* `batch` is NULL where nothing is to be fetched. */
+SPV_INLINE void positions_of(
+    const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch) {
     const size_t functions = shape->functions;
-    if (!functions)
-        return;
-    for (size_t i = 0; i < count; i++, positions += functions) {
+    for (size_t i = 0; i < count && functions; i++, positions += functions) {
         const spv_key key = spv_key_at(keys, from + i);
         if (shape->family == SPV_FAMILY_BIP37)
             bip37(shape, key.data, key.size, positions);
         else
             spread(shape, key.data, key.size, positions);
+        for (size_t j = 0; batch && j < functions; j++)
+            __builtin_prefetch(batch->cells + (positions[j] >> batch->shift), 1);
     }
 }
 
+void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions) {
+    positions_of(shape, keys, from, count, positions, NULL);
+}
+
 void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
-    spv_positions(batch->shape, keys, from, count, batch->positions);
-    if (batch->far)
-        for (size_t i = 0; i < count * batch->shape->functions; i++)
-            __builtin_prefetch(batch->cells + (batch->positions[i] >> batch->shift), 1);
+    positions_of(batch->shape, keys, from, count, batch->positions, batch->far ? batch : NULL);
 }
