@@ -106,6 +106,8 @@ def _position_function(
             return _spread(spans, lambda data: (digest := siphash24(data, key), digest * _REMIX & _M64))
         case Family.CUSTOM:
             assert custom is not None
+            if len(custom) != len(spans):
+                raise ParameterError(f"{len(spans)} hash functions expected, not {len(custom)}")
             own = [(function, first, span) for function, (first, span) in zip(custom, spans, strict=True)]
             return lambda data: [first + index(function(data)) % span for function, first, span in own]
 

@@ -49,7 +49,7 @@ static bool understand(const core_arguments *given, unsigned shift, spv_core *fr
     }
     fresh->hash_funcs = (uint32_t)functions;
     if (given->partitioned && !functions) {
-        PyErr_SetString(PyExc_ZeroDivisionError, "a partitioned filter has at least one function");
+        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
         return false;
     }
     fresh->family = PyObject_CallFunctionObjArgs(spv_known.Family, given->family, NULL);
@@ -73,7 +73,7 @@ static bool understand(const core_arguments *given, unsigned shift, spv_core *fr
         if (!fresh->custom)
             return false;
         if (fresh->shape.functions && PyTuple_Size(fresh->custom) != (Py_ssize_t)functions) {
-            PyErr_Format(PyExc_ValueError, "%lu hash functions expected, not %zd", functions, PyTuple_Size(fresh->custom));
+            PyErr_Format(spv_known.ParameterError, "%lu hash functions expected, not %zd", functions, PyTuple_Size(fresh->custom));
             return false;
         }
     }
