@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from support import EFFORT, vectors_root
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
     "cc": "install a C compiler (Debian: gcc)",
+    "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
     "redis": "install redis-server (Debian: redis-server)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
@@ -38,6 +40,8 @@ def missing(name: str) -> bool:
             return shutil.which("cc") is None
         case "bcoin":
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+        case "native":
+            return find_spec("spvfilter.kernel.native") is None
     raise AssertionError(name)
 
 

@@ -203,7 +203,7 @@ class RedisBloomFilter:
     @asynccontextmanager
     async def _staged(self, local: BloomFilter) -> AsyncIterator[list[bytes]]:
         """A local filter's bits on the server, under keys of their own that go away afterwards."""
-        body = memoryview(local.buffer).cast("B")
+        body = local.body
         keys = self._layout.staging_keys()
         try:
             for shard, at, end in self._layout.pieces():

@@ -36,12 +36,14 @@ _TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash ta
 class Shape(BloomFilter):
     """How a filter's keys become positions, without its bits: they are mapped read-only and never touched, which costs no memory."""
 
-    def _set_up(self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer) -> None:
+    def _set_up(
+        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
+    ) -> None:
         try:
             untouched = mmap.mmap(-1, header.body_size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
             raise TooLargeError(f"{header.body_size} bytes cannot be addressed: {error}") from None
-        super()._set_up(header, hashing, encode, untouched)
+        super()._set_up(header, hashing, encode, untouched, private=private)
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:

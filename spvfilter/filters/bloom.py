@@ -131,15 +131,19 @@ class BloomFilter(GenericFilter, BloomBits):
         if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # which update refuses
             made.update(keys)
             return made
-        over = partial(cls._made, made.header(), made.hashing, made._encode_with)  # a filter of this shape over other bits
+        over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # a filter of this shape over other bits
         if in_processes := BACKEND == "pure":
             _refuse_unpicklable(over)
         pool: Executor = ProcessPoolExecutor(jobs) if in_processes else ThreadPoolExecutor(jobs)
         part_size = min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART)
-        waiting: deque[Future[bytes]] = deque()
+        size = made.header().body_size
+        waiting: deque[Future[Buffer]] = deque()
         with pool:
             for part in _parts(made, keys, part_size):
-                waiting.append(pool.submit(_build_part, over, made.header().body_size, part))
+                if in_processes:
+                    waiting.append(pool.submit(_build_apart, over, size, _packed(part, made.encoding)))
+                else:
+                    waiting.append(pool.submit(_build_part, over, size, part))
                 if len(waiting) > jobs:
                     made |= over(waiting.popleft().result())
             for future in waiting:
@@ -155,8 +159,8 @@ def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
         raise ParameterError(message) from None
 
 
-def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Iterator[list[object] | _Packed]:
-    """The batch in pieces of at most `size` keys that can be pickled."""
+def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Iterator[list[object] | memoryview]:
+    """The batch in pieces of at most `size` keys."""
     try:
         view = memoryview(keys)  # type: ignore[arg-type]  # whether it has a buffer is the question
     except TypeError:
@@ -169,8 +173,7 @@ def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Ite
         return
     made.update(view[:0])  # refuses what is no batch
     for at in range(0, len(view), size):
-        piece = view[at : at + size]
-        yield _Packed(bytes(piece), len(piece))
+        yield view[at : at + size]
 
 
 class _Packed(NamedTuple):
@@ -178,9 +181,10 @@ class _Packed(NamedTuple):
 
     raw: bytes
     rows: int
+    encoding: Encoding
 
-    def keys(self, encoding: Encoding) -> memoryview:
-        match encoding:
+    def keys(self) -> memoryview:
+        match self.encoding:
             case Encoding.INT64:
                 return memoryview(self.raw).cast("q")
             case Encoding.UINT64:
@@ -189,9 +193,17 @@ class _Packed(NamedTuple):
                 return memoryview(self.raw).cast("B", [self.rows, len(self.raw) // self.rows])
 
 
-def _build_part(over: Callable[[Buffer], BloomFilter], size: int, keys: list[object] | _Packed) -> bytes:
+def _packed(part: list[object] | memoryview, encoding: Encoding) -> list[object] | _Packed:
+    return _Packed(bytes(part), len(part), encoding) if isinstance(part, memoryview) else part
+
+
+def _build_part(over: Callable[[Buffer], BloomFilter], size: int, keys: Iterable[object] | Buffer) -> Buffer:
     """In a worker: the bits of a filter of some of the keys."""
     bits = allocate(size)
-    part = over(bits)
-    part.update(keys.keys(part.encoding) if isinstance(keys, _Packed) else keys)
-    return bytes(bits)
+    over(bits).update(keys)
+    return bits
+
+
+def _build_apart(over: Callable[[Buffer], BloomFilter], size: int, keys: list[object] | _Packed) -> bytes:
+    """The same in another process."""
+    return bytes(_build_part(over, size, keys.keys() if isinstance(keys, _Packed) else keys))

@@ -65,4 +65,4 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def to_bloom(self) -> BloomFilter:
         """A BloomFilter of the same keys: a bit where a counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
-        return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits())
+        return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True)

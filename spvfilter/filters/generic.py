@@ -6,6 +6,7 @@ import io
 import mmap
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
 _MAPPED = 1 << 20  # bytes from which memory is mapped, not allocated: it costs nothing before it is used
+_HUGE = 1 << 22  # bytes from which huge pages are asked for: a key's bits lie all over it, and its pages' addresses are cached no more
 
 
 class GenericFilter:
@@ -36,6 +38,7 @@ class GenericFilter:
         encoding: Encoding
         partitioned: bool
         buffer: Buffer | memoryview
+        body: memoryview
     capacity: int | None
     nominal_fp_rate: float | None
     hashing: HashFamily
@@ -61,9 +64,13 @@ class GenericFilter:
         header = FileHeader(self.KIND, family.family, encoding, flags, functions, cells, capacity or 0, float(fp_rate or 0), family.key)
         if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
             raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
-        self._set_up(header, family, function, allocate(header.body_size) if buffer is None else buffer)
+        own = buffer is None
+        self._set_up(header, family, function, allocate(header.body_size) if buffer is None else buffer, private=own)
 
-    def _set_up(self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer) -> None:
+    def _set_up(
+        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
+    ) -> None:
+        """`private` as the kernel's: nobody else has the buffer."""
         self._init_core(
             header.cells,
             header.hash_funcs,
@@ -74,6 +81,7 @@ class GenericFilter:
             header.partitioned,
             hashing.functions(header.hash_funcs),
             encode,
+            private,
         )
         self.capacity = header.capacity or None
         self.nominal_fp_rate = header.fp_rate or None
@@ -92,18 +100,15 @@ class GenericFilter:
         shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
         return FileHeader(self.KIND, *shape)
 
-    def _body(self) -> memoryview:
-        return memoryview(self.buffer).cast("B")
-
     def __bytes__(self) -> bytes:
         """The whole file: header, bits and CRC (spvfilter.filters.fileformat)."""
         file = io.BytesIO()
-        fileformat.write_to(file, self.header(), self._body())
+        fileformat.write_to(file, self.header(), self.body)
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that replaces `path` whole or not at all, flushed to disk."""
-        fileformat.save(Path(path), self.header(), self._body())
+        fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
@@ -141,7 +146,7 @@ class GenericFilter:
             whole = memoryview(allocate(size)).cast("B")
             file.seek(0)
             fileformat.read_into(file, whole)
-        return cls._over(whole, header, hashing, encode, verify)
+        return cls._over(whole, header, hashing, encode, verify, private=True)
 
     @classmethod
     def _map(
@@ -156,7 +161,9 @@ class GenericFilter:
         return made
 
     @classmethod
-    def _over(cls, whole: memoryview, header: FileHeader, hashing: HashFamily | None, encode: Encode, verify: bool) -> Self:
+    def _over(
+        cls, whole: memoryview, header: FileHeader, hashing: HashFamily | None, encode: Encode, verify: bool, *, private: bool = False
+    ) -> Self:
         """A filter whose buffer is the bits within the bytes of a file, once they are found to be sound."""
         family, function = given_or_stored(header, hashing, encode)
         body = whole[HEADER_SIZE:-TRAILER_SIZE]
@@ -164,7 +171,7 @@ class GenericFilter:
             cls._refuse_open(header)
             fileformat.check_crc(header, body, whole[-TRAILER_SIZE:])
         fileformat.check_padding(header, body[-1])
-        return cls._made(header, family, function, body)
+        return cls._made(header, family, function, body, private=private)
 
     @classmethod
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
@@ -180,9 +187,17 @@ class GenericFilter:
             raise FormatError("it is open for writing, or was not closed: verify=False takes it as it is", offset=13, field="flags")
 
     @classmethod
-    def _made(cls, header: FileHeader, family: HashFamily, function: Callable[[object], bytes] | None, buffer: Buffer) -> Self:
+    def _made(
+        cls,
+        header: FileHeader,
+        family: HashFamily,
+        function: Callable[[object], bytes] | None,
+        buffer: Buffer,
+        *,
+        private: bool = False,
+    ) -> Self:
         made = cls.__new__(cls)
-        made._set_up(header, family, function, buffer)
+        made._set_up(header, family, function, buffer, private=private)
         return made
 
     def close(self) -> None:
@@ -190,8 +205,7 @@ class GenericFilter:
         mapped, self._file = self._file, None
         if mapped is None:
             return
-        body = self._body()
-        self.buffer = body.toreadonly()
+        self.buffer = body = self.body
         header = self.header()
         mapped[-TRAILER_SIZE:] = fileformat.checksum(header, body)
         mapped.flush()
@@ -208,15 +222,15 @@ class GenericFilter:
         """An independent filter in memory with the same contents."""
         header = self.header()
         buffer = allocate(header.body_size)
-        memoryview(buffer).cast("B")[:] = self._body()
-        return type(self)._made(header, self.hashing, self._encode_with, buffer)
+        memoryview(buffer).cast("B")[:] = self.body
+        return type(self)._made(header, self.hashing, self._encode_with, buffer, private=True)
 
     def __eq__(self, other: object) -> bool:
         """Same shape and same contents."""
         if not isinstance(other, GenericFilter):
             return NotImplemented
         mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
-        return mine == theirs and self._body() == other._body()
+        return mine == theirs and self.body == other.body
 
     __hash__ = None  # type: ignore[assignment]  # a filter changes
 
@@ -286,6 +300,12 @@ def allocate(size: int) -> Buffer:
     if size > memory:
         raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
     try:
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) if size >= _MAPPED else bytearray(size)  # private: not shared by a fork
+        if size < _MAPPED:
+            return bytearray(size)
+        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared by a fork
     except (OSError, MemoryError) as error:
         raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return mapped

@@ -84,6 +84,8 @@ class BitCore(Hashed):
 
     def _set_between(self, first: int, end: int) -> int:
         """Set bits from `first` to before `end`: those of the bytes between, less what the edges hold beyond."""
+        if first == end:
+            return 0
         view = self._view[first >> 3 : (end + 7) >> 3]
         before = view[0] & (1 << (first & 7)) - 1
         behind = view[-1] >> (end & 7) if end & 7 else 0
@@ -166,7 +168,7 @@ class CounterCore(Hashed):
 
     def count(self, key: object) -> int:
         """How often the key was added, at most: the least of its counters. 15 means 15 or more."""
-        return min(map(self._get, self._positions(self._encode(key))))
+        return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
 
     def update(self, keys: Iterable[object] | Buffer) -> int:
         """Add a batch, as BitCore.update takes it; how many were new."""

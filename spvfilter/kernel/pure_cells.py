@@ -106,6 +106,8 @@ def _position_function(
             return _spread(spans, lambda data: (digest := siphash24(data, key), digest * _REMIX & _M64))
         case Family.CUSTOM:
             assert custom is not None
+            if len(custom) != len(spans):
+                raise ParameterError(f"{len(spans)} hash functions expected, not {len(custom)}")
             own = [(function, first, span) for function, (first, span) in zip(custom, spans, strict=True)]
             return lambda data: [first + index(function(data)) % span for function, first, span in own]
 
@@ -139,6 +141,10 @@ class Hashed:
 
     `key` is the family's 16 bytes: tweak or seed as u32 LE in front, or a SipHash key. In a partitioned layout function i has the
     i-th plane of m/k cells to itself, and m must be k planes. `buffer` holds the cells and is used as it is, not copied.
+
+    `private` says that nothing but this object writes to the buffer, until `buffer` is read. The compiled twin, whose batches run without
+    the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it sets bits by atomic OR and counts
+    by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of each other's.
     """
 
     __slots__ = ("_buffer", "_encode", "_positions", "_spans", "_view", "cells", "encoding", "family", "hash_funcs", "key", "partitioned")
@@ -154,6 +160,7 @@ class Hashed:
         partitioned: bool = False,
         custom: Sequence[Callable[[bytes], int]] | None = None,
         encode: Callable[[object], bytes] | None = None,
+        private: bool = False,
     ) -> None:
         self.cells = cells
         self.hash_funcs = hash_funcs
@@ -180,6 +187,11 @@ class Hashed:
     def buffer(self, buffer: Buffer) -> None:
         self._view = flat_view(buffer, self._size())
         self._buffer = buffer
+
+    @property
+    def body(self) -> memoryview:
+        """The buffer's bytes, read-only."""
+        return self._view.toreadonly()
 
     def positions(self, key: object) -> list[int]:
         """The cells of a key, one of each function, in their order; some may be equal."""

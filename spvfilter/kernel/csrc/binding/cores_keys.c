@@ -1,0 +1,194 @@
+/* A key's bytes and the user's own functions: the twin of pure_cells.py's encode_… and of Family.CUSTOM. */
+#include "cores.h"
+
+/* TypeError with the type's name at %U. */
+SPV_COLD static bool refuse(const char *message, PyObject *key) {
+    PyObject *name = PyType_GetName(Py_TYPE(key));
+    if (name)
+        PyErr_Format(PyExc_TypeError, message, name);
+    Py_XDECREF(name);
+    return false;
+}
+
+/* pure_cells.encode_bytes. */
+static bool hold_bytes(PyObject *key, spv_held *held) {
+    const char *message = "a bytes-like key expected, not %U: other keys need `encode`";
+    if (PyBytes_Check(key)) {
+        held->data = (const uint8_t *)PyBytes_AsString(key);
+        held->size = (size_t)PyBytes_Size(key);
+        return true;
+    }
+    if (!PyObject_CheckBuffer(key))
+        return refuse(message, key);
+    if (PyObject_GetBuffer(key, &held->view, PyBUF_FULL_RO)) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError))
+            return false;
+        PyErr_Clear();
+        return refuse(message, key);
+    }
+    held->viewed = true;
+    if (!held->view.ndim) /* NumPy's numbers and strings have buffers of no dimension */
+        return refuse(message, key);
+    held->data = held->view.buf;
+    held->size = (size_t)held->view.len;
+    if (PyBuffer_IsContiguous(&held->view, 'C'))
+        return true;
+    held->copy = PyMem_Malloc(held->size ? held->size : 1);
+    if (!held->copy) {
+        PyErr_NoMemory();
+        return false;
+    }
+    held->data = held->copy;
+    return !PyBuffer_ToContiguous(held->copy, &held->view, held->view.len, 'C');
+}
+
+static bool hold_text(PyObject *key, spv_held *held) {
+    if (!PyUnicode_Check(key))
+        return refuse("a str expected by a filter that encodes utf-8, not %U", key);
+    Py_ssize_t size;
+    held->data = (const uint8_t *)PyUnicode_AsUTF8AndSize(key, &size);
+    held->size = (size_t)size;
+    return held->data != NULL;
+}
+
+/* 8 bytes of a Python int; false with OverflowError set where it has more. */
+static bool to_number(PyObject *whole, bool is_signed, uint8_t number[8]) {
+    uint64_t value;
+    if (is_signed)
+        value = (uint64_t)PyLong_AsLongLong(whole);
+    else
+        value = PyLong_AsUnsignedLongLong(whole);
+    if (value == UINT64_MAX && PyErr_Occurred())
+        return false;
+    spv_put_le32(number, (uint32_t)value);
+    spv_put_le32(number + 4, (uint32_t)(value >> 32));
+    return true;
+}
+
+static bool hold_number(PyObject *key, bool is_signed, spv_held *held) {
+    if (PyBool_Check(key) || !PyIndex_Check(key))
+        return refuse("an int expected by a filter that encodes integers, not %U", key);
+    PyObject *whole = PyNumber_Index(key), *zero = NULL;
+    if (!whole)
+        return false;
+    held->data = held->number;
+    held->size = 8;
+    bool fits = to_number(whole, is_signed, held->number);
+    if (!fits && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* in int.to_bytes' words */
+        PyErr_Clear();
+        zero = PyLong_FromLong(0);
+        const int negative = zero ? PyObject_RichCompareBool(whole, zero, Py_LT) : -1;
+        if (negative >= 0)
+            PyErr_SetString(PyExc_OverflowError, negative && !is_signed ? "can't convert negative int to unsigned" : "int too big to convert");
+    }
+    Py_XDECREF(zero);
+    Py_DECREF(whole);
+    return fits;
+}
+
+static bool hold_encoded(spv_core *core, PyObject *key, spv_held *held) {
+    held->owner = PyObject_CallFunctionObjArgs(core->encode, key, NULL);
+    return held->owner && hold_bytes(held->owner, held);
+}
+
+bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
+    bool done = false;
+    switch (core->encoder) {
+    case SPV_UNMADE:
+        return spv_check_made(core);
+    case SPV_ENCODE_BYTES:
+        done = hold_bytes(key, held);
+        break;
+    case SPV_ENCODE_UTF8:
+        done = hold_text(key, held);
+        break;
+    case SPV_ENCODE_INT64:
+    case SPV_ENCODE_UINT64:
+        done = hold_number(key, core->encoder == SPV_ENCODE_INT64, held);
+        break;
+    case SPV_ENCODE_OWN:
+        done = hold_encoded(core, key, held);
+        break;
+    }
+    if (!done)
+        spv_let_go(held);
+    return done;
+}
+
+void spv_let_go_slow(spv_held *held) {
+    PyMem_Free(held->copy);
+    if (held->viewed)
+        PyBuffer_Release(&held->view);
+    Py_XDECREF(held->owner);
+}
+
+bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *found) {
+    Py_ssize_t size;
+    if (core->custom)
+        return false;
+    switch (core->encoder) {
+    case SPV_ENCODE_BYTES:
+        if (!Py_IS_TYPE(key, &PyBytes_Type) && !PyBytes_Check(key))
+            return false;
+        *found = (spv_key){(const uint8_t *)PyBytes_AsString(key), (size_t)PyBytes_Size(key)};
+        return true;
+    case SPV_ENCODE_UTF8:
+        if (!PyUnicode_Check(key))
+            return false;
+        found->data = (const uint8_t *)PyUnicode_AsUTF8AndSize(key, &size);
+        found->size = (size_t)size;
+        if (!found->data)
+            PyErr_Clear();
+        return found->data != NULL;
+    case SPV_ENCODE_INT64:
+    case SPV_ENCODE_UINT64:
+        if (!PyLong_CheckExact(key))
+            return false;
+        *found = (spv_key){number, 8};
+        if (to_number(key, core->encoder == SPV_ENCODE_INT64, number))
+            return true;
+        PyErr_Clear();
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* What one of the user's functions says of a key: a cell of its span; false with an exception set. */
+static bool own_position(spv_core *core, size_t number, PyObject *data, uint64_t *position) {
+    PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GetItem(core->custom, (Py_ssize_t)number), data, NULL);
+    PyObject *whole = result ? PyNumber_Index(result) : NULL;
+    Py_XDECREF(result);
+    if (!whole)
+        return false;
+    PyObject *divisor = PyLong_FromUnsignedLongLong(core->shape.span), *rest = divisor ? PyNumber_Remainder(whole, divisor) : NULL;
+    Py_XDECREF(divisor);
+    Py_DECREF(whole);
+    const uint64_t cell = rest ? PyLong_AsUnsignedLongLong(rest) : 0;
+    Py_XDECREF(rest);
+    *position = number * core->shape.stride + cell;
+    return rest != NULL;
+}
+
+uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[SPV_NEAR]) {
+    const size_t functions = core->shape.functions;
+    uint64_t *positions = functions <= SPV_NEAR ? room : PyMem_Malloc(functions * sizeof *positions);
+    if (!positions) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (!core->custom || !functions) {
+        const spv_key key = {held->data, held->size};
+        spv_positions(&core->shape, &(spv_keys){.keys = &key}, 0, 1, positions);
+        return positions;
+    }
+    PyObject *data = PyBytes_FromStringAndSize((const char *)held->data, (Py_ssize_t)held->size);
+    size_t made = 0;
+    while (data && made < functions && own_position(core, made, data, positions + made))
+        made++;
+    Py_XDECREF(data);
+    if (data && made == functions)
+        return positions;
+    spv_free_positions(positions, room);
+    return NULL;
+}

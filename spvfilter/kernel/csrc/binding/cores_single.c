@@ -1,0 +1,134 @@
+/* One key at a time: add, in, positions, remove, count. */
+#include "cores.h"
+
+/* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
+static int add_at(spv_core *core, const uint64_t *positions) {
+    if (!spv_check_writable(core))
+        return -1;
+    const bool shared = spv_gate_enter(&core->gate);
+    return core->shift == 3 ? spv_bits_set(core->view.buf, positions, core->shape.functions, shared)
+                            : spv_counters_add(core->view.buf, positions, core->shape.functions, shared);
+}
+
+SPV_INLINE bool lazily(const spv_core *core) { /* each position made when it is needed: the fast way, where there is one */
+    return core->shift == 3 && !core->custom;
+}
+
+int spv_core_add_held(spv_core *core, const spv_held *held) {
+    int fresh = -1;
+    if (SPV_LIKELY(lazily(core))) {
+        SPV_LOCK(core)
+        if (SPV_LIKELY(spv_check_writable(core)))
+            fresh = spv_bits_add(&core->shape, core->view.buf, held->data, held->size, spv_gate_enter(&core->gate));
+        SPV_UNLOCK()
+        return fresh;
+    }
+    uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, held, room);
+    if (positions) {
+        SPV_LOCK(core)
+        fresh = add_at(core, positions);
+        SPV_UNLOCK()
+        spv_free_positions(positions, room);
+    }
+    return fresh;
+}
+
+int spv_core_add(spv_core *core, PyObject *key) {
+    spv_held held;
+    if (!spv_hold(core, key, &held))
+        return -1;
+    const int fresh = spv_core_add_held(core, &held);
+    spv_let_go(&held);
+    return fresh;
+}
+
+/* The least of a key's counters, or whether all its bits are set; -1 with an exception set. */
+static int least_of(spv_core *core, const spv_held *held) {
+    uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, held, room);
+    int least = -1;
+    if (!positions)
+        return -1;
+    SPV_LOCK(core)
+    least = core->shift == 3 ? (int)spv_bits_all(core->view.buf, positions, core->shape.functions)
+                             : (int)spv_counters_least(core->view.buf, positions, core->shape.functions);
+    SPV_UNLOCK()
+    spv_free_positions(positions, room);
+    return least;
+}
+
+int spv_core_contains_held(spv_core *core, const spv_held *held) {
+    int found;
+    if (SPV_LIKELY(lazily(core))) {
+        SPV_LOCK(core)
+        found = spv_bits_has(&core->shape, core->view.buf, held->data, held->size);
+        SPV_UNLOCK()
+        return found;
+    }
+    found = least_of(core, held);
+    return found < 0 ? -1 : found > 0;
+}
+
+int spv_core_contains(PyObject *self, PyObject *key) {
+    spv_core *core = (spv_core *)self;
+    spv_held held;
+    if (!spv_hold(core, key, &held))
+        return -1;
+    const int found = spv_core_contains_held(core, &held);
+    spv_let_go(&held);
+    return found;
+}
+
+PyObject *spv_core_add_method(PyObject *self, PyObject *key) {
+    const int fresh = spv_core_add((spv_core *)self, key);
+    return fresh < 0 ? NULL : PyBool_FromLong(fresh);
+}
+
+PyObject *spv_core_count(PyObject *self, PyObject *key) {
+    spv_held held;
+    if (!spv_hold((spv_core *)self, key, &held))
+        return NULL;
+    const int least = least_of((spv_core *)self, &held);
+    spv_let_go(&held);
+    return least < 0 ? NULL : PyLong_FromLong(least);
+}
+
+PyObject *spv_core_remove(PyObject *self, PyObject *key) {
+    spv_core *core = (spv_core *)self;
+    spv_held held;
+    if (!spv_hold(core, key, &held))
+        return NULL;
+    uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, &held, room);
+    const size_t functions = core->shape.functions;
+    bool was_there = true;
+    if (positions) {
+        SPV_LOCK(core)
+        if (!spv_counters_least(core->view.buf, positions, functions))
+            was_there = false; /* which is said also where it could not be removed */
+        else if (spv_check_writable(core))
+            was_there = spv_counters_remove(core->view.buf, positions, functions, spv_gate_enter(&core->gate));
+        SPV_UNLOCK()
+        spv_free_positions(positions, room);
+    }
+    spv_let_go(&held);
+    if (!was_there)
+        PyErr_SetObject(PyExc_KeyError, key);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *spv_core_positions(PyObject *self, PyObject *key) {
+    spv_core *core = (spv_core *)self;
+    spv_held held;
+    if (!spv_hold(core, key, &held))
+        return NULL;
+    uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, &held, room);
+    PyObject *list = positions ? PyList_New(core->shape.functions) : NULL;
+    for (uint32_t i = 0; list && i < core->shape.functions; i++) {
+        PyObject *cell = PyLong_FromUnsignedLongLong(positions[i]);
+        if (!cell || PyList_SetItem(list, i, cell))
+            Py_CLEAR(list);
+    }
+    if (positions)
+        spv_free_positions(positions, room);
+    spv_let_go(&held);
+    return list;
+}

@@ -1,0 +1,49 @@
+/* Who writes to a filter's cells at the moment, and so whether a write must be atomic. Threads of one process only.
+
+   Plain writes are twice as fast as atomic ones, but lose what others write to the same byte meanwhile. They are made by whoever holds
+   the interpreter's lock while nobody writes without it, and by one thread that writes without it until a second writer comes; from
+   then on, and from the start where the memory is not the filter's alone, all writes are atomic. */
+#ifndef SPV_GATE_H
+#define SPV_GATE_H
+
+#include <stdatomic.h>
+
+#include "spv.h"
+
+typedef struct {
+    atomic_bool shared; /* all writes are atomic; never false again */
+    atomic_long alone;  /* the process in which a thread writes plainly and without the interpreter's lock; 0: none does */
+} spv_gate;
+
+/* Makes all writes atomic and returns when the one thread that writes plainly has seen it. */
+void spv_gate_share(spv_gate *gate);
+
+/* Before a write under the interpreter's lock: whether it must be atomic. */
+SPV_INLINE bool spv_gate_enter(spv_gate *gate) {
+    if (atomic_load_explicit(&gate->shared, memory_order_relaxed))
+        return true;
+    if (SPV_LIKELY(!atomic_load_explicit(&gate->alone, memory_order_acquire)))
+        return false;
+    spv_gate_share(gate);
+    return true;
+}
+
+/* The same before writes without the lock, which is still held; spv_gate_leave ends them, before it is taken again. */
+bool spv_gate_enter_unlocked(spv_gate *gate);
+
+/* Between such writes, often: whether they must be atomic from now on. */
+SPV_INLINE bool spv_gate_again(spv_gate *gate, bool shared) {
+    if (shared)
+        return true;
+    if (SPV_LIKELY(!atomic_load_explicit(&gate->shared, memory_order_relaxed)))
+        return false;
+    atomic_store_explicit(&gate->alone, 0, memory_order_release);
+    return true;
+}
+
+SPV_INLINE void spv_gate_leave(spv_gate *gate, bool shared) {
+    if (!shared)
+        atomic_store_explicit(&gate->alone, 0, memory_order_release);
+}
+
+#endif

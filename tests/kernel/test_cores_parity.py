@@ -1,0 +1,204 @@
+"""The compiled BitCore and CounterCore against their reference: the same results, bytes and errors, whatever they are made of and told."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spvfilter.kernel import Encoding, Family, pure_bits
+from support import effort
+
+pytestmark = pytest.mark.native
+SEEDS = range(effort(4, 20, 200))
+LIVES = effort(25, 100, 250)  # of filters, per seed, of twelve operations each
+FUNCTIONS: list[Callable[[bytes], int]] = [
+    zlib.crc32,
+    zlib.adler32,
+    len,
+    lambda data: -7 * len(data),
+    lambda data: int.from_bytes(data, "big") ** 3,
+    lambda data: -(1 << 200) + sum(data),
+    lambda data: np.uint64(zlib.crc32(data) << 31),  # type: ignore[return-value]
+]
+
+
+def refuses(data: bytes) -> int:
+    raise RuntimeError("no cell today")
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> object:
+    """What a call gives, or how it refuses."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def own_encoding(key: Any) -> Any:
+    """A user's function: bytes of most things, and now and then none."""
+    return key if isinstance(key, (bytes, memoryview)) else repr(key).encode() if key != 3 else key
+
+
+class Twins:
+    """A compiled core and its reference, each over its own copy of the same bytes, told and asked the same."""
+
+    def __init__(self, kind: str, arguments: dict[str, Any], raw: bytes, form: str) -> None:
+        from spvfilter.kernel import native
+
+        self.kind, self.arguments = kind, arguments
+        self.memories = [bytearray(b"@@@" + raw + b"@@@") for _ in range(2)]
+        buffers = [holding(memory, form) for memory in self.memories]
+        classes = (getattr(native, kind), getattr(pure_bits, kind))
+        made = [outcome(lambda of=of, at=at: of(buffer=at, **arguments)) for of, at in zip(classes, buffers, strict=True)]
+        self.refusal = made[0] if isinstance(made[0], tuple) else None
+        self.cores: list[Any] = made
+        if isinstance(made[0], tuple) or isinstance(made[1], tuple):
+            assert made[0] == made[1]
+
+    def same(self, operation: str, *arguments: Any) -> object:
+        """What a method gives or how it refuses, and what it leaves behind: both alike. Twins and factories among the arguments are
+        resolved for each."""
+        results = []
+        for number, core in enumerate(self.cores):
+            resolved = [item.cores[number] if isinstance(item, Twins) else item() if callable(item) else item for item in arguments]
+            result = outcome(getattr(core, operation), *resolved)
+            results.append("itself" if result is core else result)
+        assert type(results[0]) is type(results[1])
+        assert results[0] == results[1], (operation, arguments, self.arguments)
+        assert self.memories[0] == self.memories[1], (operation, arguments, self.arguments)
+        return results[0]
+
+
+def holding(memory: bytearray, form: str) -> Any:
+    """Those of the bytes that are a core's, without the three around them: in memory that is aligned to nothing."""
+    view = memoryview(memory)[3:-3]
+    match form:
+        case "read-only":
+            return view.toreadonly()
+        case "array":
+            return np.frombuffer(view, np.uint8)
+        case "gaps":
+            return memoryview(bytes(2 * len(view)))[::2]
+        case "long":
+            return memoryview(memory)[2:-3]
+    return view
+
+
+def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
+    hash_funcs = rng.choice([0, 1, 2, 3, 7, 13, 64, 65, 600]) if rng.random() < 0.3 else rng.randrange(1, 12)
+    plane = rng.choice([0, 1, 2, 31, 32, 33, 4099]) if rng.random() < 0.4 else rng.randrange(1, 600)
+    partitioned = rng.random() < 0.3
+    family = rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.FAST, Family.CUSTOM])
+    custom = None
+    if family == Family.CUSTOM:
+        custom = [rng.choice(FUNCTIONS) for _ in range(hash_funcs)]
+        if custom and rng.random() < 0.1:
+            custom[rng.randrange(len(custom))] = rng.choice([refuses, lambda data: 1.5])  # type: ignore[list-item, return-value]
+    own = rng.random() < 0.15
+    return {
+        "cells": plane * hash_funcs if partitioned and rng.random() < 0.9 else plane,
+        "hash_funcs": hash_funcs,
+        "family": family,
+        "key": rng.randbytes(rng.choice([16, 16, 16, 4, 9])),
+        "encoding": Encoding.CALLABLE
+        if own
+        else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, Encoding.INT64, Encoding.UINT64]),
+        "partitioned": partitioned,
+        "custom": custom,
+        "encode": own_encoding if own else None,
+        "private": rng.random() < 0.5,
+    }
+
+
+def some_key(rng: random.Random, encoding: Encoding) -> Any:
+    """Mostly a key of that encoding out of few, so that many were added before; now and then one that is none, or is at its edge."""
+    number = rng.randrange(12)
+    if rng.random() < 0.04:
+        return rng.choice(
+            ["str", 1, -1, True, None, 1.5, b"x", 2**63, 2**64, -(2**63) - 1, "\ud800", np.int64(3), np.str_("s"), np.bool_(1), 3]
+        )
+    match encoding:
+        case Encoding.UTF8:
+            return rng.choice(["", "k", "schlüssel", "鍵", np.str_("n")]) + str(number)
+        case Encoding.INT64:
+            return rng.choice([number, -number, 2**63 - 1 - number, -(2**63) + number, np.int32(number)])
+        case Encoding.UINT64:
+            return rng.choice([number, 2**64 - 1 - number, np.uint8(number)])
+        case Encoding.CALLABLE:
+            return rng.choice([number, str(number), b"%d" % number])
+    raw = bytes([number]) * rng.choice([0, 1, 3, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 71])
+    return rng.choice([bytes, bytes, bytes, bytearray, memoryview, lambda raw: memoryview(bytes(2 * len(raw)) + raw)[::3], np.bytes_])(raw)
+
+
+def some_batch(rng: random.Random, encoding: Encoding) -> Any:
+    """A batch, or what makes one anew for each."""
+    count = rng.choice([0, 1, 5, 33, 40, 200])
+    if rng.random() < 0.3:
+        width, dtype = rng.choice([0, 1, 8, 20]), rng.choice(["int64", "uint64", "int32", "uint16", "uint8", "float64", ">i8", "bool"])
+        raw = np.frombuffer(bytes(rng.randrange(3) for _ in range(count * 8)), np.uint8)
+        table = np.frombuffer(bytes(rng.randrange(3) for _ in range(count * width)), np.uint8).reshape(count, width)
+        return rng.choice([table, raw.view(dtype), table[:, 1:], raw[::2], raw.reshape(count, 4, 2), memoryview(table), np.int64(1)])
+    keys = [some_key(rng, encoding) for _ in range(count)]
+    if rng.random() < 0.05:
+        return rng.choice([5, None, b"one", bytearray(b"one"), "one"])
+    return rng.choice([keys, keys, tuple(keys), lambda: iter(keys), lambda: (key for key in keys), lambda: map(some_of, keys)])
+
+
+def some_of(key: Any) -> Any:
+    if key in (1, "k1", b"\x01"):
+        raise LookupError(key)
+    return key
+
+
+def a_life(rng: random.Random) -> int:
+    """A filter and another of its kind, mostly of its shape, through twelve operations; how many they were."""
+    kind = rng.choice(["BitCore", "CounterCore"])
+    arguments = some_arguments(rng, kind)
+    size = (arguments["cells"] + 7) // 8 if kind == "BitCore" else (arguments["cells"] + 1) // 2
+    fillings = [bytes(size), rng.randbytes(size), bytes(size), b"\xff" * size]
+    forms = ["view", "view", "view", "array", "read-only"] + ["gaps", "long"] * (rng.random() < 0.1)
+    form = rng.choice(forms if size else ["view"])
+    twins = Twins(kind, arguments, rng.choice(fillings), form)
+    if twins.refusal:
+        return 1
+    other_arguments = {**arguments, **({rng.choice(["cells", "hash_funcs", "key"]): 5} if rng.random() < 0.1 else {})}
+    other_arguments["key"] = rng.randbytes(16) if other_arguments["key"] == 5 else other_arguments["key"]
+    other_kind = kind if rng.random() < 0.95 else rng.choice(["BitCore", "CounterCore"])
+    other = Twins(other_kind, other_arguments, rng.choice([bytes(size), rng.randbytes(size)]), "view")
+    others = [twins, other] if not other.refusal else [twins]
+    encoding = arguments["encoding"]
+    operations = ["add", "__contains__", "update", "contains_many", "positions", "clear", "same_shape", "__ior__", "cells", "body"]
+    operations += ["add", "update", "update", "__contains__", "contains_many"]
+    operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []
+    operations += ["remove", "remove", "remove", "count", "set_cells", "to_bits"] if kind == "CounterCore" else []
+    for _ in range(12):
+        match operation := rng.choice(operations):
+            case "add" | "__contains__" | "positions" | "remove" | "count":
+                twins.same(operation, some_key(rng, encoding))
+            case "update" | "contains_many":
+                twins.same(operation, some_batch(rng, encoding))
+            case "same_shape" | "__ior__" | "__iand__" | "__le__" | "union_set_bits":
+                if operation in ("__ior__", "__iand__", "__le__") and rng.random() < 0.1:
+                    twins.same(operation, rng.choice([None, set(), 1]))
+                else:
+                    twins.same(operation, rng.choice(others))
+            case "cells":
+                for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
+                    assert getattr(twins.cores[0], name) == getattr(twins.cores[1], name)
+            case "body":
+                assert twins.cores[0].body == twins.cores[1].body
+                assert twins.cores[0].body.readonly
+            case _:
+                twins.same(operation)
+    return 12
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_life_of_a_filter_is_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    assert sum(a_life(rng) for _ in range(LIVES)) > LIVES
