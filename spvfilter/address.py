@@ -32,7 +32,8 @@ def address_to_script(address: str, network: Network) -> bytes:
 def _judge(address: str, network: Network) -> bytes:
     """address_to_script for what the kernel left undecided: whatever is no address, and every address where it is not compiled."""
     _check_text(address)
-    if address.lower().startswith((*_SEGWIT_PREFIXES, f"{network.hrp}1")):
+    lower = address.lower()
+    if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
         return _segwit_to_script(address, network)
     return _base58_to_script(address, network)
 

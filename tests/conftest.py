@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,7 @@ from support import EFFORT, vectors_root
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
     "cc": "install a C compiler (Debian: gcc)",
+    "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
     "redis": "install redis-server (Debian: redis-server)",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -34,6 +36,8 @@ def missing(name: str) -> bool:
             return shutil.which("redis-server") is None
         case "cc":
             return shutil.which("cc") is None
+        case "native":
+            return find_spec("spvfilter.kernel.native") is None
     raise AssertionError(name)
 
 

@@ -88,14 +88,14 @@ static const int8_t BECH32_VALUE[128] = { /* a lower-case character's value + 1;
     ['k'] = 23, ['h'] = 24, ['c'] = 25, ['e'] = 26, ['6'] = 27, ['m'] = 28, ['u'] = 29, ['a'] = 30, ['7'] = 31, ['l'] = 32,
 };
 
+static const uint32_t GENERATOR_SUMS[32] = { /* of the five terms of BIP-173 § Checksum, for each choice of them */
+    0x00000000, 0x3b6a57b2, 0x26508e6d, 0x1d3ad9df, 0x1ea119fa, 0x25cb4e48, 0x38f19797, 0x039bc025, 0x3d4233dd, 0x0628646f, 0x1b12bdb0,
+    0x2078ea02, 0x23e32a27, 0x18897d95, 0x05b3a44a, 0x3ed9f3f8, 0x2a1462b3, 0x117e3501, 0x0c44ecde, 0x372ebb6c, 0x34b57b49, 0x0fdf2cfb,
+    0x12e5f524, 0x298fa296, 0x1756516e, 0x2c3c06dc, 0x3106df03, 0x0a6c88b1, 0x09f74894, 0x329d1f26, 0x2fa7c6f9, 0x14cd914b,
+};
+
 SPV_INLINE uint32_t residue_step(uint32_t residue, unsigned value) {
-    uint32_t top = residue >> 25;
-    residue = (residue & 0x1FFFFFF) << 5 ^ value;
-    residue ^= (0u - (top & 1)) & 0x3B6A57B2;
-    residue ^= (0u - (top >> 1 & 1)) & 0x26508E6D;
-    residue ^= (0u - (top >> 2 & 1)) & 0x1EA119FA;
-    residue ^= (0u - (top >> 3 & 1)) & 0x3D4233DD;
-    return residue ^ ((0u - (top >> 4 & 1)) & 0x2A1462B3);
+    return ((residue & 0x1FFFFFF) << 5 ^ value) ^ GENERATOR_SUMS[residue >> 25];
 }
 
 bool spv_address_network_init(spv_address_network *network, uint8_t p2pkh_version, uint8_t p2sh_version, spv_bytes hrp) {
