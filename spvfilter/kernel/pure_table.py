@@ -17,8 +17,8 @@ _MAX_VALUE = 0x7FFFFFFFFFFFFFFF
 class WatchTable:
     """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`.
 
-    Threads may scan, read and change one table at the same time: each single operation is whole, and what is added during a scan
-    may be found by it or not.
+    Threads may scan and read a table while another changes it; what is added during a scan may be found by it or not. (Of the
+    compiled twin's operations each is whole, so there several may change it, and a copy is of one moment.)
     """
 
     __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
