@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import decode_address
 from spvfilter.network import NETWORKS, Network
 
 MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32; checked before base58, whose decoding is quadratic
@@ -24,8 +25,15 @@ def address_to_script(address: str, network: Network) -> bytes:
     Raises WrongNetworkError for a valid address of another network, AddressError for what is no address. What may be a
     private key or a seed phrase is not repeated in the message. Core key_io.cpp DecodeDestination.
     """
+    script = decode_address(address, network.p2pkh_version, network.p2sh_version, network.hrp)
+    return _judge(address, network) if script is None else script
+
+
+def _judge(address: str, network: Network) -> bytes:
+    """address_to_script for what the kernel left undecided: whatever is no address, and every address where it is not compiled."""
     _check_text(address)
-    if address.lower().startswith(_SEGWIT_PREFIXES):
+    lower = address.lower()
+    if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
         return _segwit_to_script(address, network)
     return _base58_to_script(address, network)
 

@@ -79,9 +79,12 @@ class WatchList:
         if isinstance(addresses, str):
             raise TypeError("an iterable of addresses expected, not one string")
         watch = cls(network)
+        add, kind, network = watch._table.add, EntryKind.SCRIPT, watch.network
         for item in addresses:
             address, label = (item, None) if isinstance(item, str) else item
-            watch.add_address(address, label)
+            entry = add(kind, address_to_script(address, network))
+            if label:
+                watch._label(entry, label)
         return watch
 
     @classmethod
@@ -147,11 +150,19 @@ class WatchList:
             self._label(entry, label)
         self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
 
+    def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
+        """Add the addresses in the lines of a file from byte `at` of `chunk` on, as far as the kernel decides; bytes and lines it took."""
+        network = self.network
+        taken, lines, labels = self._table.add_address_lines(chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp)
+        for entry, label in labels:
+            self._label(entry, label.decode())
+        return taken, lines
+
     def _label(self, entry: int, label: str | None) -> None:
         label = label.strip() if label else None
         if not label:
             return
-        if any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # a surrogate is no UTF-8
+        if not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # a surrogate is no UTF-8
             raise ParameterError(f"a label has no control characters, line ends or surrogates: {label[:80]!r}")
         self._labels[entry] = label
 

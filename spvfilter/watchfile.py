@@ -27,6 +27,7 @@ from spvfilter.primitives import OutPoint
 if TYPE_CHECKING:
     from spvfilter.watch import WatchList
 
+_CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
 
 
@@ -35,11 +36,9 @@ def read_into(watch: WatchList, path: Path) -> None:
     problems: list[tuple[int, str]] = []
     late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
     with path.open("rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), b""), 1):
+        for number, line in _other_lines(watch, file):
             try:
                 if len(line) > _MAX_LINE:
-                    if not line.endswith(b"\n"):
-                        _skip_line(file)
                     raise ParameterError(f"line of more than {_MAX_LINE} bytes")
                 text = _text(line, number)
                 if not text:
@@ -60,9 +59,28 @@ def read_into(watch: WatchList, path: Path) -> None:
         raise WatchFileError(str(path), tuple(sorted(problems)))
 
 
-def _skip_line(file: BinaryIO) -> None:
-    while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
-        pass
+def _other_lines(watch: WatchList, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines that the kernel does not take for plain addresses, with their numbers; those that are, it adds on the way, in order.
+
+    Of a line longer than _MAX_LINE at least one byte more than that is given, hardly all of it.
+    """
+    chunk, at, number = b"", 0, 1
+    while True:
+        taken, lines = watch.add_address_lines(chunk, at)
+        at += taken
+        number += lines
+        end = chunk.find(b"\n", at) + 1
+        if not end:
+            more = file.read(_CHUNK)
+            if more:
+                chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
+                continue
+            if at < len(chunk):
+                yield number, chunk[at:]
+            return
+        yield number, chunk[at:end]
+        at = end
+        number += 1
 
 
 def _text(line: bytes, number: int) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # the reference's signatures are those of both
         walk_tx,
         wtxid,
     )
+    from spvfilter.kernel.pure_address import decode_address
     from spvfilter.kernel.pure_bits import BitCore, CounterCore
     from spvfilter.kernel.pure_gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure_headers import header_hashes
@@ -73,6 +74,7 @@ __all__ = [
     "bip37_scan_block",
     "bip37_scan_tx",
     "check_block",
+    "decode_address",
     "gcs_build",
     "gcs_check",
     "header_hashes",

@@ -18,6 +18,7 @@ _REFERENCE = {
         *("bip37_scan_block", "bip37_scan_tx", "check_block", "is_p2pk", "is_pubkey", "merkle_root", "multisig_keys", "parse_tx"),
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),
+    "pure_address": ("decode_address",),
     "pure_bits": ("BitCore", "CounterCore"),
     "pure_gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure_headers": ("header_hashes",),

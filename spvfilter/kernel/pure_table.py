@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import pure
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
 from spvfilter.primitives import HEADER_SIZE, script_pushes
 
+OUTPOINT_SIZE = 36  # bytes
+_MAX_ENTRY = 0x7FFFFFFE
+_MAX_VALUE = 0x7FFFFFFFFFFFFFFF
+
 
 class WatchTable:
-    """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`."""
+    """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`.
+
+    Threads may scan and read a table while another changes it; what is added during a scan may be found by it or not. (Of the
+    compiled twin's operations each is whole, so there several may change it, and a copy is of one moment.)
+    """
 
     __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
 
@@ -26,8 +34,13 @@ class WatchTable:
     def __len__(self) -> int:
         return len(self._kinds)
 
-    def add(self, kind: EntryKind, value: bytes) -> int:
-        """The entry's number, from 0; an entry already there keeps its own."""
+    def add(self, kind: EntryKind, value: bytes, /) -> int:
+        """The entry's number, from 0; an entry already there keeps its own.
+
+        Raises ParameterError for an outpoint of other than 36 bytes.
+        """
+        if kind == EntryKind.OUTPOINT:
+            _check_outpoint(value)
         known = self.find(kind, value)
         if known != NO_ENTRY:
             return known
@@ -46,9 +59,9 @@ class WatchTable:
                 self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
         return number
 
-    def find(self, kind: EntryKind, value: bytes) -> int:
+    def find(self, kind: EntryKind, value: bytes, /) -> int:
         """The number of an entry, or NO_ENTRY."""
-        match kind:
+        match EntryKind(kind):
             case EntryKind.SCRIPT:
                 return self._scripts.get(value, NO_ENTRY)
             case EntryKind.MULTISIG_KEY:
@@ -57,35 +70,43 @@ class WatchTable:
                 return self._data.get(value, NO_ENTRY)
             case EntryKind.OUTPOINT:
                 coin = self._coins.get(value)
-                named = coin is not None and self._kinds[coin.entry] == EntryKind.OUTPOINT and self._values[coin.entry] == value
-                return coin.entry if coin is not None and named else NO_ENTRY
+                if coin is None or coin.entry >= len(self._kinds):  # an entry of another table
+                    return NO_ENTRY
+                return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
 
-    def entry(self, number: int) -> tuple[EntryKind, bytes]:
+    def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
+        """Kind and bytes of an entry. Raises IndexError for a number that none has."""
+        if not 0 <= number < len(self._kinds):
+            raise IndexError(f"no entry {number}")
         return EntryKind(self._kinds[number]), self._values[number]
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
-        """Every entry, in the order of their numbers."""
-        return ((EntryKind(kind), value) for kind, value in zip(self._kinds, self._values, strict=True))
+        """Every entry there is now, in the order of their numbers; the table may change meanwhile."""
+        return map(self.entry, range(len(self._kinds)))
 
-    def coin(self, outpoint: bytes) -> Coin | None:
+    def coin(self, outpoint: bytes, /) -> Coin | None:
         """What is known of an outpoint (36 bytes), if it is watched."""
         return self._coins.get(outpoint)
 
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
-        """Every watched outpoint (36 bytes) with what is known of it."""
-        return iter(self._coins.items())
+        """Every outpoint watched now (36 bytes) with what is known of it when its turn comes; the table may change meanwhile."""
+        return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
 
-    def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None) -> None:
-        """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."""
-        self._coins[outpoint] = _joined(self._coins.get(outpoint), Coin(entry, value, script))
+    def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
+        """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked.
 
-    def learn(self, hits: Iterable[Hit]) -> None:
-        """Watch the outpoints of the outputs among `hits`."""
-        for hit in hits:
-            if not hit.spend:
-                self.set_coin(hit.outpoint, hit.entry, hit.value, hit.script)
+        The entry may be another table's. Raises ParameterError for an outpoint of other than 36 bytes and for numbers out of range.
+        """
+        self._coins[outpoint] = _joined(self._coins.get(outpoint), _checked(outpoint, entry, value, script))
+
+    def learn(self, hits: Iterable[Hit], /) -> None:
+        """Watch the outpoints of the outputs among `hits`. Raises ParameterError as set_coin does, with nothing learned."""
+        found = [(hit.outpoint, _checked(hit.outpoint, hit.entry, hit.value, hit.script)) for hit in hits if not hit.spend]
+        for outpoint, coin in found:
+            self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def copy(self) -> WatchTable:
+        """A table that shares nothing with this one."""
         twin = WatchTable()
         twin._kinds = self._kinds.copy()
         twin._values = self._values.copy()
@@ -95,7 +116,17 @@ class WatchTable:
         twin._coins = self._coins.copy()
         return twin
 
-    def match_script(self, script: bytes) -> int:
+    def add_address_lines(
+        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
+    ) -> tuple[int, int, list[tuple[int, bytes]]]:
+        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first not decided here.
+
+        Gives the bytes and the lines taken, and the labels as (entry, UTF-8 without control characters). Here all are left to
+        address.py, see pure_address.
+        """
+        return 0, 0, []
+
+    def match_script(self, script: bytes, /) -> int:
         """The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."""
         entry = self._scripts.get(script, NO_ENTRY)
         if entry == NO_ENTRY and self._multisig_keys:
@@ -125,7 +156,7 @@ class WatchTable:
         earlier.update(fresh)
         return hits
 
-    def scan_tx(self, raw: bytes) -> list[Hit]:
+    def scan_tx(self, raw: bytes, /) -> list[Hit]:
         """The same for one transaction. Raises FormatError for a malformed one."""
         hits: list[Hit] = []
         self._scan(raw, pure.parse_tx(raw), 0, (self._coins, {}, {}), hits)
@@ -170,6 +201,20 @@ class WatchTable:
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses what is below 0
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
+
+
+def _check_outpoint(value: bytes) -> None:
+    if len(value) != OUTPOINT_SIZE:
+        raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
+
+
+def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> Coin:
+    _check_outpoint(outpoint)
+    if not 0 <= entry <= _MAX_ENTRY:
+        raise ParameterError(f"not the number of an entry: {entry}")
+    if not NO_VALUE <= value <= _MAX_VALUE:
+        raise ParameterError(f"not a value in satoshi: {value}")
+    return Coin(entry, value, script)
 
 
 def _joined(old: Coin | None, new: Coin) -> Coin:

@@ -193,3 +193,47 @@ def test_cutting_a_chain_into_blocks_changes_no_match(outputs: list[tuple[bytes,
     assert parts == whole
     wanted = [script == SCRIPT for script, _ in outputs]
     assert len(whole) == sum(wanted) + sum(wanted[:-1])
+
+
+def test_a_table_may_change_while_it_is_iterated() -> None:
+    made = WatchTable()
+    for number in range(3):
+        made.add(EntryKind.SCRIPT, bytes((number,)))
+        made.set_coin(bytes((number,)) * 36, number, NO_VALUE, None)
+    entries, coins = made.entries(), made.coins()
+    assert (next(entries), next(coins)[0]) == ((EntryKind.SCRIPT, b"\x00"), bytes(36))
+    for number in range(3, 5_000):
+        made.add(EntryKind.DATA, number.to_bytes(2, "big"))
+        made.set_coin(number.to_bytes(36, "big"), 0, 0, None)
+    made.set_coin(b"\x02" * 36, 0, 5, b"script")
+    assert [value for _, value in entries] == [b"\x01", b"\x02"]  # those there when it was asked for
+    assert [coin for _, coin in coins] == [(1, NO_VALUE, None), (2, 5, b"script")]  # each as it is when its turn comes
+    assert next(entries, None) is next(coins, None) is None
+
+
+def test_a_table_may_keep_the_coins_of_its_own_scan() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    assert made.scan_block(BLOCK, made) == [PAID, SPENT, CHANGE]
+    assert dict(made.coins()) == {POINT: Coin(0, 5_000, SCRIPT), CHANGE.outpoint: Coin(0, 4_000, SCRIPT)}
+
+
+def test_coins_may_belong_to_entries_of_another_table() -> None:
+    made = WatchTable()
+    made.set_coin(POINT, 7, 5, b"script")
+    assert (made.coin(POINT), made.find(EntryKind.OUTPOINT, POINT)) == (Coin(7, 5, b"script"), NO_ENTRY)
+    assert made.scan_tx(SPENDING) == [SPENT._replace(position=0, value=5, script=b"script", entry=7)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 8, 15, 16, 17, 23, 24, 40, 41, 62, 63, 64, 65, 104, 1_000, 70_000])
+def test_scripts_of_every_length_are_told_apart_by_every_byte(size: int) -> None:
+    script = bytes(number % 251 for number in range(size))
+    others = [
+        script[:at] + bytes((script[at] ^ 1,)) + script[at + 1 :] for at in {0, size // 3, size // 2, size - 9, size - 1} if 0 <= at < size
+    ]
+    others += [script + b"\x00", script[1:]] if size else [b"\x00"]
+    made = table(*((EntryKind.SCRIPT, other) for other in others))
+    assert made.match_script(script) == NO_ENTRY
+    assert [made.match_script(other) for other in others] == list(range(len(others)))
+    made.add(EntryKind.SCRIPT, script)
+    (hit,) = made.scan_tx(pays(script))
+    assert (hit.entry, hit.script, made.entry(hit.entry)) == (len(others), script, (EntryKind.SCRIPT, script))

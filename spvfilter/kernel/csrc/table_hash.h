@@ -1,0 +1,47 @@
+/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic; whoever does not know the key cannot aim. */
+#ifndef SPV_TABLE_HASH_H
+#define SPV_TABLE_HASH_H
+
+#include "spv.h"
+
+typedef struct {
+    uint64_t word[8]; /* drawn at random for each table */
+} spv_key;
+
+/* False, with errno set, where the system gives no randomness. */
+bool spv_key_draw(spv_key *key);
+
+/* Both halves of the 128-bit product, folded. */
+SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
+#ifdef __SIZEOF_INT128__
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+#else
+    uint64_t a_low = (uint32_t)a, a_high = a >> 32, b_low = (uint32_t)b, b_high = b >> 32;
+    uint64_t low = a_low * b_low, cross = a_high * b_low + (low >> 32), other = a_low * b_high + (uint32_t)cross;
+    return (other << 32 | (uint32_t)low) ^ (a_high * b_high + (cross >> 32) + (other >> 32));
+#endif
+}
+
+/* 17 bytes to 40 without a branch: the first 16, the last 16, and the 8 in the middle; they overlap where there are fewer. What the last
+   product takes besides the sum is exact, so that nobody can make differences cancel without the key. */
+SPV_INLINE uint64_t spv_keyed_middling(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size) {
+    const uint8_t *middle = at + (size - 8) / 2, *last = at + size - 16;
+    uint64_t sum = spv_mix(spv_le64(at) ^ key->word[1], spv_le64(at + 8) ^ key->word[2])
+        + spv_mix(spv_le64(last) ^ key->word[3], spv_le64(last + 8) ^ key->word[4]);
+    return spv_mix(sum ^ seed, spv_le64(middle) ^ key->word[5]);
+}
+
+/* Fewer than 17 bytes, or more than 40. */
+uint64_t spv_keyed_other(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size);
+
+/* `domain` < 4 keeps apart what is equal in bytes only. */
+SPV_INLINE uint64_t spv_keyed_hash(const spv_key *key, unsigned domain, const uint8_t *at, size_t size) {
+    uint64_t seed = key->word[0] ^ ((uint64_t)size << 2 | domain);
+    if (SPV_LIKELY(size - 17 <= 40 - 17))
+        return spv_keyed_middling(key, seed, at, size);
+    return spv_keyed_other(key, seed, at, size);
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* An index from hashes to numbers: open addressing in groups of 16 tags. It knows no bytes; the caller compares them. */
+#ifndef SPV_TABLE_INDEX_H
+#define SPV_TABLE_INDEX_H
+
+#include "spv.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+enum { SPV_GROUP = 16 };
+#define SPV_NONE UINT32_MAX /* no number */
+
+/* A hash's group is probed first, then those behind it, up to one that has room. A tag is 15 bits of the hash and a one,
+   0 where the slot is free; slots of a group are taken in order and never freed. Tags lie apart from numbers: what is not there is told by 32 bytes. */
+typedef struct {
+    uint16_t *tags;
+    uint32_t *numbers;
+    size_t mask;           /* groups - 1, a power of two less one */
+    uint32_t count, limit; /* numbers; how many before it grows */
+} spv_index;
+
+/* The hash of a number in the index, or false: it is not in it. */
+typedef bool spv_hash_of(const void *context, uint32_t number, uint64_t *hash);
+/* Whether what is looked for is this number's. */
+typedef bool spv_same(const void *context, uint32_t number);
+
+void spv_index_init(spv_index *index);
+void spv_index_free(spv_index *index);
+size_t spv_index_size(const spv_index *index); /* bytes allocated */
+/* Room for one more; `hash_of` is asked for all numbers below `numbers` when it must grow. */
+spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context);
+void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* into room reserved */
+spv_status spv_index_copy(const spv_index *index, spv_index *copy);
+
+SPV_INLINE size_t spv_index_group(const spv_index *index, uint64_t hash) {
+    return (size_t)(hash >> 16) & index->mask;
+}
+
+SPV_INLINE uint16_t spv_index_tag(uint64_t hash) {
+    return (uint16_t)(hash | 1);
+}
+
+/* The tags of the group that a hash belongs to, on their way from memory. */
+SPV_INLINE const uint16_t *spv_index_fetch(const spv_index *index, uint64_t hash) {
+    const uint16_t *tags = index->tags + spv_index_group(index, hash) * SPV_GROUP;
+    __builtin_prefetch(tags);
+    return tags;
+}
+
+/* Which slots of a group hold a tag: one bit for each, the lowest at SPV_SLOT_BITS times its place. */
+#if defined(__SSE2__)
+enum { SPV_SLOT_BITS = 1 };
+SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+    __m128i wanted = _mm_set1_epi16((short)tag);
+    __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(const void *)tags), wanted);
+    __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(const void *)(tags + 8)), wanted);
+    return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high));
+}
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+enum { SPV_SLOT_BITS = 4 };
+SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+    uint16x8_t wanted = vdupq_n_u16(tag);
+    uint8x8_t low = vmovn_u16(vceqq_u16(vld1q_u16(tags), wanted)), high = vmovn_u16(vceqq_u16(vld1q_u16(tags + 8), wanted));
+    uint8x8_t nibbles = vshrn_n_u16(vreinterpretq_u16_u8(vcombine_u8(low, high)), 4);
+    return vget_lane_u64(vreinterpret_u64_u8(nibbles), 0) & 0x1111111111111111;
+}
+#else
+enum { SPV_SLOT_BITS = 1 };
+SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+    uint64_t slots = 0;
+    for (unsigned slot = 0; slot < SPV_GROUP; slot++)
+        slots |= (uint64_t)(tags[slot] == tag) << slot;
+    return slots;
+}
+#endif
+
+/* Whether the tags of its group show that a hash is not there: mostly the answer, and without a branch before it. */
+SPV_INLINE bool spv_tags_lack(const uint16_t *tags, uint64_t hash) {
+    return !(spv_group_slots(tags, spv_index_tag(hash)) | tags[SPV_GROUP - 1]);
+}
+
+/* The number with this hash that `same` accepts, or SPV_NONE. With a constant function the compiler folds it in. */
+SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_same *same, const void *context) {
+    uint16_t tag = spv_index_tag(hash);
+    for (size_t group = spv_index_group(index, hash);; group = (group + 1) & index->mask) {
+        const uint16_t *tags = index->tags + group * SPV_GROUP;
+        for (uint64_t slots = spv_group_slots(tags, tag); slots; slots &= slots - 1) {
+            uint32_t number = index->numbers[group * SPV_GROUP + (size_t)__builtin_ctzll(slots) / SPV_SLOT_BITS];
+            if (same(context, number))
+                return number;
+        }
+        if (!tags[SPV_GROUP - 1]) /* taken in order: the last is free, so the group has room and nothing went behind it */
+            return SPV_NONE;
+    }
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* Readers together or one writer alone, in turns: who waits for a writer gets in before the next one, so nobody starves. */
+#ifndef SPV_TABLE_LOCK_H
+#define SPV_TABLE_LOCK_H
+
+#include "spv.h"
+
+#include <pthread.h>
+
+/* Not recursive. Whoever locks two takes the one at the lower address first. */
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t reading, writing;
+    unsigned readers;         /* inside */
+    unsigned waiting_readers, waiting_writers;
+    unsigned long turn;       /* counts the writers that let waiting readers in */
+    bool written;             /* a writer is inside */
+} spv_lock;
+
+bool spv_lock_init(spv_lock *lock);
+void spv_lock_free(spv_lock *lock);
+bool spv_try_read(spv_lock *lock); /* false where it would have to wait */
+bool spv_try_write(spv_lock *lock);
+void spv_read(spv_lock *lock);
+void spv_write(spv_lock *lock);
+void spv_end_read(spv_lock *lock);
+void spv_end_write(spv_lock *lock);
+
+#endif

@@ -1,0 +1,40 @@
+/* The memory of a watch table: it grows by chunks, so that nothing large is ever there twice, and bytes once given never move. */
+#ifndef SPV_TABLE_MEMORY_H
+#define SPV_TABLE_MEMORY_H
+
+#include "spv.h"
+
+/* Zeroed memory on a cache line's boundary, on huge pages where it is large; NULL where there is none. */
+void *spv_blank(size_t size);
+void spv_blank_free(void *memory, size_t size);
+
+/* Bytes of any length that stay where they are until all are freed. All zero is an empty one. */
+typedef struct spv_chunk spv_chunk;
+typedef struct {
+    spv_chunk *chunks;
+    uint8_t *at; /* free room in the first of them */
+    size_t left;
+    size_t total; /* bytes, all chunks */
+} spv_arena;
+
+uint8_t *spv_arena_take(spv_arena *arena, size_t size); /* NULL: no memory */
+void spv_arena_free(spv_arena *arena);
+
+/* Records of one size by their number, in segments. Only the first segment is ever moved, while it is small. */
+enum { SPV_SEGMENT_SHIFT = 10, SPV_SEGMENT = 1 << SPV_SEGMENT_SHIFT };
+typedef struct {
+    uint8_t **segments;
+    size_t record; /* bytes */
+    uint32_t count, room;
+} spv_pile;
+
+spv_status spv_pile_reserve(spv_pile *pile); /* room for one more */
+spv_status spv_pile_copy(const spv_pile *pile, spv_pile *copy);
+size_t spv_pile_size(const spv_pile *pile); /* bytes allocated */
+void spv_pile_free(spv_pile *pile);
+
+SPV_INLINE void *spv_pile_at(const spv_pile *pile, uint32_t number, size_t record) {
+    return pile->segments[number >> SPV_SEGMENT_SHIFT] + (size_t)(number & (SPV_SEGMENT - 1)) * record;
+}
+
+#endif

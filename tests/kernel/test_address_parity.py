@@ -1,0 +1,216 @@
+"""The compiled fast path for addresses against address.py: what it decides is decided so, and what it leaves is all that is wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import build
+from addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
+from spvfilter import address as slow, watchfile
+from spvfilter.address import script_to_address
+from spvfilter.errors import AddressError, WatchFileError
+from spvfilter.hashes import sha256d
+from spvfilter.network import MAINNET, NETWORKS, TESTNET3, Network
+from spvfilter.watch import WatchList
+from support import effort, vector_cases
+
+pytestmark = pytest.mark.native
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+def decide(text: str, network: Network) -> bytes | None:
+    from spvfilter.kernel.native import decode_address
+
+    script: bytes | None = decode_address(text, network.p2pkh_version, network.p2sh_version, network.hrp)
+    return script
+
+
+def judge(text: str, network: Network) -> bytes | None:
+    """address.py's own reading, without the fast path; None for what it refuses."""
+    try:
+        return slow._judge(text, network)
+    except AddressError:
+        return None
+
+
+def agree(text: str, network: Network) -> bool:
+    """Whether the fast path decided; then, that it did as address.py does."""
+    decided = decide(text, network)
+    assert decided is None or decided == judge(text, network)
+    return decided is not None
+
+
+def custom(p2pkh_version: int, p2sh_version: int, hrp: str) -> Network:
+    return Network("custom", b"....", p2pkh_version, p2sh_version, 0, hrp, bytes(32), 0, 0)
+
+
+hrps = st.sampled_from(["", "x", "k", "bc", "tb", "tpub", "a1b", "BC", "é", "q" * 16, "q" * 17])
+networks = st.one_of(st.sampled_from(NETWORKS), st.builds(custom, st.integers(0, 255), st.integers(0, 255), hrps))
+
+
+@given(scripts, st.sampled_from(NETWORKS))
+def test_every_common_address_is_decided(script: bytes, network: Network) -> None:
+    text = script_to_address(script, network)
+    assert text is not None
+    for written in (text, text.upper()) if text.startswith(network.hrp) else (text,):
+        assert agree(written, network) or len(written) in (51, 52)  # as long as a private key: left to address.py
+
+
+def mutated(rng: random.Random, text: str) -> str:
+    at = rng.randrange(len(text) + 1)
+    match rng.randrange(8):
+        case 0:
+            return text[:at] + text[at + 1 :]
+        case 1:
+            return text[:at] + rng.choice(BASE58 + "0OIlbi,. \t\x00é１") + text[at:]
+        case 2:
+            return text[:at] + rng.choice(BASE58 + "0OIl") + text[at + 1 :]
+        case 3:
+            return text[:at] + text[at:].swapcase()
+        case 4:
+            return text.swapcase()
+        case 5:
+            return text[:at] + text[at + 1 : at + 2] + text[at : at + 1] + text[at + 2 :]
+        case 6:
+            return "1" + text
+    return text
+
+
+@given(scripts, networks, networks, st.randoms(use_true_random=False))
+def test_changed_and_foreign_addresses_are_decided_as_address_py_does(script: bytes, of: Network, on: Network, rng: random.Random) -> None:
+    try:
+        text = script_to_address(script, of) or ""
+    except ValueError:  # a human-readable part that is none
+        text = script_to_address(script, MAINNET) or ""
+    for _ in range(20):
+        agree(text, on)
+        text = mutated(rng, text)
+
+
+@given(st.integers(0, 32), st.integers(0, 45), st.binary(min_size=45, max_size=45), st.booleans(), networks)
+def test_every_witness_version_and_length_is_decided_as_address_py_does(
+    version: int, size: int, data: bytes, late: bool, network: Network
+) -> None:
+    encoding = slow.Encoding.BECH32M if late else slow.Encoding.BECH32
+    for values in (slow._to_5_bits(data[:size]), slow._to_5_bits(data[:size])[:-1] + b"\x1f", slow._to_5_bits(data[:size]) + b"\x00"):
+        try:
+            text = slow.bech32_encode(network.hrp, bytes((version % 32,)) + values, encoding)
+        except ValueError:
+            return
+        agree(text, network)
+
+
+@given(st.binary(max_size=40), st.booleans(), networks)
+def test_every_base58_payload_is_decided_as_address_py_does(payload: bytes, ours: bool, network: Network) -> None:
+    from bitcoin.base58 import encode
+
+    raw = bytes((network.p2pkh_version,)) + payload if ours else payload
+    agree(encode(raw + sha256d(raw)[:4]), network)
+    agree(encode(raw + bytes(4)), network)
+
+
+@given(hash20, st.integers(0, 255), st.integers(0, 255))
+def test_every_version_byte_is_decided_as_address_py_does(digest: bytes, p2pkh_version: int, p2sh_version: int) -> None:
+    network = custom(p2pkh_version, p2sh_version, "bc")
+    for script in (build.p2pkh(digest), build.p2sh(digest), build.p2pkh(bytes(20))):
+        agree(script_to_address(script, network) or "", network)
+
+
+@given(st.text(max_size=100) | st.text(alphabet=BASE58, max_size=60), networks)
+def test_any_text_is_decided_as_address_py_does(text: str, network: Network) -> None:
+    agree(text, network)
+
+
+@vector_cases("05_addresses/invalid.json")
+def test_what_is_no_address_is_left_to_address_py(case: Any) -> None:
+    for network in NETWORKS:
+        assert decide(case["address"], network) is None
+
+
+# Files
+
+
+ADDRESSES = [
+    P2PKH,
+    P2SH,
+    P2WPKH,
+    P2TR,
+    P2WPKH.upper(),
+    *(script_to_address(b"\x00\x14" + bytes((n,)) * 20, MAINNET) or "" for n in range(4)),
+]
+LABELS = ["", "savings", "  a b ", "Ünï ☃", "a,b", "\u3000x\u2003", "\U0001f600", "#1", "x" * 990, "\u00a0", "\ufeff"]
+REFUSED_LABELS = ["a\x00b", "a\x85b", "a\u2028b", "a\u2029b", "a\tb", "\x7f", "tab at the end\t"]
+OTHERS = [
+    *("", " ", "# comment", "#", "nonsense", ",label", "script:51", "script:zz,x", "data:00ff,d", "pubkey:02", "xpub:1"),
+    *(f"outpoint:{'ab' * 32}:7", f"outpoint:{'ab' * 32}:7:5:51,late", script_to_address(build.p2wpkh(bytes(20)), TESTNET3) or ""),
+    *(f" {P2WPKH}", f"{P2WPKH} # comment", f"{P2WPKH} ,x", f"{P2WPKH[:-1]},x", f"{P2WPKH}\t", "x" * 1500),
+]
+
+
+def line(rng: random.Random) -> bytes:
+    text = rng.choice(ADDRESSES)
+    match rng.randrange(6):
+        case 0:
+            text = rng.choice(OTHERS)
+        case 1:
+            text += "," + rng.choice(LABELS + REFUSED_LABELS)
+        case 2:
+            text += ",\u3042".encode("utf-16", "surrogatepass").decode("latin-1") if rng.random() < 0.1 else "," + rng.choice(LABELS)
+    raw = text.encode()
+    if rng.random() < 0.1:
+        at = rng.randrange(len(raw) + 1)
+        raw = raw[:at] + rng.randbytes(rng.randrange(4)) + raw[at + rng.randrange(4) :]
+    return raw + rng.choice((b"\n", b"\n", b"\r\n", b"\r\r\n"))
+
+
+Found = tuple[list[object], list[object], dict[int, str | None], object]
+
+
+def read(path: Path, change: Callable[[WatchList], None]) -> Found:
+    """A list read from a file after `change`: entries and coins in their order, labels, problems."""
+    watch, problems = WatchList(), None
+    change(watch)
+    try:
+        watchfile.read_into(watch, path)
+    except WatchFileError as error:
+        problems = error.problems
+    return list(watch.table.entries()), list(watch.table.coins()), dict(watch._labels), problems
+
+
+@pytest.mark.parametrize("seed", range(effort(20, 150, 3_000)))
+def test_a_file_reads_the_same_with_and_without_the_fast_path(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spvfilter.kernel.native import WatchTable
+
+    rng = random.Random(seed)
+    raw = rng.choice((b"", b"", b"\xef\xbb\xbf")) + b"".join(line(rng) for _ in range(rng.randrange(60)))
+    raw = raw[: len(raw) - rng.choice((0, 0, 1, 2))]
+    path = tmp_path / "watch"
+    path.write_bytes(raw)
+
+    def fast(watch: WatchList) -> None:
+        watch._table = WatchTable()
+
+    def plodding(watch: WatchList) -> None:
+        watch._table = WatchTable()
+        monkeypatch.setattr(WatchList, "add_address_lines", lambda self, chunk, at: (0, 0))
+
+    monkeypatch.setattr(watchfile, "_CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))
+    assert read(path, fast) == read(path, plodding)
+
+
+def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
+    from spvfilter.kernel.native import WatchTable
+
+    table = WatchTable()
+    plain = f"{P2PKH}\n{P2TR},savings\r\n{P2PKH}, again \n{P2SH},\n".encode()
+    for rest in (b"", b"# comment\n", P2WPKH.encode(), b"\n", P2WPKH.encode() + b",a\x00b\n", P2WPKH.encode() + b",\xff\n"):
+        chunk = b"skipped" + plain + rest
+        taken = table.add_address_lines(chunk, 7, 0, 5, "bc")
+        assert taken == (len(plain), 4, [(1, b"savings"), (0, b" again ")])
+    assert [value for _, value in table.entries()] == [slow.address_to_script(text, MAINNET) for text in (P2PKH, P2TR, P2SH)]
