@@ -34,7 +34,7 @@ def reference() -> dict[str, object]:
 def compiled() -> dict[str, object]:
     """The compiled twin, by name. Raises ImportError where it is not installed."""
     native = import_module("spvfilter.kernel.native")
-    return {name: getattr(native, name, found) for name, found in reference().items()}  # what has no compiled twin yet
+    return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
 
 
 def choose() -> tuple[str, dict[str, object]]:

@@ -34,9 +34,9 @@ PyObject *spv_raise(spv_status status, const spv_error *error);
 PyObject *spv_named(PyObject *type, PyObject *items);
 
 /* Each adds its type to the module; -1 with an exception set where that fails. */
-__attribute__((weak)) int spv_add_watch_table(PyObject *module); /* WatchTable */
+int spv_add_watch_table(PyObject *module); /* WatchTable */
 int spv_add_gcs(PyObject *module);         /* GcsQuery, gcs_build, gcs_check */
-__attribute__((weak)) int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
+int spv_add_cores(PyObject *module);       /* BitCore, CounterCore */
 int spv_add_walk(PyObject *module);        /* walk_tx … wtxid, is_pubkey … multisig_keys */
 int spv_add_scan(PyObject *module);        /* merkle_root, check_block, bip37_scan_block, bip37_scan_tx */
 int spv_add_headers(PyObject *module);     /* header_hashes */

@@ -86,8 +86,7 @@ PyMODINIT_FUNC PyInit_native(void) {
     };
     int failed = look_up();
     for (size_t i = 0; !failed && i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i])
-            failed = parts[i](module);
+        failed = parts[i](module);
     if (failed) {
         Py_DECREF(module);
         return NULL;
