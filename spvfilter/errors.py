@@ -246,6 +246,14 @@ class RemoteReadOnlyError(RemoteError, ReadOnlyError):
     """The server is a read-only replica; nothing was changed."""
 
 
+class RefusedError(SpvFilterError, ValueError):
+    """A block or transaction that the embedded node does not take; `reason` is Core's word for the cause, such as txn-mempool-conflict."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
 class SpvFilterWarning(UserWarning):
     """Base of the package's warnings."""
 

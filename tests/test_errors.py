@@ -14,6 +14,7 @@ ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
     "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
     "InexpressibleError": (("cannot find", ("51", "6a")), {}),
+    "RefusedError": (("txn-mempool-conflict", "spent already"), {}),
     "WatchFileError": (("wallet.txt", tuple((line, "bad") for line in range(1, 30))), {}),
     "EnvelopeError": (("another network",), {"field": "magic"}),
     "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
 
     page.line(f"A {NETWORK} chain of {len(chain.blocks)} blocks, made on the spot and the same on every run:")
-    page.line("true merkle roots and witness commitments, no proof of work, no signatures.")
+    page.line("true proof of work, merkle roots and witness commitments, made-up signatures.")
     page.title("1. The wallet watches")
     page.table({"label": "left", "address": "left"}, [[kind, address] for kind, address in wallet_addresses().items()])
 

@@ -1,0 +1,81 @@
+"""Transactions and mined regtest blocks, put together from their parts. Nothing is checked or signed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import merkle_root, parse_tx, txid, wtxid
+from spvfilter.network import REGTEST
+from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
+
+BITS = REGTEST.pow_limit_bits  # target 2^255 - 1, which every second hash meets
+BLOCK_VERSION = 0x20000000  # BIP-9
+COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # BIP-141 § Commitment structure
+_WITNESS_NONCE = bytes(32)
+_COINBASE_TAG = b"spvfilter"
+
+
+@dataclass(frozen=True, slots=True)
+class TxIn:
+    """An input: the outpoint it spends, scriptSig, the items of its witness stack, sequence (u32)."""
+
+    outpoint: OutPoint
+    script_sig: bytes = b""
+    witness: tuple[bytes, ...] = ()
+    sequence: int = 0xFFFFFFFE
+
+    def __bytes__(self) -> bytes:
+        """As it stands among the inputs; the witness has its place behind the outputs."""
+        return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
+
+
+def _var_bytes(data: bytes) -> bytes:
+    return compact_size(len(data)) + data
+
+
+def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
+    """A serialised transaction, in segwit form if an input has a witness (BIP-144)."""
+    segwit = any(txin.witness for txin in inputs)
+    raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
+    raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))
+    raw += compact_size(len(outputs)) + b"".join(map(bytes, outputs))
+    if segwit:
+        raw += b"".join(compact_size(len(txin.witness)) + b"".join(map(_var_bytes, txin.witness)) for txin in inputs)
+    return raw + lock_time.to_bytes(4, "little")
+
+
+def height_push(height: int) -> bytes:
+    """How a coinbase's scriptSig starts at a height: OP_0, OP_1 to OP_16, or the shortest number (BIP-34, Core CScript)."""
+    if height <= 16:
+        return bytes((0x50 + height if height else 0,))
+    size = height.bit_length() // 8 + 1  # with a sign bit
+    return bytes((size,)) + height.to_bytes(size, "little")
+
+
+def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b"") -> bytes:
+    """The coinbase of a block with these other transactions: their witnesses are committed to in its last output (BIP-141).
+
+    `extra`, up to 80 bytes behind the height, tells blocks apart that would else be the same.
+    """
+    witness_root, _ = merkle_root([bytes(32), *(wtxid(raw, parse_tx(raw)) for raw in transactions)])
+    commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))
+    script_sig = height_push(height) + _var_bytes(_COINBASE_TAG + extra)
+    txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), script_sig, (_WITNESS_NONCE,), 0xFFFFFFFF)
+    return build_tx([txin], [*outputs, commitment])
+
+
+def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
+    """A block of these transactions, the coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
+    root, _ = merkle_root([txid(raw, parse_tx(raw)) for raw in transactions])
+    header = mine(Header(version, previous, root, time, BITS, 0))
+    return bytes(header) + compact_size(len(transactions)) + b"".join(transactions)
+
+
+def mine(header: Header) -> Header:
+    """The header with the first nonce for which its hash meets regtest's target."""
+    nonce = 0
+    while (mined := replace(header, nonce=nonce)).hash[31] > 0x7F:  # the target is all ones below the topmost bit
+        nonce += 1
+    return mined

@@ -1,0 +1,201 @@
+"""`spvfilter node`: a regtest full node to try a wallet against. What it mines and pays is asked for by options and commands."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
+
+from spvfilter.address import address_to_script, script_to_address
+from spvfilter.aio.node import Node
+from spvfilter.aio.node_chain import TipChange
+from spvfilter.aio.node_regtest import Regtest
+from spvfilter.aio.node_tx import COINBASE_MATURITY, Tx
+from spvfilter.aio.pull import pull
+from spvfilter.cli.arguments import standard_input, whole
+from spvfilter.cli.matches import bitcoin
+from spvfilter.cli.output import Page, complain
+from spvfilter.errors import ParameterError, SpvFilterError
+from spvfilter.network import REGTEST
+from spvfilter.primitives import TxOut, hash_to_hex
+
+_BLOCKS = COINBASE_MATURITY + 10
+_AMOUNT = 100_000  # satoshi
+_MOST = 100_000  # blocks at once
+
+_COMMANDS = """\
+mine [N]              mine N blocks, by default one
+pay ADDRESS SATOSHI   put a payment into the mempool
+reorg DEPTH           leave the last DEPTH blocks for a longer branch
+status                height, mempool, connections
+quit                  end"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Run a regtest full node in memory, with BIP-37 filters. It mines real proof of\n"
+        "work and checks everything but scripts and signatures: it is for trying things\n"
+        "out, never for money. Ctrl-C or SIGTERM ends it."
+    )
+    parser.epilog = f"commands, one a line on standard input:\n{_indented(_COMMANDS)}"
+    parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="where to listen, default %(default)s")
+    parser.add_argument(
+        "--port", metavar="N", type=whole(0, 65_535), default=REGTEST.default_port, help="default %(default)s; 0: a free one"
+    )
+    parser.add_argument("--blocks", metavar="N", type=whole(0, _MOST), default=_BLOCKS, help="to mine at the start, default %(default)s")
+    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, help="mine a block every so often; default: only when told to")
+    parser.add_argument(
+        "--pay", metavar="ADDRESS", action="append", default=[], help="pay it at the start and in every block of --interval; repeatable"
+    )
+    parser.add_argument("--amount", metavar="SATOSHI", type=whole(1, 10**15), default=_AMOUNT, help="of each payment, default %(default)s")
+
+
+def run(args: argparse.Namespace) -> int:
+    payments = [TxOut(args.amount, address_to_script(address, REGTEST)) for address in args.pay]
+    asyncio.run(_serve(args, payments, Page(sys.stdout)))
+    return 0
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text[:40])
+    except ValueError:
+        value = 0.0
+    if not 0.01 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"seconds from 0.01 to 86400 expected, not {text[:40]!r}")
+    return value
+
+
+async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
+    """Until a signal, `quit`, or an error."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    regtest = Regtest()
+    regtest.mine(args.blocks)
+    if payments:
+        regtest.pay(*payments)
+        regtest.mine()
+    node = Node(regtest, args.host, args.port)
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(node)
+        except OSError as error:
+            why = (error.strerror or str(error)).rpartition(": ")[2]
+            raise ParameterError(f"cannot listen on {args.host} port {args.port}: {why}") from error
+        page.line(f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not checked")
+        for out in payments:
+            page.line(f"paid {bitcoin(out.value)} BTC to {script_to_address(out.script_pubkey, REGTEST)} in block {regtest.height}")
+        teller = _Teller(page, stopped)
+        regtest.listeners.append(teller)
+        await _until_one_ends(stopped.wait(), _obey(node, page, _command_lines()), _mine_every(args.interval, regtest, payments))
+    if teller.error is not None:
+        raise teller.error
+    page.line("stopped")
+
+
+async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
+    """Run them all; when one is done or fails, so does this, and the others are cancelled."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+class _Teller:
+    """Prints what happens on the chain and in the mempool. Where it cannot, the node ends: peers may have caused it."""
+
+    def __init__(self, page: Page, stopped: asyncio.Event) -> None:
+        self.error: OSError | None = None
+        self._page = page
+        self._stopped = stopped
+
+    def on_tip(self, change: TipChange) -> None:
+        if change.disconnected:
+            self._tell(f"reorganisation: {len(change.disconnected)} blocks left, {len(change.connected)} joined")
+        for block in change.connected:
+            self._tell(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
+
+    def on_tx(self, tx: Tx) -> None:
+        self._tell(f"mempool {hash_to_hex(tx.txid)}")
+
+    def _tell(self, text: str) -> None:
+        try:
+            self._page.line(text)
+        except OSError as error:
+            self.error = error
+            self._stopped.set()
+
+
+async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequence[TxOut]) -> None:
+    while True:
+        await (asyncio.sleep(interval) if interval else asyncio.Event().wait())
+        if payments:
+            regtest.pay(*payments)
+        regtest.mine()
+
+
+def _command_lines() -> Iterable[bytes]:
+    """Standard input, unless it is the terminal of somebody in the foreground while this runs in the background: reading would stop it."""
+    if sys.stdin is None:
+        return ()
+    with suppress(OSError):
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return ()
+    return standard_input()
+
+
+async def _obey(node: Node, page: Page, lines: Iterable[bytes]) -> None:
+    """Do what the lines say; returns at `quit` only."""
+    async for line in pull(lines):
+        words = line.decode("utf-8", "replace").split()
+        try:
+            if words == ["quit"]:
+                return
+            if words:
+                _do(node, page, words)
+        except SpvFilterError as error:
+            complain(str(error))
+    await asyncio.Event().wait()
+
+
+def _do(node: Node, page: Page, words: Sequence[str]) -> None:
+    regtest = node.regtest
+    match words:
+        case ["mine"]:
+            regtest.mine()
+        case ["mine", count]:
+            regtest.mine(_number(count, 1, _MOST))
+        case ["pay", address, satoshi]:
+            regtest.pay(TxOut(_number(satoshi, 1, 10**15), address_to_script(address, REGTEST)))
+        case ["reorg", depth]:
+            regtest.reorg(_number(depth, 1, _MOST))
+        case ["status"]:
+            page.line(f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.sessions)} connections")
+        case ["help"]:
+            page.line("commands:")
+            for line in _COMMANDS.splitlines():
+                page.line(f"  {line}")
+        case [word, *_]:
+            raise ParameterError(f"no such command, or not so: {word[:20]!r} (try 'help')")
+
+
+def _number(text: str, least: int, most: int) -> int:
+    try:
+        return whole(least, most)(text)
+    except argparse.ArgumentTypeError as error:
+        raise ParameterError(str(error)) from None
