@@ -9,8 +9,22 @@ from spvfilter._version import __version__
 
 if TYPE_CHECKING:
     from spvfilter.address import address_to_script as address_to_script, script_to_address as script_to_address
+    from spvfilter.aio.client import Limits as Limits
+    from spvfilter.aio.events import (
+        BlockConnected as BlockConnected,
+        BlockDisconnected as BlockDisconnected,
+        MatchConfirmed as MatchConfirmed,
+        MatchFound as MatchFound,
+        MatchWithdrawn as MatchWithdrawn,
+        PeerChanged as PeerChanged,
+        PeerWarning as PeerWarning,
+        Progress as Progress,
+        Synced as Synced,
+    )
     from spvfilter.aio.feed import ScanReport as ScanReport
+    from spvfilter.aio.light import LightClient as LightClient
     from spvfilter.aio.matcher import Matcher as Matcher
+    from spvfilter.aio.node import Node as Node
     from spvfilter.aio.redis import RedisBloomFilter as RedisBloomFilter
     from spvfilter.aio.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
     from spvfilter.errors import (
@@ -23,6 +37,8 @@ if TYPE_CHECKING:
         MismatchError as MismatchError,
         OrderError as OrderError,
         ParameterError as ParameterError,
+        PeerError as PeerError,
+        ProofError as ProofError,
         ReadOnlyError as ReadOnlyError,
         RemoteConnectionError as RemoteConnectionError,
         RemoteError as RemoteError,
@@ -34,6 +50,7 @@ if TYPE_CHECKING:
         SourceError as SourceError,
         SpvFilterError as SpvFilterError,
         SpvFilterWarning as SpvFilterWarning,
+        StoreError as StoreError,
         TooLargeError as TooLargeError,
         WatchFileError as WatchFileError,
         WrongNetworkError as WrongNetworkError,
@@ -45,6 +62,7 @@ if TYPE_CHECKING:
         filteradd_payload as filteradd_payload,
         parse_filteradd as parse_filteradd,
     )
+    from spvfilter.filters.bip158 import BasicFilter as BasicFilter
     from spvfilter.filters.bloom import BloomFilter as BloomFilter
     from spvfilter.filters.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.filters.families import (
@@ -54,6 +72,8 @@ if TYPE_CHECKING:
         HashFamily as HashFamily,
         SipHash as SipHash,
     )
+    from spvfilter.filters.gcs import GolombCodedSet as GolombCodedSet
+    from spvfilter.kernel import GcsQuery as GcsQuery
     from spvfilter.network import (
         MAINNET as MAINNET,
         NETWORKS as NETWORKS,
@@ -68,17 +88,26 @@ if TYPE_CHECKING:
 
 _HOME = {
     "address": "address_to_script script_to_address",
+    "aio.client": "Limits",
+    "aio.events": "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn PeerChanged PeerWarning Progress Synced",
+    "aio.light": "LightClient",
     "aio.matcher": "Matcher",
+    "aio.node": "Node",
     "aio.feed": "ScanReport",
     "aio.redis": "RedisBloomFilter",
     "aio.sources": "BlockFiles RawBlock",
-    "errors": "AddressError FormatError FpRateWarning IncompleteScanError InexpressibleError LostSpendsWarning MismatchError "
-    "OrderError ParameterError ReadOnlyError RemoteConnectionError RemoteError RemoteExistsError RemoteFullError RemoteMissingError "
-    "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning TooLargeError WatchFileError WrongNetworkError",
+    "errors": "AddressError FormatError FpRateWarning IncompleteScanError InexpressibleError LostSpendsWarning "
+    "MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
+    "RemoteExistsError RemoteFullError RemoteMissingError "
+    "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning StoreError TooLargeError WatchFileError "
+    "WrongNetworkError",
+    "filters.bip158": "BasicFilter",
     "filters.bip37": "Bip37Filter MatchedTx UpdateFlags filteradd_payload parse_filteradd",
     "filters.bloom": "BloomFilter",
     "filters.counting": "CountingBloomFilter",
     "filters.families": "Bip37Hash CustomHash FastHash HashFamily SipHash",
+    "filters.gcs": "GolombCodedSet",
+    "kernel": "GcsQuery",
     "network": "MAINNET NETWORKS Network REGTEST SIGNET TESTNET3 TESTNET4",
     "primitives": "Header OutPoint TxOut",
     "watch": "Match MatchKind WatchList",

@@ -134,6 +134,18 @@ class SessionError(PeerError):
         self.cause = cause
 
 
+class LieError(PeerError):
+    """A peer that says what is not so; `cause` names the lie, the same words for every such case."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class UselessPeerError(PeerError):
+    """A peer that is perhaps honest but does not help: it has not what others have, or does not answer in time."""
+
+
 class HeaderError(PeerError):
     """A run of headers that was not taken: nothing of it is stored. `index` is the place in it of the header at fault, from 0."""
 

@@ -25,6 +25,7 @@ from spvfilter.primitives import HEADER_SIZE
 from spvfilter.storefile import COMPANIONS, MarkedRows, create, number, numbers, salvaged, translated
 from spvfilter.watch import WatchList
 
+MEMORY = ":memory:"  # in place of a path: a database that ends with the process
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -34,7 +35,8 @@ CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NO
 CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, mark INTEGER NOT NULL)
     WITHOUT ROWID;
 CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL, outpoint BLOB NOT NULL,
-    value INTEGER NOT NULL, script BLOB, entry INTEGER NOT NULL, block BLOB, height INTEGER, mark INTEGER NOT NULL,
+    value INTEGER NOT NULL, script BLOB, entry INTEGER NOT NULL, block BLOB, height INTEGER, completeness TEXT NOT NULL,
+    mark INTEGER NOT NULL,
     PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
 CREATE INDEX matches_by_height ON matches (height);
 CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
@@ -44,7 +46,7 @@ _MARKED = {  # tables whose rows carry marks, with the columns these cover
     "meta": "key, value",
     "watch": "id, kind, value, label",
     "coins": "outpoint, entry, value, script",
-    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height",
+    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
     "pending": "txid, raw, seen, own",
 }
 
@@ -55,6 +57,7 @@ class Found(NamedTuple):
     hit: Hit
     block_hash: bytes | None
     height: int | None
+    completeness: str  # how sure it is that nothing was left out; see spvfilter.aio.events
 
 
 class Pending(NamedTuple):
@@ -102,7 +105,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
-        """The database in `path`, made if it is not there, with everything in it verified.
+        """The database in `path`, made if it is not there, with everything in it verified; MEMORY for one without a file.
 
         With `rebuild` a damaged one is moved aside (to `….damaged`) and what can be read of its watch list, labels and filter
         parameters goes into a new one; headers and matches are to be fetched again. Raises StoreLockedError, StoreForeignError (also for
@@ -122,7 +125,7 @@ class Store:
     @classmethod
     def _open(cls, file: Path, network: Network) -> Self:
         with translated(file):
-            fresh = create(file)
+            fresh = str(file) == MEMORY or create(file)
             connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
         store = cls(file, network, connection)
         try:
@@ -246,13 +249,28 @@ class Store:
             rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
             yield b"".join(raw for (raw,) in rows)
 
-    def found(self) -> Iterator[Found]:
-        """Every match of the best chain, lowest first, then those of the mempool. The watch list must be attached."""
+    def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[Found]:
+        """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
+
+        The watch list must be attached.
+        """
         entries = {row: at for at, row in enumerate(self._ids)}
-        columns = "spend, position, txid, n, outpoint, value, script, entry, block, height"
-        query = f"SELECT {columns} FROM matches ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
-        for spend, position, txid, n, outpoint, value, script, entry, block, height in self._db.execute(query):
-            yield Found(Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry]), block, height)
+        where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
+        query = f"SELECT {_MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
+        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._db.execute(query, (above,)):
+            hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
+            yield Found(hit, block, height, completeness)
+
+    def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
+        """Of matches (spend, txid, n) those that are known, with hash and height of their block; both None in the mempool."""
+        query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
+        rows = ((identity, self._db.execute(query, identity).fetchone()) for identity in identities)
+        return {identity: row for identity, row in rows if row is not None}
+
+    def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
+        """Height and hash of each header above `fork`, from the tip down."""
+        for height, raw in self._db.execute("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
+            yield height, sha256d(raw)
 
     def pending(self) -> dict[bytes, Pending]:
         """Transactions in no block yet, by txid."""
@@ -309,10 +327,11 @@ class Store:
             self._write_entries({})
         for identity in batch.withdrawn:
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
-        for hit, block, height in batch.found:
+        for hit, block, height, completeness in batch.found:
             entry = self._ids[hit.entry]
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
-            row = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint, hit.value, hit.script, entry, block, height)
+            place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
+            row = (*place, hit.value, hit.script, entry, block, height, completeness)
             self._rows.insert("matches", row)
         self._write_coins(found.hit.outpoint for found in batch.found if not found.hit.spend)
         for txid, pending in batch.pending.items():

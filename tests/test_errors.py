@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
+    "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
     "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
 }
 CLASSES = [

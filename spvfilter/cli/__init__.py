@@ -26,6 +26,7 @@ Which of these transactions concern my wallet?
   filterload  make a BIP-37 filter of addresses, keys, data and outpoints
   inspect     say what a filterload payload, a transaction or a block holds
   scan        find what concerns a wallet in blocks
+  watch       follow a wallet live through full nodes
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
   demo        see all of it on a small chain made on the spot
@@ -33,7 +34,7 @@ Which of these transactions concern my wallet?
 Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
 everything, 2 an error, 130 interrupted.
 """
-_COMMANDS = ("filterload", "inspect", "scan", "bloom", "node", "demo")
+_COMMANDS = ("filterload", "inspect", "scan", "watch", "bloom", "node", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

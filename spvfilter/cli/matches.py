@@ -91,7 +91,7 @@ class _Table:
         self._page.line(line, _GREEN if received else _RED)
 
     def _who(self, match: Match) -> str:
-        name, label = shorten(_name(match), _NAME_SIZE), printable(match.label or "")
+        name, label = shorten(name_of(match), _NAME_SIZE), printable(match.label or "")
         if self._who_width is None or len(name) + len(label) + 2 <= self._who_width:
             return f"{name}  {label}".rstrip()
         left = self._who_width - len(label) - 2
@@ -100,7 +100,8 @@ class _Table:
         return f"{shorten(name, left)}  {label}" if left >= _LEAST_ADDRESS else shorten(label, self._who_width)
 
 
-def _name(match: Match) -> str:
+def name_of(match: Match) -> str:
+    """The address of a match, else what there is in its place."""
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
@@ -132,7 +133,7 @@ class Totals:
 
     def add(self, match: Match) -> None:
         of_block = self._by_block.setdefault(match.block_hash, {})
-        total = of_block.setdefault((_name(match), match.label or ""), _Total())
+        total = of_block.setdefault((name_of(match), match.label or ""), _Total())
         total.matches += 1
         if match.kind is MatchKind.OUTPUT:
             total.received += match.value or 0

@@ -1,0 +1,262 @@
+"""LightClient: a wallet's eyes on the network, over BIP-37. Peers, headers and books are put together here, each is worked elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from spvfilter.aio.client import Address, Clock, Limits
+from spvfilter.aio.events import Event, MatchFound, PeerWarning
+from spvfilter.aio.ledger import Ledger
+from spvfilter.aio.peers import LOST, Peers, resolve_seeds
+from spvfilter.aio.sync import Sync
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.kernel import parse_tx, txid
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.store import MEMORY, Batch, Store
+from spvfilter.watch import WatchList
+from spvfilter.wire.session import Settings
+
+T = TypeVar("T")
+_QUEUE = 1_000  # events that wait for whoever iterates; then the client waits
+_TIMESTAMP_WINDOW_S = 7_200  # a block's time may be two hours off
+
+
+class LightClient:
+    """Finds every payment to and from a watch list in a live network, now and after every restart.
+
+        async with LightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
+            async for event in client.events():
+                ...
+
+    `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without
+    `store` everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the
+    first time; later from where the last run ended. `proxy` is socks5://…, through which names are resolved too. `discover` asks DNS seeds
+    for peers, never with a proxy. Several peers are kept connected; one is asked for blocks, another one serves as its witness.
+
+    Results of BIP-37 are "unproven": a peer can leave a payment out. With two or more peers they are compared, and an omission is
+    told as PeerWarning. Raises ParameterError; entering raises StoreError, InexpressibleError for entries that BIP-37 cannot find.
+    """
+
+    def __init__(
+        self,
+        watch: WatchList,
+        *,
+        network: Network | str | None = None,
+        peers: Iterable[str] = (),
+        store: str | os.PathLike[str] | None = None,
+        fp_rate: float = DEFAULT_FP_RATE,
+        from_height: int = 0,
+        birthday: int | None = None,
+        proxy: str | None = None,
+        discover: bool = False,
+        max_peers: int = 8,
+        rebuild: bool = False,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.network = watch.network if network is None else Network.named(network) if isinstance(network, str) else network
+        if self.network != watch.network:
+            raise ParameterError(f"the watch list is of {watch.network}, not of {self.network}")
+        if isinstance(peers, str):
+            raise TypeError("an iterable of peers expected, not one string")
+        self._addresses = [Address.parse(peer, self.network.default_port) for peer in peers]
+        if discover and proxy:
+            raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
+        if not self._addresses and not discover:
+            raise ParameterError("no peers: name some, or let them be discovered")
+        if from_height < 0:
+            raise ParameterError(f"from_height is not below 0: {from_height}")
+        self.watch = watch
+        self._path = MEMORY if store is None else store
+        self._rebuild = rebuild
+        self._fp_rate = fp_rate
+        self._from_height = from_height
+        self._birthday = birthday
+        self._proxy = proxy
+        self._discover = discover
+        self._max_peers = max_peers
+        self._limits = limits or Limits()
+        self._clock = clock or Clock()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(_QUEUE)
+        self._task: asyncio.Task[None] | None = None
+        self._database: ThreadPoolExecutor
+        self._sync: Sync
+        self._peers: Peers
+        self._ledger: Ledger
+        self.chain: HeaderChain
+
+    async def __aenter__(self) -> Self:
+        self._database = ThreadPoolExecutor(1, "spvfilter-store")
+        try:
+            await self._in_database(self._open)
+            if self._discover:
+                self._addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
+        except BaseException:
+            await self._close_database()
+            raise
+        self._sync = Sync(
+            self._ledger,
+            self.chain,
+            self._queue.put,
+            self._database,
+            fp_rate=self._fp_rate,
+            start=self._first_height,
+            limits=self._limits,
+            clock=self._clock,
+        )
+        self._peers = self._sync.peers = Peers(
+            self._addresses,
+            Settings(self.network, relay=False),
+            self.chain,
+            self._sync,
+            warn=self._warn,
+            changed=self._sync.wake,
+            most=self._max_peers,
+            proxy=self._proxy,
+            limits=self._limits,
+            clock=self._clock,
+        )
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._close_database()
+
+    def _open(self) -> None:
+        """In the database's thread."""
+        store = Store.open(self._path, self.network, rebuild=self._rebuild)
+        try:
+            if store.tip < 0:
+                store.commit(Batch(headers=self.network.genesis))
+            self._ledger = Ledger(self.watch, store)
+            self.chain = HeaderChain.load(self.network, store.headers(1))
+        except BaseException:
+            store.close()
+            raise
+        self._ledger.bloom_elements()  # raises for what BIP-37 cannot find
+
+    async def _in_database(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._database, call)
+
+    async def _close_database(self) -> None:
+        def close() -> None:
+            if hasattr(self, "_ledger"):
+                self._ledger.store.close()
+
+        await asyncio.shield(self._in_database(close))
+        self._database.shutdown()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._peers.run())
+            group.create_task(self._sync.run())
+
+    def _warn(self, address: Address, error: Exception, banned: bool) -> None:
+        if not self._queue.full():  # warnings are not worth waiting for
+            self._queue.put_nowait(PeerWarning(str(address), error, banned))
+
+    def _first_height(self, chain: HeaderChain) -> int:
+        """Where a new wallet's search begins: at its birthday the block's time may be off by two hours."""
+        if self._birthday is None:
+            return self._from_height
+        low, high = 0, chain.height + 1
+        while low < high:  # median times ascend
+            middle = (low + high) // 2
+            if chain.median_time_at(middle) < self._birthday - _TIMESTAMP_WINDOW_S:
+                low = middle + 1
+            else:
+                high = middle
+        return max(low, self._from_height)
+
+    # What users do
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens, in order, without end. Raises what ended the client: StoreError, PeerError where every peer lied."""
+        assert self._task is not None, "enter the client first: async with"
+        while True:
+            getting = asyncio.ensure_future(self._queue.get())
+            try:
+                await asyncio.wait({getting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+                if not getting.done():
+                    self._raise_end()
+                    return
+                yield getting.result()
+            finally:
+                getting.cancel()
+
+    def _raise_end(self) -> None:
+        assert self._task is not None
+        if self._task.cancelled():
+            return
+        error = self._task.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if error is not None:
+            raise error
+
+    async def matches(self) -> list[MatchFound]:
+        """Every match there is: those of the best chain, lowest first, then those of the mempool."""
+        return await self._in_database(lambda: list(self._ledger.matches()))
+
+    @property
+    def height(self) -> int:
+        """Up to here every block of the best chain was searched."""
+        return self._ledger.store.cursor
+
+    async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
+        """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
+
+        Raises FormatError for a malformed one, UselessPeerError where no peer takes it in time.
+        """
+        raw = to_bytes(raw_tx)
+        digest = txid(raw, parse_tx(raw))
+        offers = []
+        for remote in list(self._peers.ready.values()):
+            try:
+                offers.append(await remote.offer(raw))
+            except LOST as error:
+                self._peers.leave(remote, error)
+        if offers:
+            await asyncio.wait(offers, timeout=self._limits.reply_s, return_when=asyncio.FIRST_COMPLETED)
+        if not any(offer.done() and not offer.exception() for offer in offers):
+            raise UselessPeerError(f"of {len(offers)} connected peers none takes the transaction")
+        for event in await self._in_database(partial(self._ledger.see, raw, int(self._clock.wall()), own=True)):
+            await self._queue.put(event)
+        self._sync.entries_changed()
+        return digest
+
+    async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
+        """Watch another address; blocks from `from_height` on are searched again. Raises AddressError."""
+        await self._add(partial(self.watch.add_address, address, label), from_height)
+
+    async def add_script(self, script_pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
+        """Watch another scriptPubKey, as `add_address`. Raises ParameterError, InexpressibleError."""
+        await self._add(partial(self.watch.add_script, script_pubkey, label), from_height)
+
+    async def add_pubkey(self, pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
+        """Watch another public key, as `add_address`. Raises ParameterError."""
+        await self._add(partial(self.watch.add_pubkey, pubkey, label), from_height)
+
+    async def add_outpoint(self, outpoint: OutPoint | str, label: str | None = None, *, from_height: int = 0) -> None:
+        """Watch for the spend of another outpoint, as `add_address`. Raises ParameterError."""
+        await self._add(partial(self.watch.add_outpoint, outpoint, label), from_height)
+
+    async def _add(self, change: Callable[[], None], from_height: int) -> None:
+        def work() -> None:
+            change()
+            self._ledger.rewind(from_height - 1)
+
+        await self._in_database(work)
+        self._sync.entries_changed()

@@ -1,0 +1,135 @@
+"""Which peers a light client talks to: as many as wanted are kept connected, liars are left for good, the others tried again ever later."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from spvfilter.aio.client import Address, Clock, Connection, Limits
+from spvfilter.aio.remote import Listener, Remote
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import EnvelopeError, InvalidHeaderError, LieError, MessageError, PeerError, ProofError, UselessPeerError
+from spvfilter.wire.session import Settings
+
+LIES = (LieError, ProofError, InvalidHeaderError, EnvelopeError, MessageError)
+LOST = (PeerError, OSError, TimeoutError)  # everything a peer or the way to it may do to us
+
+
+class Peers:
+    """Connected peers by address; `changed` is called when one comes or goes, `warn` with what each did wrong."""
+
+    def __init__(
+        self,
+        addresses: Iterable[Address],
+        settings: Settings,
+        chain: HeaderChain,
+        listener: Listener,
+        *,
+        warn: Callable[[Address, Exception, bool], None],
+        changed: Callable[[], None],
+        most: int = 8,
+        proxy: str | None = None,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        self.ready: dict[Address, Remote] = {}
+        self.banned: set[Address] = set()
+        self._candidates = deque(dict.fromkeys(addresses))
+        self._most = most
+        self._settings = settings
+        self._chain = chain
+        self._listener = listener
+        self._warn = warn
+        self._changed = changed
+        self._proxy = proxy
+        self._limits = limits
+        self._clock = clock
+        self._failures: dict[Address, int] = {}
+        self._causes: dict[Address, Exception] = {}  # why a connection was ended by us
+
+    async def run(self) -> None:
+        """Keep connected until cancelled."""
+        slots = min(self._most, len(self._candidates))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(slots):
+                group.create_task(self._slot())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nobody is left to talk to: every peer lied."""
+        return not self._candidates and not self.ready and not self._busy
+
+    _busy = 0
+
+    async def _slot(self) -> None:
+        while self._candidates:
+            address = self._candidates.popleft()
+            self._busy += 1
+            try:
+                await self._talk(address)
+            finally:
+                self._busy -= 1
+                if address not in self.banned:
+                    self._candidates.append(address)
+                self._changed()
+            if self._candidates and address not in self.banned:
+                failures = self._failures.get(self._candidates[0], 0)
+                pause = self._limits.retry_s * 2.0 ** (failures - 1) if failures else 0.0
+                await asyncio.sleep(min(pause, self._limits.max_retry_s))
+
+    async def _talk(self, address: Address) -> None:
+        """One connection from its beginning to its end."""
+        try:
+            settings = replace(self._settings, start_height=self._chain.height)
+            nonces = {remote.connection.nonce for remote in self.ready.values()}
+            connection = await Connection.open(
+                address, settings, proxy=self._proxy, limits=self._limits, clock=self._clock, own_nonces=nonces
+            )
+            remote = Remote(connection, self._chain, self._listener, salt=secrets.token_bytes(16), limits=self._limits, clock=self._clock)
+            self.ready[address] = remote
+            self._changed()
+            try:
+                await remote.run()
+            finally:
+                del self.ready[address]
+        except LOST as error:
+            self._lost(address, self._causes.pop(address, error))
+
+    def _lost(self, address: Address, error: Exception) -> None:
+        self._failures[address] = self._failures.get(address, 0) + 1
+        lied = isinstance(error, LIES)
+        if lied:
+            self.banned.add(address)
+        self._warn(address, error, lied)
+
+    def leave(self, remote: Remote, error: Exception) -> None:
+        """End the connection with a peer for what it did, or did not do."""
+        if self.ready.get(remote.address) is remote:
+            self._causes.setdefault(remote.address, error)
+            remote.connection.close()
+
+    def did_well(self, remote: Remote) -> None:
+        """It was of use: should it go, it is tried again soon."""
+        self._failures.pop(remote.address, None)
+
+    def best(self, usable: Callable[[Remote], bool], *, but: Remote | None = None) -> Remote | None:
+        """A peer that is usable, one that has failed least."""
+        fitting = [remote for remote in self.ready.values() if remote is not but and usable(remote)]
+        return min(fitting, key=lambda remote: self._failures.get(remote.address, 0), default=None)
+
+
+async def resolve_seeds(names: Iterable[str], port: int) -> list[Address]:
+    """Addresses from DNS seeds. Raises UselessPeerError where none of them answers."""
+    loop = asyncio.get_running_loop()
+    found: dict[Address, None] = {}
+    for name in names:
+        with suppress(OSError):
+            for _, _, _, _, place in await loop.getaddrinfo(name, port, type=1):
+                found[Address(str(place[0]), port)] = None
+    if not found:
+        raise UselessPeerError("no DNS seed gave an address")
+    return list(found)

@@ -1,0 +1,330 @@
+"""What is asked of one peer, and its answers judged: headers, blocks, transactions. Who is asked is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from spvfilter.aio.client import Clock, Connection, Limits
+from spvfilter.aio.flight import Flight, Flights, Lie
+from spvfilter.aio.ledger import Searched
+from spvfilter.chain import HeaderChain, HeaderSync, Update
+from spvfilter.errors import (
+    FormatError,
+    FutureHeaderError,
+    LieError,
+    PeerError,
+    UnconnectedHeadersError,
+    UselessPeerError,
+)
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import check_block, parse_tx, txid, wtxid
+from spvfilter.primitives import HEADER_SIZE, hash_to_hex
+from spvfilter.wire import messages as wire
+from spvfilter.wire.merkleblock import MerkleBlock
+from spvfilter.wire.messages import InvItem, InvType, Message
+from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
+
+MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
+_BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
+_TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
+
+
+_ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block)
+
+
+class Listener(Protocol):
+    """Who wants to know what a peer tells unasked."""
+
+    def headers_came(self, remote: Remote, update: Update) -> None:
+        """The chain took headers of the peer's."""
+        ...
+
+    def tx_came(self, remote: Remote, raw: bytes) -> None:
+        """A transaction outside blocks, which the peer announced."""
+        ...
+
+    def txs_announced(self, remote: Remote, items: Sequence[InvItem]) -> None:
+        """The peer has these transactions."""
+        ...
+
+
+class Remote:
+    """A connected peer. `run` reads until the end; everything else may be called meanwhile."""
+
+    def __init__(
+        self, connection: Connection, chain: HeaderChain, listener: Listener, *, salt: bytes, limits: Limits, clock: Clock
+    ) -> None:
+        self.connection = connection
+        self.address = connection.address
+        self.best = b""  # hash of the last header it told
+        self.last_heard = clock.monotonic()
+        self._chain = chain
+        self._listener = listener
+        self._limits = limits
+        self._clock = clock
+        self._headers = HeaderSync(chain, salt)
+        self._headers_asked = False
+        self._headers_done: list[asyncio.Future[None]] = []
+        self._flights = Flights()
+        self._whole: dict[bytes, asyncio.Future[bytes]] = {}
+        self._asked_txs: dict[bytes, None] = {}  # txid or wtxid
+        self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
+        self._fences: dict[int, asyncio.Future[None]] = {}
+        self._unconnected = 0
+
+    def __repr__(self) -> str:
+        return f"<Remote {self.address}>"
+
+    @property
+    def filter(self) -> Bip37Filter | None:
+        """Our copy of what the peer tests with; changed by load_filter, add_elements and what the peer matches."""
+        return self._flights.filter
+
+    @property
+    def has_bloom(self) -> bool:
+        return bool(self.connection.services & Service.BLOOM)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is due."""
+        return bool(self._flights or self._whole or self._headers_asked)
+
+    # Reading
+
+    async def run(self) -> None:
+        """Read and answer until the connection ends; raises what ended it. Nothing that was asked stays open."""
+        try:
+            while True:
+                event = await self.connection.receive()
+                if isinstance(event, Fenced) or (isinstance(event, Received) and isinstance(event.message, _ANSWERS)):
+                    self.last_heard = self._clock.monotonic()
+                await self._take(event)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        self.connection.close()
+        shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
+        waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
+            *self._headers_done,
+            *self._fences.values(),
+            *self._whole.values(),
+            *self._flights.waiting,
+            *(asked for _, asked in self._offered.values()),
+        ]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(shown)
+                future.exception()  # nobody need look at it
+
+    async def _take(self, event: Event) -> None:
+        match event:
+            case Received(message):
+                await self._receive(message)
+            case Fenced(nonce):
+                self._fenced(nonce)
+            case Misbehaved(error):
+                raise LieError(str(error), cause=Lie.MALFORMED) from error
+            case _:
+                pass
+
+    async def _receive(self, message: Message) -> None:
+        match message:
+            case MerkleBlock():
+                self._flights.merkleblock(message)
+            case wire.Tx(raw):
+                self._tx(raw)
+            case wire.Headers(headers):
+                await self._take_headers(b"".join(headers))
+            case wire.Inv(items):
+                await self._inv(items)
+            case wire.Block(raw):
+                self._block(raw)
+            case wire.NotFound(items):
+                self._not_found(items)
+            case wire.GetData(items):
+                await self._serve(items)
+            case _:
+                pass
+
+    # Headers
+
+    async def sync_headers(self) -> None:
+        """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._headers_done.append(done)
+        first = not self._headers_asked
+        async with asyncio.timeout(self._limits.headers_s):
+            if first:
+                await self._ask_headers()
+            await done
+
+    async def _ask_headers(self) -> None:
+        self._headers_asked = True
+        await self.connection.send(wire.GetHeaders(tuple(self._headers.locator()[:101])))
+
+    async def _take_headers(self, headers: bytes) -> None:
+        try:
+            update = self._headers.receive(headers, int(self._clock.wall()))
+        except FutureHeaderError as error:
+            update = self._headers.receive(headers[: error.index * HEADER_SIZE], int(self._clock.wall()))
+            self._headers.wants_more = False
+        except UnconnectedHeadersError:
+            self._unconnected += 1
+            if self._unconnected > 10:  # Core net_processing.cpp MAX_NUM_UNCONNECTING_HEADERS_MSGS
+                raise
+            await self._ask_headers()
+            return
+        self._unconnected = 0
+        self._headers_asked = False
+        if headers:
+            self.best = sha256d(headers[-HEADER_SIZE:])
+        if update.stored or update.old_hashes:
+            self._listener.headers_came(self, update)
+        if self._headers.wants_more:
+            await self._ask_headers()
+            return
+        done, self._headers_done = self._headers_done, []
+        for future in done:
+            if not future.done():
+                future.set_result(None)
+
+    @property
+    def headers_height(self) -> int:
+        """How far its headers were read in the present pass."""
+        return self._headers.height
+
+    async def _inv(self, items: Sequence[InvItem]) -> None:
+        blocks = [item for item in items if item.kind in _BLOCK_KINDS]
+        if blocks and not self._headers_asked and any(item.hash not in self._chain for item in blocks):
+            await self._ask_headers()
+        txs = [item for item in items if item.kind in _TX_KINDS]
+        if not txs:
+            return
+        self._listener.txs_announced(self, txs)
+        if self.filter is None:
+            return
+        wanted = [item for item in txs if item.hash not in self._asked_txs][: MAX_ASKED_TXS - len(self._asked_txs)]
+        if wanted:
+            self._asked_txs.update(dict.fromkeys(item.hash for item in wanted))
+            await self.connection.send(wire.GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in wanted)))
+
+    # Filter
+
+    async def load_filter(self, filter: Bip37Filter) -> None:
+        """Give the peer a filter, and wait until it tests with it. Nothing may be under way."""
+        assert not self._flights
+        self._flights.filter = filter.copy()
+        await self.connection.send(wire.FilterLoad.parse(bytes(filter)))
+        await self.fence()
+
+    async def add_elements(self, elements: Sequence[bytes]) -> None:
+        """Add elements that the peer's filter has not from what it served itself."""
+        if self.filter is None:
+            return
+        missing = [element for element in elements if element not in self.filter]
+        for element in missing:
+            self.filter.insert(element)
+        if missing:
+            await self.connection.send(*(wire.FilterAdd(element) for element in missing))
+
+    async def ask_mempool(self) -> None:
+        """Ask for what waits for a block and matches the filter; its announcements come by themselves."""
+        await self.connection.send(wire.Mempool())
+
+    async def fence(self) -> None:
+        """Wait until the peer has answered all that was sent. Raises PeerError, TimeoutError."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(self._limits.reply_s):
+            self._fences[await self.connection.fence()] = done
+            await done
+
+    def _fenced(self, nonce: int) -> None:
+        if (fence := self._fences.pop(nonce, None)) is not None and not fence.done():
+            fence.set_result(None)
+        self._flights.fenced(nonce)
+
+    # Filtered blocks
+
+    async def request(self, wanted: Sequence[tuple[int, bytes]]) -> Flight:
+        """Ask for filtered blocks, (height, hash) ascending. Raises PeerError where the peer does not take the question."""
+        flight = self._flights.begin(wanted)
+        await self.connection.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, digest) for _, digest in wanted)))
+        flight.nonce = await self.connection.fence()
+        return flight
+
+    def _tx(self, raw: bytes) -> None:
+        tx = parse_tx(raw)
+        digests = (txid(raw, tx), wtxid(raw, tx))
+        if self._flights.tx(digests[0], raw):
+            return
+        if not any(digest in self._asked_txs for digest in digests):
+            cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
+            raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
+        for digest in digests:
+            self._asked_txs.pop(digest, None)
+        self._flights.judge(raw)
+        self._listener.tx_came(self, raw)
+
+    # Whole blocks
+
+    async def fetch_block(self, digest: bytes) -> bytes:
+        """A whole block with its witnesses, checked against its header. Raises PeerError, TimeoutError."""
+        if digest not in self._whole:
+            self._whole[digest] = asyncio.get_running_loop().create_future()
+            await self.connection.send(wire.GetData((InvItem(InvType.WITNESS_BLOCK, digest),)))
+        async with asyncio.timeout(self._limits.reply_s):
+            raw = await asyncio.shield(self._whole[digest])
+        self._whole.pop(digest, None)
+        try:
+            await asyncio.to_thread(check_block, raw)
+        except FormatError as error:
+            raise LieError(f"block {hash_to_hex(digest)}: {error}", cause=Lie.FALSE_BLOCK) from error
+        return raw
+
+    def _block(self, raw: bytes) -> None:
+        digest = sha256d(raw[:HEADER_SIZE])
+        future = self._whole.get(digest)
+        if future is None:
+            raise LieError(f"block {hash_to_hex(digest)}", cause=Lie.UNASKED_BLOCK)
+        if not future.done():
+            future.set_result(raw)
+
+    def _not_found(self, items: Sequence[InvItem]) -> None:
+        for item in items:
+            self._asked_txs.pop(item.hash, None)
+            if item.kind in _BLOCK_KINDS and (future := self._whole.pop(item.hash, None)) is not None and not future.done():
+                future.set_exception(UselessPeerError(f"has not block {hash_to_hex(item.hash)}"))
+
+    # Transactions of ours
+
+    async def offer(self, raw: bytes) -> asyncio.Future[None]:
+        """Announce a transaction; the future is done when the peer has fetched it."""
+        tx = parse_tx(raw)
+        item = InvItem(InvType.WTX, wtxid(raw, tx)) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, txid(raw, tx))
+        fetched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._offered[item.hash] = (raw, fetched)
+        await self.connection.send(wire.Inv((item,)))
+        return fetched
+
+    async def _serve(self, items: Sequence[InvItem]) -> None:
+        missing = []
+        for item in items:
+            offered = self._offered.get(item.hash)
+            if offered is None:
+                missing.append(item)
+                continue
+            await self.connection.send(wire.Tx(offered[0]))
+            if not offered[1].done():
+                offered[1].set_result(None)
+        if missing:
+            await self.connection.send(wire.NotFound(tuple(missing)))
+
+
+def _fetched_as(kind: int) -> InvType:
+    """How an announced transaction is asked for: by wtxid, or by txid with its witness."""
+    return InvType.WTX if kind == InvType.WTX else InvType.WITNESS_TX
