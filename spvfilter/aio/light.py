@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -222,16 +223,20 @@ class LightClient:
         """
         raw = to_bytes(raw_tx)
         digest = txid(raw, parse_tx(raw))
-        offers = []
+        offers: dict[asyncio.Future[None], Remote] = {}
         for remote in list(self._peers.ready.values()):
             try:
-                offers.append(await remote.offer(raw))
+                offers[await remote.offer(raw)] = remote
             except LOST as error:
                 self._peers.leave(remote, error)
         if offers:
             await asyncio.wait(offers, timeout=self._limits.reply_s, return_when=asyncio.FIRST_COMPLETED)
-        if not any(offer.done() and not offer.exception() for offer in offers):
+        taken = [remote for offer, remote in offers.items() if offer.done() and not offer.exception()]
+        if not taken:
             raise UselessPeerError(f"of {len(offers)} connected peers none takes the transaction")
+        for remote in taken:
+            with suppress(*LOST):
+                await remote.fence()  # it has dealt with it, too
         for event in await self._in_database(partial(self._ledger.see, raw, int(self._clock.wall()), own=True)):
             await self._queue.put(event)
         self._sync.entries_changed()

@@ -63,6 +63,7 @@ class Sync:
         self._txs: deque[bytes] = deque()
         self._announced: dict[bytes, set[str]] = {}  # txid or wtxid of ours → who announced it
         self._refilter = False
+        self._wants_mempool = True
         self._fresh_rate = 0.0
         self._parameters: FilterParameters | None = None
         self._stall_s = limits.stall_s
@@ -147,19 +148,19 @@ class Sync:
             if first > 0:
                 await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
         await self._load_filter(remote)
-        asked_mempool = False
+        self._wants_mempool = True
         while True:
             await self._apply()
             if self._refilter or self._has_drifted(remote):
                 await self._load_filter(remote)
-                asked_mempool = False
+                self._wants_mempool = True
             if self._store.cursor < self.chain.height:
                 await self._scan(remote)
                 continue
-            if not asked_mempool:
+            if self._wants_mempool:
+                self._wants_mempool = False
                 await remote.ask_mempool()
                 await remote.fence()
-                asked_mempool = True
                 continue
             if self._synced != self.chain.tip_hash:
                 self._synced = self.chain.tip_hash
@@ -207,6 +208,7 @@ class Sync:
             if joined.old_hashes:
                 events = await self.db(self.ledger.disconnect, joined.fork_height, joined.new_headers)
                 await self._tell(events)
+                self._wants_mempool = True  # what stood in the blocks left behind waits there now, and is not announced again
             else:
                 await self.db(self._store.commit, Batch(headers=joined.new_headers))
         while self._txs:
