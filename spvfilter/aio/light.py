@@ -15,6 +15,7 @@ from spvfilter.aio.client import Address, Clock, Limits
 from spvfilter.aio.events import Event, MatchFound, PeerWarning
 from spvfilter.aio.ledger import Ledger
 from spvfilter.aio.peers import LOST, Peers, resolve_seeds
+from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import Sync
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import ParameterError, UselessPeerError
