@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from build import merkle_root, var_bytes, var_int
+from build import merkle_root, sha256d, var_bytes, var_int
 
 Node = tuple[int, int, bool]  # its first leaf, leaves it would have in a full tree, whether it is above a matched one
 
@@ -37,3 +37,38 @@ def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
     while len(full) < span:
         full += full[-(len(full) & -len(full)) :]  # the last complete subtree
     return merkle_root(full)
+
+
+def extracted(count: int, hashes: Sequence[bytes], flags: bytes) -> tuple[bytes, list[tuple[int, bytes]]] | None:
+    """What a partial tree proves: its root, and (position, txid) of what it marks; None for one that no builder of trees makes.
+
+    Level by level from the top, as the definition goes, where an implementation would go depth first.
+    """
+    bits = [flags[at // 8] >> at % 8 & 1 for at in range(8 * len(flags))]
+    height = 0
+    while 1 << height < count:
+        height += 1
+    if not 1 <= count <= 16_666 or len(hashes) > count or len(bits) < len(hashes):
+        return None
+    order: list[tuple[int, int]] = []  # (height, position) of the nodes that have a bit, in the order of the bits
+    stack = [(height, 0)]
+    while stack:
+        level, position = stack.pop()
+        if len(order) == len(bits):
+            return None
+        order.append((level, position))
+        if level and bits[len(order) - 1]:
+            stack += [(level - 1, child) for child in (2 * position + 1, 2 * position) if child << (level - 1) < count]
+    told = [node for node, bit in zip(order, bits, strict=False) if not node[0] or not bit]
+    if len(told) != len(hashes) or (len(order) + 7) // 8 != len(flags):
+        return None
+    known = dict(zip(told, hashes, strict=True))
+    for level, position in sorted(order):  # the lowest first
+        if (level, position) in known:
+            continue
+        left, right = known[level - 1, 2 * position], known.get((level - 1, 2 * position + 1))
+        if left == right:
+            return None
+        known[level, position] = sha256d(left + (right or left))
+    marked = [(position, known[level, position]) for (level, position), bit in zip(order, bits, strict=False) if bit and not level]
+    return known[height, 0], marked

@@ -160,6 +160,11 @@ def test_a_block_with_its_last_branch_doubled_is_not_proved(count: int, copied: 
     assert proving(txids, [0, count - 1]).verify().total == count
 
 
+def test_equal_hashes_that_are_no_siblings_are_no_doubled_branch() -> None:
+    first, twice, last = numbered(3)
+    assert proving([first, twice, twice, last], [1, 2]).verify().matched == ((1, twice), (2, twice))
+
+
 def test_a_block_that_does_not_parse_gives_no_merkleblock() -> None:
     raw = build.block_of(bytes(32), 1)
     assert MerkleBlock.from_block(raw, [0]).verify().matched == ((0, build.txid(raw[81:])),)

@@ -6,13 +6,14 @@ import random
 import struct
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 import build
-from merkletree import described
+from merkletree import described, extracted
 from spvfilter.errors import FormatError, ProofError
 from spvfilter.primitives import Header
 from spvfilter.wire.merkleblock import MAX_TRANSACTIONS, Flaw, MerkleBlock, Proof, ProvedTx, can_be_node
@@ -83,6 +84,54 @@ def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: M
             else:
                 assert {position for position, _ in set(found) ^ set(matched)} == {leaves[at]}
     assert header | padding | leaves.keys() <= survivors.keys() <= header | padding | leaves.keys() | set(range(8 * 80, 8 * 84))
+
+
+FEW_HASHES = st.lists(st.sampled_from([bytes(32), b"\1" * 32, bytes(range(32))]), max_size=12)
+
+
+@given(st.integers(0, 20), FEW_HASHES, st.binary(max_size=4), st.data())
+def test_a_tree_made_up_is_taken_exactly_where_the_definition_takes_it(
+    total: int, hashes: list[bytes], flags: bytes, data: st.DataObject
+) -> None:
+    expected = extracted(total, hashes, flags)
+    root = expected[0] if expected else data.draw(st.sampled_from([*hashes, bytes(32)]))
+    made_up = MerkleBlock(header_of(root), total, tuple(hashes), flags)
+    assert MerkleBlock.parse(bytes(made_up)) == made_up
+    if expected is None:
+        with pytest.raises(ProofError) as error:
+            made_up.verify()
+        assert error.value.cause != Flaw.WRONG_ROOT
+    else:
+        assert made_up.verify().matched == tuple(expected[1])
+        with pytest.raises(ProofError) as error:
+            MerkleBlock(header_of(build.sha256d(root)), total, tuple(hashes), flags).verify()
+        assert error.value.cause == Flaw.WRONG_ROOT
+
+
+@given(st.integers(1, 9), st.binary(min_size=1, max_size=3), st.data())
+def test_as_many_hashes_as_the_bits_want_are_judged_as_the_definition_judges_them(total: int, flags: bytes, data: st.DataObject) -> None:
+    wanted = [count for count in range(total + 1) if extracted(total, [bytes([n]) * 32 for n in range(count)], flags)]
+    assume(wanted)
+    hashes = data.draw(st.lists(st.integers(0, 3).map(lambda n: bytes([n]) * 32), min_size=wanted[0], max_size=wanted[0]))
+    expected = extracted(total, hashes, flags)
+    made_up = MerkleBlock(header_of(expected[0] if expected else bytes(32)), total, tuple(hashes), flags)
+    if expected is not None:
+        assert made_up.verify().matched == tuple(expected[1])
+    else:
+        with pytest.raises(ProofError) as error:
+            made_up.verify()
+        assert error.value.cause == Flaw.EQUAL_SIBLINGS
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=200).map(lambda tail: bytes(80) + b"\2\0\0\0" + tail))
+def test_any_bytes_are_a_merkleblock_or_a_format_error(raw: bytes) -> None:
+    try:
+        parsed = MerkleBlock.parse(raw)
+    except FormatError:
+        return
+    assert bytes(parsed) == raw
+    with suppress(ProofError):
+        parsed.verify()
 
 
 @given(st.sampled_from(PROOFS), st.data())
@@ -159,6 +208,13 @@ def test_each_lie_has_its_own_error(lie: Callable[[MerkleBlock], tuple[int, tupl
     assert error.value.cause is flaw
 
 
+@pytest.mark.parametrize(("hashes", "flaw"), [(8, Flaw.BITS_EXHAUSTED), (9, Flaw.TOO_FEW_BITS)])
+def test_there_are_at_least_as_many_bits_as_hashes(hashes: int, flaw: Flaw) -> None:
+    with pytest.raises(ProofError) as error:
+        MerkleBlock(header_of(bytes(32)), 4_096, tuple(block_of(hashes)), b"\xff").verify()
+    assert error.value.cause is flaw
+
+
 def test_the_count_of_transactions_is_not_committed_to() -> None:
     honest = made(9, [3])
     lie = MerkleBlock(honest.header, 16, honest.hashes, honest.flags)
@@ -232,6 +288,13 @@ def test_two_children_that_do_not_parse_are_no_transaction(at: int) -> None:
     assert proof_of_pair(bytes(node)).ambiguous
     node[at] ^= 2
     assert not proof_of_pair(bytes(node)).ambiguous
+
+
+def test_the_four_free_bytes_of_a_64_byte_transaction_may_stand_in_either_script() -> None:
+    for script_sig in range(5):
+        raw = build.tx([build.TxIn(bytes([7] * 32), 0, b"\x51" * script_sig)], [build.TxOut(0, b"\x51" * (4 - script_sig))])
+        assert can_be_node(raw)
+        assert proof_of_pair(raw).ambiguous
 
 
 def proof_of_pair(node: bytes) -> Proof:
