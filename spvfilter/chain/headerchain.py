@@ -109,7 +109,7 @@ class HeaderChain:
         """
         chain = cls(network, start)
         tip = chain.tip()
-        for piece in pieces:
+        for piece in filter(None, pieces):
             hashes = header_hashes(piece)
             if piece[4:36] != chain.tip_hash:
                 raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
@@ -216,8 +216,8 @@ class HeaderChain:
         Headers that are known already are passed over. Raises FormatError, or the HeaderError that says what the sender deserves.
         """
         candidate = self.examine(headers, now)
-        if error := self.shortfall(candidate):
-            raise error
+        if reason := self.shortfall(candidate):
+            raise LowWorkError(reason)
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
@@ -235,22 +235,22 @@ class HeaderChain:
         headers, hashes = headers[HEADER_SIZE * index :], hashes[32 * index :]
         fork, height = place
         passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
-        if headers and (fork.height if fork else height) < passed:
+        if headers and (height if fork is None else fork.height) < passed:
             raise CheckpointError(f"a fork from height {height}, below the checkpoint {passed}", index=index)
         tip = self.tip(fork, height)
         tip.advance(headers, hashes, now, index=index)
         self._judged = tip.copy()
         return Candidate(fork, height, headers, hashes, tip)
 
-    def shortfall(self, candidate: Candidate) -> LowWorkError | None:
-        """Why `accept` would not store these headers, which are valid, for want of work; None where there is nothing to say."""
+    def shortfall(self, candidate: Candidate) -> str:
+        """Why `accept` would not store these headers, which are valid, for want of work; empty where it would."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
-            return LowWorkError(f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}")
-        length = tip.height - (candidate.fork or candidate).height
+            return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"
+        length = tip.height - (candidate.height if candidate.fork is None else candidate.fork.height)
         if length > MAX_FORK_HEADERS and tip.work <= self.work:
-            return LowWorkError(f"a fork of {length} headers up to height {tip.height} has no more work than the best chain")
-        return None
+            return f"a fork of {length} headers up to height {tip.height} has no more work than the best chain"
+        return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:
         """Store headers that were judged, whatever their work, with their hashes. Raises UnconnectedHeadersError."""
@@ -261,7 +261,7 @@ class HeaderChain:
             raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
         fork, height = place
         stored, total = len(hashes) // 32, self._work(*place) + total_work(headers)
-        if fork:  # the whole branch, from the best chain on
+        if fork is not None:  # the whole branch, from the best chain on
             below = height - fork.height
             headers, hashes, height = fork.headers[: HEADER_SIZE * below] + headers, fork.hashes[: 32 * below] + hashes, fork.height
         if total > self.work:
@@ -307,13 +307,14 @@ class HeaderChain:
         return self._forks.find(digest) if height is None else (None, height)
 
     def _hash(self, fork: Fork | None, height: int) -> bytes:
-        return fork.hash_at(height) if fork and height > fork.height else self._active.hash_at(height)
+        return self._active.hash_at(height) if fork is None or height <= fork.height else fork.hash_at(height)
 
     def _branch(self, fork: Fork | None, first: int, last: int) -> bytes:
         """The headers from one height to another, both included, of a fork and what lies below it."""
-        parting = fork.height if fork else self.height
-        below = self._active.headers(first, min(last, parting) - first + 1) if first <= parting else b""
-        return below + fork.headers_between(max(first, parting + 1), last) if fork and last > parting else below
+        if fork is None or last <= fork.height:
+            return self._active.headers(first, last - first + 1)
+        below = self._active.headers(first, max(0, fork.height - first + 1))
+        return below + fork.headers_between(max(first, fork.height + 1), last)
 
     def _times(self, fork: Fork | None, height: int) -> list[int]:
         headers = self._branch(fork, max(self._active.first, height - MEDIAN_SPAN + 1), height)
