@@ -123,6 +123,7 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
     *number = table->entries.count;
     push_record(&table->entries, record);
     table->of_kind[kind]++;
+    table->odd_scripts += kind == SPV_SCRIPT && !spv_is_middling(value.size);
     return SPV_OK;
 }
 
@@ -255,6 +256,7 @@ spv_status spv_table_copy(const spv_table *table, spv_table **copy) {
         return SPV_NOMEM;
     made->key = table->key;
     memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
+    made->odd_scripts = table->odd_scripts;
     spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
     if (!status)
         status = copy_records(&table->scripts, &made->scripts, &made->arena);

@@ -24,6 +24,7 @@ typedef struct {
     spv_pile entries;    /* of const uint8_t *: where the entry lies in the arena */
     spv_index index;     /* of entries, but for outpoints, which are found by their coins */
     uint32_t of_kind[SPV_KINDS];
+    uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: no address has such a one, many other outputs have */
     spv_pile coins;      /* of the records below */
     spv_index coin_index;
     spv_pile scripts;    /* of const uint8_t *: coins' scripts that are no entries */

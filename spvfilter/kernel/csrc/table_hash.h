@@ -33,13 +33,21 @@ SPV_INLINE uint64_t spv_keyed_middling(const spv_key *key, uint64_t seed, const 
     return spv_mix(sum ^ seed, spv_le64(middle) ^ key->word[5]);
 }
 
+SPV_INLINE bool spv_is_middling(size_t size) {
+    return size - 17 <= 40 - 17;
+}
+
 /* Fewer than 17 bytes, or more than 40. */
 uint64_t spv_keyed_other(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size);
 
+SPV_INLINE uint64_t spv_keyed_seed(const spv_key *key, unsigned domain, size_t size) {
+    return key->word[0] ^ ((uint64_t)size << 2 | domain);
+}
+
 /* `domain` < 4 keeps apart what is equal in bytes only. */
 SPV_INLINE uint64_t spv_keyed_hash(const spv_key *key, unsigned domain, const uint8_t *at, size_t size) {
-    uint64_t seed = key->word[0] ^ ((uint64_t)size << 2 | domain);
-    if (SPV_LIKELY(size - 17 <= 40 - 17))
+    uint64_t seed = spv_keyed_seed(key, domain, size);
+    if (SPV_LIKELY(spv_is_middling(size)))
         return spv_keyed_middling(key, seed, at, size);
     return spv_keyed_other(key, seed, at, size);
 }

@@ -6,17 +6,24 @@
 #include "walk.h"
 #include "watch_marks.h"
 
+enum { AHEAD = 64 }; /* txids made at once, which is faster */
+
 /* The second half: the transactions with a mark, and after the first of their outputs all inputs that may spend it, in order. */
 typedef struct {
     const spv_table *table, *found;
+    const spv_marks *marks;
     const uint8_t *raw;
+    size_t size;
     spv_hits *hits;
     spv_index fresh;    /* outpoint → the hit that is the output */
     spv_index by_txid;  /* txid → its number */
     const spv_mark *next, *last;
     spv_tx tx;
     uint32_t position;
-    bool identified;    /* the transaction's txid is the last of the txids */
+    bool marked;        /* the transaction is */
+    bool identified;    /* its txid is the last of the txids */
+    uint32_t ready_at, ready_count; /* of `ready`: txids of this and the next transactions with marks, each of which will need it */
+    spv_hash ready[AHEAD];
 } scan;
 
 /* hits and txids */
@@ -49,6 +56,30 @@ static bool is_same_txid(const void *context, uint32_t number) {
     return !memcmp(s->hits->txids[number], s->hits->txids[s->hits->txid_count], 32);
 }
 
+static void make_ready(scan *s) {
+    spv_tx txs[AHEAD] = {s->tx};
+    spv_error never; /* they were walked before */
+    uint32_t last = s->position;
+    s->ready_at = 0;
+    s->ready_count = 1;
+    for (const spv_mark *mark = s->next; mark != s->last && s->ready_count < AHEAD; mark++)
+        if (mark->tx != last) {
+            last = mark->tx;
+            spv_walk_tx(s->raw, s->size, s->marks->starts[last], &txs[s->ready_count++], &never);
+        }
+    spv_txids(s->raw, txs, s->ready_count, s->ready);
+}
+
+static void make_txid(scan *s, uint8_t txid[32]) {
+    if (!s->marked) {
+        spv_txid(s->raw, &s->tx, txid);
+        return;
+    }
+    if (s->ready_at == s->ready_count)
+        make_ready(s);
+    memcpy(txid, s->ready[s->ready_at++], 32);
+}
+
 /* The txid of the transaction, once it has a hit. Two of the same have the same hits, at least those of the first. */
 static spv_status identify(scan *s, spv_error *error) {
     spv_hits *hits = s->hits;
@@ -62,7 +93,7 @@ static spv_status identify(scan *s, spv_error *error) {
         hits->txids = grown;
         hits->txid_room = room;
     }
-    spv_txid(s->raw, &s->tx, hits->txids[hits->txid_count]);
+    make_txid(s, hits->txids[hits->txid_count]);
     spv_status status = spv_index_reserve(&s->by_txid, hits->txid_count, txid_hash, s);
     if (status)
         return status;
@@ -166,10 +197,10 @@ static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
 
 static spv_status transaction(scan *s, spv_error *error) {
     spv_status status = SPV_OK;
-    bool marked = s->next != s->last && s->next->tx == s->position;
     size_t at = s->tx.inputs_at;
+    s->marked = s->next != s->last && s->next->tx == s->position;
     s->identified = false;
-    if (marked || s->fresh.count)
+    if (s->marked || s->fresh.count)
         for (uint32_t n = 0; n < s->tx.inputs && !status; n++)
             status = spend(s, spv_next_input(s->raw, &at), n, error);
     at = s->tx.outputs_at;
@@ -181,17 +212,17 @@ static spv_status transaction(scan *s, spv_error *error) {
     return status;
 }
 
-static spv_status follow(scan *s, const spv_marks *marks, size_t size, spv_error *error) {
+static spv_status follow(scan *s, spv_error *error) {
     spv_status status = SPV_OK;
     for (;; s->position++) {
         if (!s->fresh.count) { /* nothing new could be spent: on to the next mark */
             if (s->next == s->last)
                 return SPV_OK;
             s->position = s->next->tx;
-        } else if (s->position == marks->transactions) {
+        } else if (s->position == s->marks->transactions) {
             return SPV_OK;
         }
-        status = spv_walk_tx(s->raw, size, marks->starts[s->position], &s->tx, error);
+        status = spv_walk_tx(s->raw, s->size, s->marks->starts[s->position], &s->tx, error);
         if (!status)
             status = transaction(s, error);
         if (status)
@@ -201,12 +232,15 @@ static spv_status follow(scan *s, const spv_marks *marks, size_t size, spv_error
 
 static spv_status follow_all(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, const spv_marks *marks,
                              spv_hits *hits, spv_error *error) {
-    scan s = {.table = table, .found = found, .raw = raw, .hits = hits, .next = marks->marks, .last = marks->marks + marks->count};
     if (!marks->count)
         return SPV_OK;
+    scan s = {
+        .table = table, .found = found, .marks = marks, .raw = raw, .size = size, .hits = hits,
+        .next = marks->marks, .last = marks->marks + marks->count,
+    };
     spv_index_init(&s.fresh);
     spv_index_init(&s.by_txid);
-    spv_status status = follow(&s, marks, size, error);
+    spv_status status = follow(&s, error);
     spv_index_free(&s.fresh);
     spv_index_free(&s.by_txid);
     return status;

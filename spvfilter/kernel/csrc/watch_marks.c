@@ -20,7 +20,8 @@ typedef struct {
 typedef struct {
     const spv_table *table, *found;
     spv_marks *marks;
-    bool scripts, known, pushes, slow; /* entries that outputs may match; coins; data entries; either kind beside scripts */
+    bool scripts, odd, slow; /* entries that outputs may match; with scripts of any size; beside scripts */
+    bool known, pushes;      /* coins; data entries */
     uint32_t tx;
     uint32_t waiting;
     spv_status status;
@@ -64,7 +65,7 @@ static __attribute__((noinline)) void look(marker *m, const probe *probe) {
         mark(m, probe, number);
 }
 
-static void resolve(marker *m) {
+static __attribute__((noinline)) void resolve(marker *m) {
     for (uint32_t i = 0; i < m->waiting; i++) {
         const probe *probe = &m->batch[i];
         if (SPV_UNLIKELY(!spv_tags_lack(probe->tags, probe->hash)))
@@ -82,11 +83,12 @@ SPV_INLINE void ask(marker *m, unsigned reason, const uint16_t *tags, uint64_t h
 SPV_INLINE void on_output(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end) {
     (void)value_at;
     marker *m = context;
-    if (!m->scripts)
+    size_t size = script_end - script;
+    if (!m->scripts || (!spv_is_middling(size) && !m->odd)) /* of no size that any entry has */
         return;
-    uint64_t hash = spv_keyed_hash(&m->table->key, SPV_SCRIPT, raw + script, script_end - script);
+    uint64_t hash = spv_keyed_hash(&m->table->key, SPV_SCRIPT, raw + script, size);
     const uint16_t *tags = spv_index_fetch(&m->table->index, hash);
-    ask(m, SPV_PAID, m->slow ? LOOK : tags, hash, raw + script, script_end - script);
+    ask(m, SPV_PAID, m->slow ? LOOK : tags, hash, raw + script, size);
 }
 
 SPV_INLINE void on_input(void *context, const uint8_t *raw, size_t outpoint_at, size_t script, size_t script_end) {
@@ -116,6 +118,7 @@ static marker begin(const spv_table *table, const spv_table *found, spv_marks *m
         .known = table->coins.count,
         .pushes = pushes,
         .slow = slow,
+        .odd = slow || table->odd_scripts,
     };
 }
 

@@ -12,10 +12,23 @@ static PyObject *hit_values(const spv_hits *found, const spv_hit *hit, PyObject 
         spv_put_le32(made + 32, hit->n);
         outpoint = made;
     }
-    PyObject *items = Py_BuildValue(
-        "(OkOky#LNk)", hit->spend ? Py_True : Py_False, (unsigned long)hit->position, txid, (unsigned long)hit->n, outpoint,
-        (Py_ssize_t)SPV_OUTPOINT_SIZE, (long long)hit->value, spv_bytes_or_none(hit->script), (unsigned long)hit->entry
-    );
+    PyObject *values[] = {
+        PyBool_FromLong(hit->spend), PyLong_FromUnsignedLong(hit->position), Py_NewRef(txid), PyLong_FromUnsignedLong(hit->n),
+        PyBytes_FromStringAndSize((const char *)outpoint, SPV_OUTPOINT_SIZE), PyLong_FromLongLong(hit->value),
+        spv_bytes_or_none(hit->script), PyLong_FromUnsignedLong(hit->entry),
+    };
+    enum { VALUES = sizeof values / sizeof values[0] };
+    PyObject *items = PyTuple_New(VALUES);
+    bool whole = items != NULL;
+    for (Py_ssize_t i = 0; i < VALUES; i++) {
+        whole = whole && values[i];
+        if (items)
+            PyTuple_SetItem(items, i, values[i]); /* keeps it, and a NULL as well */
+        else
+            Py_XDECREF(values[i]);
+    }
+    if (!whole)
+        Py_CLEAR(items);
     return spv_named(spv_known.Hit, items);
 }
 
