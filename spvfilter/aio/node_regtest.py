@@ -102,7 +102,7 @@ class Regtest:
         parent = self.chain.tip if on is None else self._block(on)
         mined = []
         for number in range(blocks):
-            chosen = self._template(parent) if transactions is None or number else list(transactions)
+            chosen = self._template(parent) if transactions is None or number else [Tx.parse(raw) for raw in transactions]
             raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, time if not number else None)
             self.submit_block(raw)
             parent = self._block(sha256d(raw[:80]))
@@ -157,19 +157,20 @@ class Regtest:
             raise ParameterError(f"no such block: {hash_to_hex(block_hash)}")
         return block
 
-    def _template(self, parent: Block) -> list[bytes]:
+    def _template(self, parent: Block) -> list[Tx]:
         """What the next block takes from the mempool, in its order, up to the first that finds no room."""
         chosen, left = [], MAX_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight
             if left < 0:
                 break
-            chosen.append(tx.raw)
+            chosen.append(tx)
         return chosen
 
-    def _assemble(self, parent: Block, transactions: Sequence[bytes], to: bytes, time: int | None) -> bytes:
+    def _assemble(self, parent: Block, txs: Sequence[Tx], to: bytes, time: int | None) -> bytes:
         height = parent.height + 1
-        fees = sum(self.mempool.fees.get(Tx.parse(raw).txid, 0) for raw in transactions)
+        fees = sum(self.mempool.fees.get(tx.txid, 0) for tx in txs)
+        transactions = [tx.raw for tx in txs]
         outputs = [TxOut(subsidy(height) + fees, to)]
         when = max(int(self._clock()), parent.median_time + 1) if time is None else time
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
 import socket
 import tracemalloc
@@ -13,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from build import var_int
-from nodeclient import BLOCK, TX, Client, client, connection, inventory, locate, message, version_payload
+from nodeclient import BLOCK, FILTERED_BLOCK, TX, WTX, Client, client, connection, inventory, locate, message, version_payload
 from spvfilter.aio.node import SETTINGS, Node
 from spvfilter.aio.node_build import build_tx
 from spvfilter.aio.node_regtest import Regtest
@@ -263,3 +264,49 @@ async def test_a_taken_port_is_an_error_and_a_node_can_be_entered_again() -> Non
                 pass
     async with node, client(node) as peer:
         assert await peer.answers() == []
+
+
+async def test_mutated_messages_never_break_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    rng = random.Random(1)
+    made = with_large_block()
+    pending = made.find_tx(made.pay(LOCK.pays(5)))
+    assert pending is not None
+    tip = made.chain.tip.hash
+    samples = [
+        ("getheaders", locate([tip, REGTEST.genesis_hash])),
+        ("getblocks", locate([REGTEST.genesis_hash])),
+        ("getdata", inventory((BLOCK, REGTEST.genesis_hash), (FILTERED_BLOCK, tip), (TX, pending.txid), (WTX, pending.wtxid))),
+        ("inv", inventory((TX, tip), (BLOCK, tip))),
+        ("tx", pending.raw),
+        ("filterload", b"\x05abcde" + bytes((5, 0, 0, 0)) + bytes(4) + b"\x01"),
+        ("filteradd", b"\x03abc"),
+        ("filterclear", b""),
+        ("mempool", b""),
+        ("feefilter", bytes(8)),
+        ("sendheaders", b""),
+        ("headers", b"\x01" + made.chain.tip.raw[:80] + b"\0"),
+        ("version", version_payload()),
+        ("ping", bytes(8)),
+    ]
+    async with Node(made) as node, client(node) as other:
+        left = effort(300, 3_000, 100_000)
+        while left:
+            async with client(node) as peer:
+                for _ in range(min(left, 100)):
+                    left -= 1
+                    command, payload = rng.choice(samples)
+                    mutated = bytearray(payload)
+                    for _ in range(rng.choice((0, 1, 1, 3))):
+                        if mutated:
+                            mutated[rng.randrange(len(mutated))] = rng.choice((0, 1, 0x7F, 0xFD, 0xFF, rng.randrange(256)))
+                    if rng.random() < 0.2:
+                        del mutated[rng.randrange(1 + len(mutated)) :]
+                    peer.writer.write(message(command, bytes(mutated)))
+                await peer.is_cut()
+        assert await is_answered(other)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def is_answered(peer: Client) -> bool:
+    """Whether the node still gives it headers, whatever it tells besides."""
+    return "headers" in [command for command, _ in await peer.ask("getheaders", locate([REGTEST.genesis_hash]))]
