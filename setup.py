@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -23,7 +22,7 @@ class BuildKernel(build_ext):
         try:
             super().run()
         except Exception as error:
-            print(f"spvfilter: no compiled kernel: {error}", file=sys.stderr)
+            self.warn(f"no compiled kernel: {error}")
             for self.inplace in (False, inplace):  # the build folder's and, in an editable install, the one beside the sources
                 Path(self.get_ext_fullpath(KERNEL)).unlink(missing_ok=True)
             self.extensions = self.distribution.ext_modules = []
