@@ -13,7 +13,7 @@ from spvfilter.kernel import pure
 from spvfilter.primitives import script_pushes
 
 LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it
-random.seed(20090103)  # noqa: S311  the same seeds every time
+random.seed(20090103)  # the same seeds every time
 
 
 def blocks(vectors: Path) -> Iterator[bytes]:
@@ -60,11 +60,8 @@ def parse(vectors: Path) -> Iterator[bytes]:
 def picks(raw: bytes, txs: list[pure.TxSpan]) -> bytes:
     """Elements of some transactions, as (offset, length): outpoints and pushes."""
     places = [(at, 36) for tx in txs for at, _, _ in tx.inputs]
-    for tx in txs:
-        for start, end in scripts(raw, tx):
-            for push in script_pushes(raw[start:end]):
-                places.append((raw.index(push, start), len(push)))
-    places = [(at, length) for at, length in places if length < 256]
+    for start, end in (script for tx in txs for script in scripts(raw, tx)):
+        places += [(raw.index(push, start), len(push)) for push in script_pushes(raw[start:end]) if len(push) < 256]
     chosen = random.sample(places, min(len(places), random.choice((0, 1, 1, 2, 5))))
     return bytes([len(chosen)]) + b"".join(at.to_bytes(3, "little") + bytes([length]) for at, length in chosen)
 
