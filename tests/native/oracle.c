@@ -1,55 +1,6 @@
-#include "check.h"
+#include "oracle.h"
 
-#include "script.h"
 #include "sha256_way.h"
-
-void *zeroed(size_t count, size_t size) {
-    void *items = calloc(count ? count : 1, size);
-    CHECK(items);
-    return items;
-}
-
-uint8_t *exact_copy(const uint8_t *data, size_t size) {
-    uint8_t *copy = malloc(size ? size : 1);
-    CHECK(copy);
-    if (size)
-        memcpy(copy, data, size);
-    return copy;
-}
-
-void check_refusal(spv_status status, const spv_error *error, size_t size) {
-    CHECK(status == SPV_FORMAT);
-    CHECK(error->offset <= size);
-    CHECK(error->field && *error->field);
-    CHECK(*error->message && memchr(error->message, 0, sizeof error->message));
-}
-
-void check_same_refusal(const spv_error *one, const spv_error *other) {
-    CHECK(one->offset == other->offset);
-    CHECK(!strcmp(one->field, other->field));
-    CHECK(!strcmp(one->message, other->message));
-}
-
-spv_tx *walk_whole_block(const uint8_t *raw, size_t size, uint32_t *count, spv_error *error) {
-    size_t at;
-    spv_status status = spv_block_start(raw, size, &at, count, error);
-    if (status) {
-        check_refusal(status, error, size);
-        return NULL;
-    }
-    spv_tx *txs = zeroed(*count, sizeof *txs);
-    for (uint32_t i = 0; !status && i < *count; i++) {
-        status = spv_walk_tx(raw, size, at, txs + i, error);
-        at = txs[i].end;
-    }
-    if (!status)
-        status = spv_block_end(size, at, error);
-    if (!status)
-        return txs;
-    check_refusal(status, error, size);
-    free(txs);
-    return NULL;
-}
 
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
     size_t padded_size = (size + 9 + 63) / 64 * 64;
@@ -90,8 +41,8 @@ void oracle_wtxid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]) {
     oracle_sha256d(raw + tx->start, tx->end - tx->start, digest);
 }
 
-void oracle_merkle_root(const spv_hash *leaves, size_t count, uint8_t root[32], bool *mutated) {
-    spv_hash *level = zeroed(count + 1, sizeof *level);
+void oracle_merkle_root(uint8_t (*leaves)[32], size_t count, uint8_t root[32], bool *mutated) {
+    uint8_t(*level)[32] = zeroed(count + 1, sizeof *level);
     memcpy(level, leaves, count * sizeof *level);
     *mutated = false;
     for (; count > 1; count = (count + 1) / 2) {
@@ -100,7 +51,7 @@ void oracle_merkle_root(const spv_hash *leaves, size_t count, uint8_t root[32], 
         if (count & 1)
             memcpy(level[count], level[count - 1], 32);
         for (size_t i = 0; i < count; i += 2) {
-            spv_hash parent;
+            uint8_t parent[32];
             oracle_sha256d(level[i], 64, parent);
             memcpy(level[i / 2], parent, 32);
         }
@@ -109,7 +60,6 @@ void oracle_merkle_root(const spv_hash *leaves, size_t count, uint8_t root[32], 
     free(level);
 }
 
-/* MurmurHash3_x86_32 of Austin Appleby's, who gave it to the public domain, from its description. */
 uint32_t oracle_murmur3(const uint8_t *data, size_t size, uint32_t seed) {
     uint32_t hash = seed;
     for (size_t at = 0; at < size; at += 4) {
@@ -130,59 +80,63 @@ uint32_t oracle_murmur3(const uint8_t *data, size_t size, uint32_t seed) {
     return hash ^ hash >> 16;
 }
 
-static uint32_t position(const spv_bip37 *filter, uint32_t function, const uint8_t *data, size_t size) {
-    return oracle_murmur3(data, size, function * 0xFBA4C795 + filter->tweak) % (uint32_t)(filter->size * 8);
+static uint64_t rotl64(uint64_t x, int by) {
+    return x << by | x >> (64 - by);
 }
 
-bool oracle_bloom_contains(const spv_bip37 *filter, const uint8_t *data, size_t size) {
-    for (uint32_t i = 0; filter->size && i < filter->hash_funcs; i++) {
-        uint32_t at = position(filter, i, data, size);
-        if (!(filter->bits[at / 8] >> at % 8 & 1))
-            return false;
-    }
-    return true;
+static uint64_t word64(const uint8_t *data, size_t size) { /* up to 8 bytes, little endian */
+    uint64_t word = 0;
+    for (size_t i = 0; i < 8 && i < size; i++)
+        word |= (uint64_t)data[i] << 8 * i;
+    return word;
 }
 
-void oracle_bloom_insert(const spv_bip37 *filter, const uint8_t *data, size_t size) {
-    for (uint32_t i = 0; filter->size && i < filter->hash_funcs; i++) {
-        uint32_t at = position(filter, i, data, size);
-        filter->bits[at / 8] |= (uint8_t)(1 << at % 8);
+static uint64_t final64(uint64_t x) {
+    x = (x ^ x >> 33) * 0xFF51AFD7ED558CCD;
+    x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53;
+    return x ^ x >> 33;
+}
+
+void oracle_murmur3_x64(const uint8_t *data, size_t size, uint32_t seed, uint64_t hash[2]) {
+    const uint64_t c1 = 0x87C37B91114253D5, c2 = 0x4CF5AD432745937F;
+    uint64_t h1 = seed, h2 = seed;
+    for (size_t at = 0; at < size; at += 16) {
+        h1 ^= rotl64(word64(data + at, size - at) * c1, 31) * c2;
+        if (size - at >= 16)
+            h1 = (rotl64(h1, 27) + h2) * 5 + 0x52DCE729;
+        if (size - at > 8)
+            h2 ^= rotl64(word64(data + at + 8, size - at - 8) * c2, 33) * c1;
+        if (size - at >= 16)
+            h2 = (rotl64(h2, 31) + h1) * 5 + 0x38495AB5;
+    }
+    h1 ^= size, h2 ^= size;
+    h1 += h2, h2 += h1;
+    h1 = final64(h1), h2 = final64(h2);
+    hash[0] = h1 + h2;
+    hash[1] = h2 + hash[0];
+}
+
+static void sip_rounds(uint64_t v[4], int rounds) {
+    while (rounds--) {
+        v[0] += v[1], v[1] = rotl64(v[1], 13) ^ v[0], v[0] = rotl64(v[0], 32);
+        v[2] += v[3], v[3] = rotl64(v[3], 16) ^ v[2];
+        v[0] += v[3], v[3] = rotl64(v[3], 21) ^ v[0];
+        v[2] += v[1], v[1] = rotl64(v[1], 17) ^ v[2], v[2] = rotl64(v[2], 32);
     }
 }
 
-static bool any_push_in(const spv_bip37 *filter, const uint8_t *script, size_t size) {
-    spv_push push;
-    for (size_t at = 0; spv_next_push(script, size, &at, &push);)
-        if (oracle_bloom_contains(filter, push.data, push.size))
-            return true;
-    return false;
-}
-
-/* Core bloom.cpp CBloomFilter::IsRelevantAndUpdate. */
-bool oracle_is_relevant(const uint8_t *raw, const spv_tx *tx, const spv_bip37 *filter) {
-    uint8_t outpoint[36];
-    if (!filter->size)
-        return true;
-    oracle_txid(raw, tx, outpoint);
-    bool found = oracle_bloom_contains(filter, outpoint, 32);
-    size_t at = tx->outputs_at;
-    for (uint32_t n = 0; n < tx->outputs; n++) {
-        spv_item output = spv_next_output(raw, &at);
-        const uint8_t *script = raw + output.script;
-        size_t size = output.script_end - output.script;
-        if (!any_push_in(filter, script, size))
-            continue;
-        found = true;
-        bool keys = spv_is_p2pk(script, size) || spv_multisig_keys(script, size, NULL);
-        if (filter->flags == SPV_UPDATE_ALL || (filter->flags == SPV_UPDATE_P2PUBKEY_ONLY && keys)) {
-            spv_put_le32(outpoint + 32, n);
-            oracle_bloom_insert(filter, outpoint, sizeof outpoint);
-        }
+uint64_t oracle_siphash24(const uint8_t *data, size_t size, const uint8_t key[16]) {
+    uint64_t k0 = word64(key, 8), k1 = word64(key + 8, 8);
+    uint64_t v[4] = {k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573};
+    for (size_t at = 0; at <= size; at += 8) {
+        uint64_t word = word64(data + at, size - at);
+        if (size - at < 8)
+            word |= (uint64_t)size << 56;
+        v[3] ^= word;
+        sip_rounds(v, 2);
+        v[0] ^= word;
     }
-    at = tx->inputs_at;
-    for (uint32_t n = 0; !found && n < tx->inputs; n++) {
-        spv_item input = spv_next_input(raw, &at);
-        found = oracle_bloom_contains(filter, raw + input.at, 36) || any_push_in(filter, raw + input.script, input.script_end - input.script);
-    }
-    return found;
+    v[2] ^= 0xFF;
+    sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

@@ -20,22 +20,6 @@ void roll_bytes(dice *dice, uint8_t *bytes, size_t size) {
         bytes[i] = (uint8_t)(roll(dice) >> 56);
 }
 
-static uint8_t *read_file(const char *path, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    if (!file) {
-        perror(path);
-        exit(2);
-    }
-    CHECK(!fseek(file, 0, SEEK_END));
-    long end = ftell(file);
-    CHECK(end > 0 && !fseek(file, 0, SEEK_SET));
-    *size = (size_t)end;
-    uint8_t *bytes = zeroed(*size, 1);
-    CHECK(fread(bytes, 1, *size, file) == *size);
-    fclose(file);
-    return bytes;
-}
-
 static real_block take(const uint8_t *raw, size_t size) {
     spv_error error;
     real_block block = {.raw = exact_copy(raw, size), .size = size};
@@ -116,6 +100,7 @@ int main(int argc, char **argv) {
     test_real_blocks(blocks, count);
     test_damaged_blocks(blocks, count);
     test_bip37_scans(blocks, count);
+    test_watch_scans(blocks, count);
     for (size_t i = 0; i < count; i++) {
         free(blocks[i].raw);
         free(blocks[i].txs);

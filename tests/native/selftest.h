@@ -2,7 +2,7 @@
 #ifndef SELFTEST_H
 #define SELFTEST_H
 
-#include "check.h"
+#include "oracle.h"
 
 typedef struct {
     uint8_t *raw; /* exactly `size` bytes of its own */
@@ -22,5 +22,6 @@ void test_hashes(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
 void test_bip37_scans(const real_block *blocks, size_t count);
+void test_watch_scans(const real_block *blocks, size_t count);
 
 #endif

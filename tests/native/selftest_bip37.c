@@ -1,6 +1,7 @@
 /* The BIP-37 scan of real blocks against the plain one, with filters that match nothing, something and everything. */
 #include "selftest.h"
 
+#include "oracle_bip37.h"
 #include "script.h"
 
 static void insert_something_of(const real_block *block, dice *dice, const spv_bip37 *filter) {

@@ -2,7 +2,9 @@
 #include "selftest.h"
 
 #include "murmur3.h"
+#include "murmur3_x64.h"
 #include "sha256_way.h"
+#include "siphash.h"
 
 enum { LONGEST = 700 };
 
@@ -107,13 +109,66 @@ static void published_murmur3(void) {
     }
 }
 
-static void murmur3_of_every_length(void) {
+/* The table of Aumasson's and Bernstein's siphash24.c: the message of n bytes is 0, 1, … n - 1, the key 0, 1, … 15. */
+static void published_siphash(void) {
+    static const struct {
+        size_t size;
+        uint64_t hash;
+    } cases[] = {
+        {0, 0x726FDB47DD0E0E31}, {1, 0x74F839C593DC67FD}, {2, 0x0D6C8009D9A94F5A}, {3, 0x85676696D7FB7E2D}, {4, 0xCF2794E0277187B7},
+        {6, 0xCBC9466E58FEE3CE}, {7, 0xAB0200F58B01D137}, {9, 0x9E0082DF0BA9E4B0}, {15, 0xA129CA6149BE45E5}, {16, 0x3F2ACC7F57C29BDB},
+        {21, 0xD0F2CBB02E3B67C7}, {22, 0x93536795E3A33E88}, {24, 0xB8AD50C6F649AF94}, {36, 0x314DFFBE0815A3B4}, {63, 0x958A324CEB064572},
+    };
+    uint8_t key[16], message[64];
+    for (uint8_t i = 0; i < 64; i++)
+        message[i] = i;
+    memcpy(key, message, 16);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t *exact = exact_copy(message, cases[i].size);
+        CHECK(spv_siphash24(exact, cases[i].size, spv_le64(key), spv_le64(key + 8)) == cases[i].hash);
+        CHECK(oracle_siphash24(exact, cases[i].size, key) == cases[i].hash);
+        free(exact);
+    }
+}
+
+/* Of mmh3's tests. */
+static void published_murmur3_x64(void) {
+    static const struct {
+        uint32_t seed;
+        const char *data;
+        uint64_t hash[2];
+    } cases[] = {
+        {0, "", {0, 0}},
+        {0, "666f6f", {0xE271865701F54561, 0x7EAF87E42BBA7D87}},
+        {0x9747B28C, "48656c6c6f2c20776f726c6421", {0xEDC485D662A8392E, 0xF85E7E7631D576BA}},
+        {0, "54686520717569636b2062726f776e20666f78206a756d7073206f76657220746865206c617a7920646f67", {0xE34BBC7BBC071B6C, 0x7A433CA9C49A9347}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size = strlen(cases[i].data) / 2;
+        uint8_t *data = zeroed(size, 1);
+        uint64_t plain[2];
+        unhex(cases[i].data, data, size);
+        spv_hash128 hash = spv_murmur3_x64_128(data, size, cases[i].seed);
+        oracle_murmur3_x64(data, size, cases[i].seed, plain);
+        CHECK(hash.h1 == cases[i].hash[0] && hash.h2 == cases[i].hash[1]);
+        CHECK(plain[0] == cases[i].hash[0] && plain[1] == cases[i].hash[1]);
+        free(data);
+    }
+}
+
+static void of_every_length(void) {
     dice dice = {32};
     for (size_t size = 0; size < LONGEST; size++) {
-        uint8_t *data = zeroed(size, 1);
+        uint8_t *data = zeroed(size, 1), key[16];
+        uint64_t wide[2];
         roll_bytes(&dice, data, size);
-        uint32_t seed = (uint32_t)roll(&dice);
+        roll_bytes(&dice, key, 16);
+        uint32_t seed = spv_le32(key);
         CHECK(spv_murmur3_32(data, size, seed) == oracle_murmur3(data, size, seed));
+        CHECK(spv_siphash24(data, size, spv_le64(key), spv_le64(key + 8)) == oracle_siphash24(data, size, key));
+        oracle_murmur3_x64(data, size, seed, wide);
+        spv_hash128 hash = spv_murmur3_x64_128(data, size, seed);
+        CHECK(hash.h1 == wide[0] && hash.h2 == wide[1]);
         free(data);
     }
 }
@@ -122,5 +177,7 @@ void test_hashes(void) {
     published_sha256();
     sha256_ways();
     published_murmur3();
-    murmur3_of_every_length();
+    published_murmur3_x64();
+    published_siphash();
+    of_every_length();
 }

@@ -1,5 +1,5 @@
 /* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
-#include "check.h"
+#include "oracle.h"
 #include "script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
