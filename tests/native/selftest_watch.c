@@ -54,7 +54,7 @@ static watched begin(const real_block *blocks, size_t count, dice *dice) {
     CHECK(w.table && w.found);
     roll_bytes(dice, w.strangers, STRANGERS * 40);
     for (size_t i = 0; i < STRANGERS; i++)
-        add(&w, i % SPV_OUTPOINT, w.strangers + 40 * i, i % 40);
+        add(&w, (unsigned)(i % SPV_OUTPOINT), w.strangers + 40 * i, i % 40);
     for (size_t i = 0; i < count; i++)
         for (int picks = 0; picks < 4; picks++)
             add_something_of(&w, blocks + i, dice);

@@ -57,7 +57,9 @@ static uint32_t polymod(const uint8_t *values, size_t count) { /* BIP-173's refe
 
 static size_t segwit(const char *hrp, unsigned version, const uint8_t *program, size_t size, char *text) {
     uint8_t values[200] = {0};
-    size_t length = strlen(hrp), count = 0, at = 0;
+    const size_t length = strlen(hrp);
+    size_t count = 0, at = 0;
+    CHECK(length <= SPV_MAX_HRP && size <= 40);
     for (size_t i = 0; i < length; i++)
         values[count++] = (uint8_t)(hrp[i] >> 5);
     values[count++] = 0;

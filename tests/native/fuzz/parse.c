@@ -1,6 +1,7 @@
 /* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
 #include "oracle.h"
 #include "script.h"
+#include "sha256.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
