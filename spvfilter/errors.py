@@ -93,6 +93,10 @@ class OrderError(SpvFilterError):
     """A block that does not follow the one before it in a stream declared to be in chain order."""
 
 
+class BackendError(SpvFilterError, ImportError):
+    """The backend that SPVFILTER_BACKEND forces is not there; the message says how to get it."""
+
+
 class PeerError(SpvFilterError):
     """A peer broke the protocol."""
 

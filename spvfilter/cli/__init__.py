@@ -90,8 +90,11 @@ def _run(argv: list[str]) -> int:
             return OK
         case ["--version"]:
             from spvfilter.kernel import BACKEND
+            from spvfilter.kernel.backend import advice
 
             print(f"spvfilter {__version__} (kernel: {BACKEND})")
+            if said := advice():
+                print(said)
             return OK
         case [command] if command in _COMMANDS:
             return _run_command(command, argv[1:])

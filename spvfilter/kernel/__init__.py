@@ -1,8 +1,8 @@
 """The hot loops. This package chooses their backend once, at import; `BACKEND` says which.
 
 "native" is compiled from csrc/, "pure" is its readable twin; they give equal results. SPVFILTER_BACKEND=native|pure|auto
-chooses, auto takes the compiled one where it is installed. Raises ParameterError for another value of it, ImportError where
-native is forced and missing.
+chooses, auto takes the compiled one where it is installed. Raises ParameterError for another value of it, BackendError (an
+ImportError) where native is forced and missing.
 """
 
 from __future__ import annotations

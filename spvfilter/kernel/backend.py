@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from importlib import import_module
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import BackendError, ParameterError, SpvFilterWarning
 
 VARIABLE = "SPVFILTER_BACKEND"
-HOW_TO_COMPILE = (
-    "install a C compiler (Debian: apt install gcc python3-dev) and spvfilter again: pip install --force-reinstall --no-cache-dir"
+_NATIVE = "spvfilter.kernel.native"
+_HOW_TO_COMPILE = (
+    "install a C compiler and Python's headers (Debian: apt install gcc python3-dev), then spvfilter again "
+    "with pip's --force-reinstall --no-cache-dir"
 )
 
 # what the twins define, by the reference's modules
@@ -32,9 +35,12 @@ def reference() -> dict[str, object]:
 
 
 def compiled() -> dict[str, object]:
-    """The compiled twin, by name. Raises ImportError where it is not installed."""
-    native = import_module("spvfilter.kernel.native")
-    return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
+    """The compiled twin, by name. Raises ImportError where it is not installed, does not load, or was compiled of other sources."""
+    native = import_module(_NATIVE)
+    try:
+        return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
+    except AttributeError as error:
+        raise ImportError(f"{error}: it was compiled of other sources", name=_NATIVE) from error
 
 
 def choose() -> tuple[str, dict[str, object]]:
@@ -47,5 +53,27 @@ def choose() -> tuple[str, dict[str, object]]:
             return "native", compiled()
         except ImportError as error:
             if wanted == "native":
-                raise ImportError(f"{VARIABLE}=native, but the compiled kernel is not there ({error}); {HOW_TO_COMPILE}") from error
+                raise BackendError(f"{VARIABLE}=native, but {_complaint(error)}") from error
+            if not _is_missing(error):  # there, but of no use: nobody chose that
+                warnings.warn(f"running the pure kernel, as {_complaint(error)}", SpvFilterWarning, stacklevel=2)
     return "pure", reference()
+
+
+def advice() -> str | None:
+    """Why the pure kernel runs and how to get the compiled one, in one line, for users who did not choose it."""
+    if os.environ.get(VARIABLE) == "pure":
+        return None
+    try:
+        compiled()
+    except ImportError as error:
+        return _complaint(error)
+    return None
+
+
+def _is_missing(error: ImportError) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name == _NATIVE
+
+
+def _complaint(error: ImportError) -> str:
+    what = "is not installed" if _is_missing(error) else f"does not load ({error})"
+    return f"the compiled kernel {what}: {_HOW_TO_COMPILE}"

@@ -1,0 +1,131 @@
+"""The choice of the kernel's backend: what SPVFILTER_BACKEND says, what is installed, and what the user is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spvfilter import errors
+from spvfilter.cli import main
+from spvfilter.kernel import backend
+
+NATIVE = "spvfilter.kernel.native"
+COMPILED = importlib.util.find_spec(NATIVE) is not None
+HINT = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"
+
+
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets SPVFILTER_BACKEND."""
+    return lambda name: monkeypatch.setenv(backend.VARIABLE, name)
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No compiled kernel is installed."""
+    monkeypatch.setitem(sys.modules, NATIVE, None)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled kernel is there but does not load."""
+
+    def refuse(name: str) -> ModuleType:
+        if name == NATIVE:
+            raise ImportError("undefined symbol: spv_nothing", name=NATIVE)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(backend, "import_module", refuse)
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A compiled kernel is installed."""
+    native = ModuleType(NATIVE)
+    for name in backend.reference():
+        setattr(native, name, f"compiled {name}")
+    monkeypatch.setitem(sys.modules, NATIVE, native)
+    return native
+
+
+@pytest.mark.parametrize("name", ["", "auto", "native"])
+def test_the_compiled_kernel_runs_where_it_is(wanted: Any, there: ModuleType, name: str) -> None:
+    wanted(name)
+    chosen, twin = backend.choose()
+    assert chosen == "native"
+    assert twin == {name: getattr(there, name) for name in backend.reference()}
+
+
+def test_pure_is_pure_also_where_a_compiled_kernel_is(wanted: Any, there: ModuleType) -> None:
+    wanted("pure")
+    assert backend.choose() == ("pure", backend.reference())
+
+
+@pytest.mark.usefixtures("missing")
+def test_auto_is_pure_without_a_word_where_no_compiled_kernel_is(wanted: Any) -> None:
+    wanted("auto")
+    assert backend.choose() == ("pure", backend.reference())
+
+
+@pytest.mark.usefixtures("missing")
+def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: Any) -> None:
+    wanted("native")
+    with pytest.raises(errors.BackendError, match="SPVFILTER_BACKEND=native, but the compiled kernel is not installed: ") as caught:
+        backend.choose()
+    assert HINT in str(caught.value)
+    assert isinstance(caught.value, ImportError)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
+    wanted("auto")
+    with pytest.warns(errors.SpvFilterWarning, match="running the pure kernel, as .* does not load .undefined symbol: spv_nothing"):
+        assert backend.choose() == ("pure", backend.reference())
+    wanted("native")
+    with pytest.raises(errors.BackendError, match="undefined symbol: spv_nothing"):
+        backend.choose()
+
+
+@pytest.mark.parametrize("name", ["fast", "Native", "pure "])
+def test_another_name_is_an_error(wanted: Any, name: str) -> None:
+    wanted(name)
+    with pytest.raises(errors.ParameterError, match=f"SPVFILTER_BACKEND is native, pure or auto, not '{name}'"):
+        backend.choose()
+
+
+@pytest.mark.usefixtures("missing")
+def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(wanted: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted("auto")
+    assert main(["--version"]) == 0
+    first, *more = capsys.readouterr().out.splitlines()
+    assert first.startswith("spvfilter ")
+    assert len(more) == 1
+    assert HINT in more[0]
+    wanted("pure")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{first}\n"
+
+
+def test_the_backend_is_the_one_forced() -> None:
+    for name in ["pure", "native"] if COMPILED else ["pure"]:
+        ran = python("from spvfilter.kernel import BACKEND; print(BACKEND)", name)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{name}\n", "")
+
+
+def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() -> None:
+    ran = python(f"import sys; sys.modules[{NATIVE!r}] = None; from spvfilter.cli import main; sys.exit(main(['demo']))", "native")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("spvfilter: SPVFILTER_BACKEND=native, but the compiled kernel is not installed: ")
+    assert ran.stderr.count("\n") == 1
+
+
+def python(code: str, name: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), backend.VARIABLE: name}
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, timeout=60)

@@ -1,0 +1,35 @@
+/* What the self-test and the fuzz targets share: claims that must hold, memory that shows every byte read beyond it, blocks walked. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "walk.h"
+
+/* Stops the program, also one built with NDEBUG: libFuzzer keeps the input, a debugger the place. */
+#define CHECK(claim) \
+    do { \
+        if (!(claim)) { \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #claim); \
+            abort(); \
+        } \
+    } while (0)
+
+/* A copy with nothing before it and nothing after it, so that sanitizers see every byte read beyond; to be freed. */
+uint8_t *exact_copy(const uint8_t *data, size_t size);
+/* `count` zeroed items, to be freed. */
+void *zeroed(size_t count, size_t size);
+/* A whole file, exactly, to be freed; ends the program where it cannot be read. */
+uint8_t *read_file(const char *path, size_t *size);
+/* Whether `size` bytes are equal; of no bytes any pointer will do. */
+bool same(const void *one, const void *other, size_t size);
+
+/* That a refusal names a place within `size` bytes, a field and a reason. */
+void check_refusal(spv_status status, const spv_error *error, size_t size);
+void check_same_refusal(const spv_error *one, const spv_error *other);
+
+/* Every transaction of a block, to be freed, or NULL and the error of a malformed one. */
+spv_tx *walk_whole_block(const uint8_t *raw, size_t size, uint32_t *count, spv_error *error);
+
+#endif

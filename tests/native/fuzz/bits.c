@@ -1,0 +1,191 @@
+/* Fuzz target: bits and counters against a byte for every cell. The input is a filter, then operations on it:
+
+   u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
+   u8   hash_funcs
+   u16  cells, modulo 5000
+   16   bytes of the family's key
+   then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
+#include "oracle_cells.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { HEAD = 20, MAX_KEYS = 512, MAX_CELLS = 5000 };
+
+typedef struct {
+    plain_filter plain;
+    spv_shape shape;
+    spv_gate gate;
+    spv_batch batch;
+    uint8_t *memory, *cells; /* the cells lie in the memory, misaligned, and end with it */
+    size_t size;             /* bytes of cells */
+    uint64_t *scratch;       /* plain positions */
+    spv_key keys[MAX_KEYS];  /* every key that was added or asked for */
+    size_t key_count;
+    bool counters, shared;
+} filters;
+
+static void add(filters *f, const uint8_t *key, size_t size) {
+    size_t count = plain_positions(&f->plain, key, size, f->scratch);
+    if (f->counters)
+        CHECK(spv_counters_add(f->cells, f->scratch, count, f->shared) == plain_counters_add(&f->plain, f->scratch, count));
+    else
+        CHECK(spv_bits_add(&f->shape, f->cells, key, size, f->shared) == plain_bits_add(&f->plain, f->scratch, count));
+}
+
+static void ask(filters *f, const uint8_t *key, size_t size) {
+    spv_keys one = {.rows = key, .width = size};
+    size_t count = plain_positions(&f->plain, key, size, f->scratch);
+    CHECK(count == f->shape.functions);
+    uint64_t *positions = zeroed(count, sizeof *positions);
+    spv_positions(&f->shape, &one, 0, 1, positions);
+    CHECK(same(positions, f->scratch, count * sizeof *positions));
+    unsigned least = plain_least(&f->plain, positions, count);
+    if (f->counters) {
+        CHECK(spv_counters_least(f->cells, positions, count) == least);
+    } else {
+        CHECK(spv_bits_has(&f->shape, f->cells, key, size) == (least > 0));
+        CHECK(spv_bits_all(f->cells, positions, count) == (least > 0));
+    }
+    free(positions);
+}
+
+static void take_away(filters *f, const uint8_t *key, size_t size) {
+    size_t count = plain_positions(&f->plain, key, size, f->scratch);
+    if (f->counters)
+        CHECK(spv_counters_remove(f->cells, f->scratch, count, f->shared) == plain_counters_remove(&f->plain, f->scratch, count));
+    else
+        CHECK(spv_bits_set(f->cells, f->scratch, count, f->shared) == plain_bits_add(&f->plain, f->scratch, count));
+}
+
+static void add_batch(filters *f, const spv_keys *keys, size_t from, size_t count) {
+    size_t fresh = 0;
+    for (size_t i = from; i < from + count; i++) {
+        spv_key key = spv_key_at(keys, i);
+        size_t functions = plain_positions(&f->plain, key.data, key.size, f->scratch);
+        fresh += (f->counters ? plain_counters_add : plain_bits_add)(&f->plain, f->scratch, functions);
+    }
+    CHECK((f->counters ? spv_counters_add_many : spv_bits_add_many)(&f->batch, keys, from, count) == fresh);
+}
+
+static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t count) {
+    uint8_t *mask = zeroed(count, 1);
+    (f->counters ? spv_counters_has_many : spv_bits_has_many)(&f->batch, keys, from, count, mask);
+    for (size_t i = 0; i < count; i++) {
+        spv_key key = spv_key_at(keys, from + i);
+        size_t functions = plain_positions(&f->plain, key.data, key.size, f->scratch);
+        CHECK(mask[i] == (plain_least(&f->plain, f->scratch, functions) > 0));
+    }
+    free(mask);
+}
+
+/* One operation; how many bytes it took, or 0 at the end. */
+static size_t operate(filters *f, const uint8_t *data, size_t size) {
+    if (size < 3)
+        return 0;
+    const uint8_t *key = data + 3;
+    size_t width = data[1], count = data[2], room = size - 3;
+    spv_keys rows = {.rows = key, .width = width}, list = {.keys = f->keys};
+    if (data[0] % 5 < 3) {
+        width = width < room ? width : room;
+        if (f->key_count < MAX_KEYS)
+            f->keys[f->key_count++] = (spv_key){key, width};
+        (data[0] % 5 == 0 ? add : data[0] % 5 == 1 ? ask : take_away)(f, key, width);
+        return 3 + width;
+    }
+    count = width ? (count < room / width ? count : room / width) : count;
+    (data[0] % 5 == 3 ? add_batch : ask_batch)(f, &rows, count / 3, count - count / 3);
+    size_t again = f->key_count < 20 ? f->key_count : 20;
+    (data[0] % 5 == 3 ? add_batch : ask_batch)(f, &list, f->key_count - again, again);
+    return 3 + count * width;
+}
+
+static uint64_t count_between(const plain_filter *plain, uint64_t first, uint64_t end) {
+    uint64_t sum = 0;
+    for (uint64_t at = first; at < end; at++)
+        sum += plain->cells[at] > 0;
+    return sum;
+}
+
+/* The whole arrays, also mixed with an older state of themselves and with other cells. */
+static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, size_t size) {
+    const uint64_t cells = f->plain.cell_count, used = count_between(&f->plain, 0, cells);
+    uint8_t *other = exact_copy(older, f->size), *mine = exact_copy(f->cells, f->size), *mixed = exact_copy(f->cells, f->size);
+    for (size_t i = 0; i < f->size && i < size; i += 3)
+        other[i] ^= data[i];
+    if (f->counters) {
+        uint8_t *bits = zeroed((f->size + 3) / 4, 1);
+        CHECK(spv_counters_used(f->cells, f->size) == used);
+        spv_counters_to_bits(f->cells, f->size, bits);
+        for (uint64_t at = 0; at < cells; at++)
+            CHECK((bits[at / 8] >> at % 8 & 1) == (f->plain.cells[at] > 0));
+        CHECK(spv_bits_count(bits, (f->size + 3) / 4) == used);
+        spv_counters_sum(mixed, other, f->size, f->shared);
+        for (size_t i = 0; i < f->size; i++) {
+            unsigned low = (mine[i] & 15u) + (other[i] & 15u), high = ((unsigned)mine[i] >> 4) + ((unsigned)other[i] >> 4);
+            CHECK(mixed[i] == (uint8_t)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4));
+        }
+        free(bits);
+    } else {
+        uint64_t first = size ? data[0] * cells / 255 : 0, end = size > 1 ? data[1] * cells / 255 : cells, either = 0;
+        bool subset = true;
+        CHECK(spv_bits_count(f->cells, f->size) == used);
+        if (first <= end)
+            CHECK(spv_bits_count_between(f->cells, first, end) == count_between(&f->plain, first, end));
+        for (size_t i = 0; i < f->size; i++) {
+            either += (uint64_t)__builtin_popcount((unsigned)(mine[i] | other[i]));
+            subset &= !(mine[i] & ~other[i]);
+        }
+        CHECK(spv_bits_count_union(mine, other, f->size) == either);
+        CHECK(spv_bits_subset(mine, other, f->size) == subset && spv_bits_subset(older, mine, f->size));
+        spv_bits_or(mixed, other, f->size, f->shared);
+        for (size_t i = 0; i < f->size; i++)
+            CHECK(mixed[i] == (mine[i] | other[i]));
+        CHECK(spv_bits_subset(mine, mixed, f->size) && spv_bits_count(mixed, f->size) == either);
+        spv_bits_and(mixed, mine, f->size, f->shared);
+        CHECK(same(mixed, mine, f->size));
+        spv_bits_and(mixed, other, f->size, f->shared);
+        for (size_t i = 0; i < f->size; i++)
+            CHECK(mixed[i] == (mine[i] & other[i]));
+    }
+    CHECK(same(mine, f->cells, f->size));
+    free(other);
+    free(mine);
+    free(mixed);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_FAST};
+    if (size < HEAD)
+        return 0;
+    const size_t misaligned = data[0] >> 6, functions = data[1];
+    filters *f = zeroed(1, sizeof *f);
+    f->counters = data[0] & 1;
+    f->shared = data[0] & 4;
+    f->plain = (plain_filter){
+        .family = families[data[0] >> 4 & 3], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = data[1], .partitioned = data[0] & 2,
+    };
+    if (f->plain.partitioned && functions)
+        f->plain.cell_count -= f->plain.cell_count % functions;
+    memcpy(f->plain.key, data + 4, 16);
+    f->plain.cells = zeroed((size_t)f->plain.cell_count, 1);
+    f->size = (size_t)(f->plain.cell_count + (f->counters ? 1 : 7)) / (f->counters ? 2 : 8);
+    f->memory = zeroed(f->size + misaligned, 1);
+    f->cells = f->memory + misaligned;
+    f->scratch = zeroed(functions, sizeof *f->scratch);
+    spv_shape_make(&f->shape, f->plain.family, f->plain.cell_count, f->plain.hash_funcs, f->plain.partitioned, f->plain.key);
+    f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared};
+    f->batch.positions = zeroed(functions > SPV_WINDOW_CELLS ? functions : SPV_WINDOW_CELLS, sizeof *f->batch.positions);
+    uint8_t *older = exact_copy(f->cells, f->size);
+    for (size_t at = HEAD, taken; at < size && (taken = operate(f, data + at, size - at)); at += taken)
+        if (at < size / 2)
+            memcpy(older, f->cells, f->size);
+    check_same_cells(f->cells, &f->plain, f->counters ? 4 : 1);
+    check_whole(f, older, data + HEAD, size - HEAD);
+    free(older);
+    free(f->batch.positions);
+    free(f->scratch);
+    free(f->memory);
+    free(f->plain.cells);
+    free(f);
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
+#include "oracle.h"
+#include "script.h"
+#include "sha256.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    uint64_t digest; /* of the places of every item, in order */
+    size_t last;     /* end of the item before */
+    uint32_t count;
+} trail;
+
+static void leave(trail *trail, size_t at, size_t script, size_t script_end) {
+    CHECK(trail->last <= at && at < script && script <= script_end);
+    trail->digest = ((trail->digest * 31 + at) * 31 + script) * 31 + script_end;
+    trail->last = script_end;
+    trail->count++;
+}
+
+static void on_item(void *context, const uint8_t *raw, size_t at, size_t script, size_t script_end) {
+    (void)raw;
+    leave(context, at, script, script_end);
+}
+
+/* The same items without checks, from where the walk says they are. */
+static trail again(const uint8_t *raw, const spv_tx *tx) {
+    trail found = {0};
+    size_t at = tx->inputs_at;
+    for (uint32_t i = 0; i < tx->inputs; i++) {
+        spv_item item = spv_next_input(raw, &at);
+        leave(&found, item.at, item.script, item.script_end);
+    }
+    CHECK(at <= tx->outputs_at);
+    at = tx->outputs_at;
+    for (uint32_t i = 0; i < tx->outputs; i++) {
+        spv_item item = spv_next_output(raw, &at);
+        leave(&found, item.at, item.script, item.script_end);
+    }
+    CHECK(at == (tx->witness ? tx->witness : tx->end - 4));
+    return found;
+}
+
+static void check_script(const uint8_t *from, size_t size) {
+    uint8_t *script = exact_copy(from, size);
+    spv_push push, first[SPV_MAX_MULTISIG_KEYS], keys[SPV_MAX_MULTISIG_KEYS];
+    size_t pushes = 0, at = 0;
+    const uint8_t *last = script;
+    while (spv_next_push(script, size, &at, &push)) {
+        CHECK(push.size && last < push.data && push.data + push.size <= script + size);
+        CHECK(script + at == push.data + push.size);
+        last = push.data + push.size - 1;
+        if (pushes < SPV_MAX_MULTISIG_KEYS)
+            first[pushes] = push;
+        pushes++;
+    }
+    CHECK(at == size);
+    CHECK(!spv_next_push(script, size, &at, &push));
+    size_t count = spv_multisig_keys(script, size, keys);
+    CHECK(count == spv_multisig_keys(script, size, NULL));
+    CHECK(count <= SPV_MAX_MULTISIG_KEYS && count <= pushes);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(keys[i].data == first[i].data && keys[i].size == first[i].size);
+        CHECK(spv_is_pubkey(keys[i].data, keys[i].size));
+    }
+    if (spv_is_p2pk(script, size)) {
+        CHECK(!count && pushes == 1 && first[0].data == script + 1 && first[0].size == size - 2);
+        CHECK(spv_is_pubkey(first[0].data, first[0].size));
+    }
+    free(script);
+}
+
+static void check_tx(const uint8_t *data, size_t size) {
+    spv_tx tx, twin;
+    spv_error error, other;
+    trail seen = {0};
+    spv_status status = spv_walk_tx_with(data, size, 0, &tx, on_item, on_item, &seen, &error);
+    CHECK(spv_walk_tx(data, size, 0, &twin, &other) == status);
+    if (status) {
+        check_refusal(status, &error, size);
+        check_same_refusal(&error, &other);
+        return;
+    }
+    CHECK(!memcmp(&tx, &twin, sizeof tx));
+    CHECK(tx.start == 0 && tx.end <= size && tx.end >= SPV_MIN_TX_SIZE);
+    CHECK(!!tx.witness == (!data[4] && data[5] == 1)); /* marker and flag */
+    trail found = again(data, &tx);
+    CHECK(found.digest == seen.digest && found.count == seen.count && found.count == tx.inputs + tx.outputs);
+    status = spv_parse_tx(data, size, &twin, &error);
+    CHECK(!status == (tx.end == size));
+
+    /* alone, one byte short, and behind something else */
+    uint8_t *alone = exact_copy(data, tx.end), *moved = zeroed(tx.end + 7, 1);
+    CHECK(!spv_parse_tx(alone, tx.end, &twin, &error) && !memcmp(&tx, &twin, sizeof tx));
+    check_refusal(spv_walk_tx(alone, tx.end - 1, 0, &twin, &error), &error, tx.end - 1);
+    memcpy(moved + 7, data, tx.end);
+    CHECK(!spv_walk_tx(moved, tx.end + 7, 7, &twin, &error));
+    CHECK(twin.start == 7 && twin.end == tx.end + 7 && twin.inputs_at == tx.inputs_at + 7 && twin.outputs_at == tx.outputs_at + 7);
+    CHECK(twin.inputs == tx.inputs && twin.outputs == tx.outputs && twin.witness == (tx.witness ? tx.witness + 7 : 0));
+    uint8_t digest[32], wanted[32];
+    spv_txid(moved, &twin, digest);
+    oracle_txid(alone, &tx, wanted);
+    CHECK(!memcmp(digest, wanted, 32));
+    spv_wtxid(moved, &twin, digest);
+    oracle_wtxid(alone, &tx, wanted);
+    CHECK(!memcmp(digest, wanted, 32));
+    free(alone);
+    free(moved);
+    for (size_t i = 0, at = tx.inputs_at; i < tx.inputs; i++) {
+        spv_item item = spv_next_input(data, &at);
+        check_script(data + item.script, item.script_end - item.script);
+    }
+    for (size_t i = 0, at = tx.outputs_at; i < tx.outputs; i++) {
+        spv_item item = spv_next_output(data, &at);
+        check_script(data + item.script, item.script_end - item.script);
+    }
+}
+
+static void check_block(const uint8_t *data, size_t size) {
+    uint32_t count;
+    spv_error error;
+    spv_tx *txs = walk_whole_block(data, size, &count, &error);
+    if (!txs)
+        return;
+    spv_hash *ids = zeroed(count, sizeof *ids);
+    spv_txids(data, txs, count, ids);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(txs[i].start == (i ? txs[i - 1].end : txs[0].start) && txs[i].end <= size);
+        again(data, txs + i);
+        uint8_t wanted[32];
+        oracle_txid(data, txs + i, wanted);
+        CHECK(!memcmp(ids[i], wanted, 32));
+    }
+    CHECK(txs[count - 1].end == size);
+    free(ids);
+    free(txs);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    check_script(data, size);
+    check_tx(data, size);
+    check_block(data, size);
+    return 0;
+}

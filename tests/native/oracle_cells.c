@@ -1,0 +1,81 @@
+#include "oracle_cells.h"
+
+#include "oracle.h"
+
+static uint64_t onto(uint64_t x, uint64_t span) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)((x ^ x >> 32) * 0xD6E8FEB86659FD93) * span >> 64);
+}
+
+size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t size, uint64_t *positions) {
+    uint64_t hash[2] = {0, 0}, span = filter->cell_count;
+    if (filter->partitioned && filter->hash_funcs)
+        span /= filter->hash_funcs;
+    if (!span)
+        return 0;
+    if (filter->family == SPV_FAMILY_FAST) {
+        oracle_murmur3_x64(data, size, spv_le32(filter->key), hash);
+    } else if (filter->family == SPV_FAMILY_SIPHASH) {
+        hash[0] = oracle_siphash24(data, size, filter->key);
+        hash[1] = hash[0] * 0xD6E8FEB86659FD93;
+    }
+    for (uint32_t i = 0; i < filter->hash_funcs; i++) {
+        positions[i] = onto(hash[0] + i * (hash[1] | 1), span);
+        if (filter->family == SPV_FAMILY_BIP37)
+            positions[i] = oracle_murmur3(data, size, i * 0xFBA4C795 + spv_le32(filter->key)) % span;
+        if (filter->partitioned)
+            positions[i] += i * span;
+    }
+    return filter->hash_funcs;
+}
+
+static bool is_repeated(const uint64_t *positions, size_t i) {
+    for (size_t k = 0; k < i; k++)
+        if (positions[k] == positions[i])
+            return true;
+    return false;
+}
+
+unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size_t count) {
+    unsigned least = SPV_COUNTER_LIMIT;
+    for (size_t i = 0; i < count; i++)
+        if (filter->cells[positions[i]] < least)
+            least = filter->cells[positions[i]];
+    return least;
+}
+
+bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t count) {
+    bool fresh = false;
+    for (size_t i = 0; i < count; i++) {
+        fresh |= !filter->cells[positions[i]];
+        filter->cells[positions[i]] = 1;
+    }
+    return fresh;
+}
+
+static void move(plain_filter *filter, const uint64_t *positions, size_t count, int step) {
+    for (size_t i = 0; i < count; i++)
+        if (!is_repeated(positions, i) && filter->cells[positions[i]] < SPV_COUNTER_LIMIT)
+            filter->cells[positions[i]] = (uint8_t)(filter->cells[positions[i]] + step);
+}
+
+bool plain_counters_add(plain_filter *filter, const uint64_t *positions, size_t count) {
+    bool fresh = count && !plain_least(filter, positions, count);
+    move(filter, positions, count, 1);
+    return fresh;
+}
+
+bool plain_counters_remove(plain_filter *filter, const uint64_t *positions, size_t count) {
+    if (!plain_least(filter, positions, count))
+        return false;
+    move(filter, positions, count, -1);
+    return true;
+}
+
+void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width) {
+    uint64_t per_byte = 8 / width, size = (filter->cell_count + per_byte - 1) / per_byte;
+    for (uint64_t at = 0; at < size * per_byte; at++) {
+        unsigned cell = (unsigned)packed[at / per_byte] >> at % per_byte * width & ((1u << width) - 1);
+        CHECK(cell == (at < filter->cell_count ? filter->cells[at] : 0u));
+    }
+}

@@ -1,0 +1,143 @@
+"""Writes the seeds of one fuzz target into a folder: real blocks, transactions cut from them, published transactions and addresses."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from spvfilter.kernel import EntryKind, pure
+from spvfilter.primitives import script_pushes
+
+LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it
+random.seed(20090103)  # the same seeds every time
+
+
+def blocks(vectors: Path) -> Iterator[bytes]:
+    """Every real block, the small ones first."""
+    for path in sorted((vectors / "03_blocks").glob("*.blk")):
+        raw, at = path.read_bytes(), 0
+        while at < len(raw):
+            end = at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little")
+            yield raw[at + 8 : end]
+            at = end
+    for path in sorted((vectors / "03_blocks").glob("*.raw"), key=lambda path: path.stat().st_size):
+        yield path.read_bytes()
+
+
+def small_blocks(vectors: Path) -> list[bytes]:
+    """Real ones, some of the many, and all that are no mere coinbase."""
+    small = [raw for raw in blocks(vectors) if len(raw) <= LARGEST]
+    return [raw for number, raw in enumerate(small) if number % 50 == 0 or raw[80] > 1]
+
+
+def transactions(vectors: Path) -> list[bytes]:
+    """Some of each block, and published ones."""
+    cut = []
+    for raw in blocks(vectors):
+        spans = list(pure.walk_block(raw))
+        if len(spans) > 1:
+            cut += [raw[tx.start : tx.end] for tx in random.sample(spans, min(len(spans), 12))]
+    for name in ("core_tx_valid", "core_tx_invalid", "real_transactions", "taproot_reference"):
+        cut += [bytes.fromhex(case["raw"]) for case in json.loads((vectors / f"07_transactions/{name}.json").read_text())["vectors"]]
+    return [raw for raw in cut if len(raw) <= LARGEST]
+
+
+def scripts(raw: bytes, tx: pure.TxSpan) -> list[tuple[int, int]]:
+    return [(start, end) for _, start, end in [*tx.inputs, *tx.outputs]]
+
+
+def parse(vectors: Path) -> Iterator[bytes]:
+    yield from small_blocks(vectors)
+    for raw in transactions(vectors):
+        yield raw
+        yield from (raw[start:end] for start, end in random.sample(scripts(raw, pure.parse_tx(raw)), 1))
+
+
+def picks(raw: bytes, txs: list[pure.TxSpan]) -> bytes:
+    """Elements of some transactions, as (offset, length): outpoints and pushes."""
+    places = [(at, 36) for tx in txs for at, _, _ in tx.inputs]
+    for start, end in (script for tx in txs for script in scripts(raw, tx)):
+        places += [(raw.index(push, start), len(push)) for push in script_pushes(raw[start:end]) if len(push) < 256]
+    chosen = random.sample(places, min(len(places), random.choice((0, 1, 1, 2, 5))))
+    return bytes([len(chosen)]) + b"".join(at.to_bytes(3, "little") + bytes([length]) for at, length in chosen)
+
+
+def bip37(vectors: Path) -> Iterator[bytes]:
+    for alone, raws in ((0, small_blocks(vectors)), (1, transactions(vectors))):
+        for raw in raws:
+            txs = [pure.parse_tx(raw)] if alone else list(pure.walk_block(raw))
+            flags, funcs, size = random.randrange(3), random.randrange(1, 51), random.choice((1, 3, 64, 1000, 4096))
+            fill = random.choice((None, None, 0x55, 0xFF))
+            kind = alone | flags << 1 | (fill is not None) << 3
+            head = bytes([kind, funcs]) + size.to_bytes(2, "little") + random.randbytes(4) + bytes([fill or 0])
+            yield head + picks(raw, txs) + raw
+
+
+def watched(raw: bytes, start: int, tx: pure.TxSpan) -> tuple[bytes, bytes]:
+    """Entries and coins of a table, as fuzz/watch.c reads them, from one transaction of a block that begins at `start`."""
+    places = [(EntryKind.SCRIPT, at, end) for _, at, end in tx.outputs] + [(EntryKind.OUTPOINT, at, at + 36) for at, _, _ in tx.inputs]
+    for at, end in scripts(raw, tx):
+        for push in script_pushes(raw[at:end]):
+            found, kind = raw.index(push, at), EntryKind.MULTISIG_KEY if len(push) in (33, 65) else EntryKind.DATA
+            places.append((kind, found, found + len(push)))
+    places = [(kind, at, end) for kind, at, end in places if end - at < 256]
+    entries = random.sample(places, min(len(places), 3))
+    coins = [(at, random.randrange(4), random.randrange(4)) for at, _, _ in tx.inputs[:1]]
+    return (
+        b"".join(bytes([kind]) + (start + at).to_bytes(3, "little") + bytes([end - at]) for kind, at, end in entries),
+        b"".join((start + at).to_bytes(3, "little") + bytes([entry, known]) for at, entry, known in coins),
+    )
+
+
+def watch(vectors: Path) -> Iterator[bytes]:
+    """Tables of what some transactions hold, before the blocks that hold them, in runs of up to three."""
+    alone = 8
+    small = small_blocks(vectors)
+    runs = [(0, small[at : at + 3]) for at in range(0, len(small), 2)] + [(alone, [raw]) for raw in transactions(vectors)]
+    for kind, raws in runs:
+        entries = coins = body = b""
+        for raw in raws:
+            body += len(raw).to_bytes(3, "little")
+            txs = [pure.parse_tx(raw)] if kind else list(pure.walk_block(raw))
+            for tx in random.sample(txs, min(3, len(txs))):
+                more_entries, more_coins = watched(raw, len(body), tx)
+                entries += more_entries
+                coins += more_coins
+            body += raw
+        yield bytes([kind | random.randrange(8), len(entries) // 5]) + entries + bytes([len(coins) // 5]) + coins + body
+
+
+def bits(vectors: Path) -> Iterator[bytes]:
+    """Every kind of filter, with some operations on it; nothing of the vectors."""
+    for kind in range(256):
+        cells = random.choice((0, 1, 7, 64, 300, 1_000, 4_999))
+        seed = bytes([kind, random.choice((0, 1, 3, 7, 20))]) + cells.to_bytes(2, "little") + random.randbytes(16)
+        for _ in range(12):
+            operation, size, count = random.randrange(5), random.randrange(40), random.randrange(20)
+            seed += bytes([operation, size, count]) + random.randbytes(size if operation < 3 else size * count)
+        yield seed
+
+
+def address(vectors: Path) -> Iterator[bytes]:
+    """Published addresses, valid and not, alone and as labelled lines, and hashes to make others of."""
+    texts: list[str] = []
+    for name in ("valid", "invalid", "segwit_addresses", "bech32_strings"):
+        cases = json.loads((vectors / f"05_addresses/{name}.json").read_text())["vectors"]
+        texts += [str(case.get("address", case.get("string"))) for case in cases]
+    for number, text in enumerate(texts):
+        for network in range(3):
+            yield bytes([network]) + text.encode()
+        yield bytes([number % 3]) + "".join(f"{line},label {at}é\n" for at, line in enumerate(texts[number : number + 5])).encode()
+        yield bytes([number % 3, number]) + random.randbytes(40)
+
+
+TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {"parse": parse, "bip37": bip37, "watch": watch, "bits": bits, "address": address}
+
+if __name__ == "__main__":
+    name, vectors, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    for seed in TARGETS[name](vectors):
+        (folder / sha256(seed).hexdigest()[:20]).write_bytes(seed)

@@ -1,0 +1,113 @@
+/* The self-test of the kernel's C half, without Python: `selftest FILE…` takes real blocks, *.raw of one and *.blk of many as Bitcoin Core
+   stores them. Built by scripts/selftest in every way that should find another kind of mistake. */
+#include "selftest.h"
+
+#include "cpu.h"
+#include "merkle.h"
+#include "sha256_way.h"
+
+enum { MAX_BLOCKS = 4096 };
+
+uint64_t roll(dice *dice) {
+    dice->state ^= dice->state >> 12;
+    dice->state ^= dice->state << 25;
+    dice->state ^= dice->state >> 27;
+    return dice->state * UINT64_C(0x2545F4914F6CDD1D);
+}
+
+void roll_bytes(dice *dice, uint8_t *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(roll(dice) >> 56);
+}
+
+static real_block take(const uint8_t *raw, size_t size) {
+    spv_error error;
+    real_block block = {.raw = exact_copy(raw, size), .size = size};
+    block.txs = walk_whole_block(block.raw, size, &block.transactions, &error);
+    CHECK(block.txs);
+    return block;
+}
+
+static size_t load(const char *path, real_block *blocks) {
+    size_t size, count = 0, length = strlen(path);
+    uint8_t *bytes = read_file(path, &size);
+    if (length > 4 && !strcmp(path + length - 4, ".blk")) {
+        for (size_t at = 0; at < size; count++) { /* magic, length, block */
+            CHECK(size - at >= 8 && spv_le32(bytes + at + 4) <= size - at - 8 && count < MAX_BLOCKS);
+            blocks[count] = take(bytes + at + 8, spv_le32(bytes + at + 4));
+            at += 8 + blocks[count].size;
+        }
+    } else {
+        blocks[count++] = take(bytes, size);
+    }
+    free(bytes);
+    return count;
+}
+
+void test_real_blocks(const real_block *blocks, size_t count) {
+    spv_error error;
+    for (size_t i = 0; i < count; i++) {
+        const real_block *block = blocks + i;
+        spv_hash *ids = zeroed(block->transactions, sizeof *ids), root, wanted;
+        bool mutated, plainly_mutated;
+        spv_txids(block->raw, block->txs, block->transactions, ids);
+        for (uint32_t n = 0; n < block->transactions; n++) {
+            spv_hash id;
+            oracle_txid(block->raw, block->txs + n, id);
+            CHECK(!memcmp(id, ids[n], 32));
+        }
+        oracle_merkle_root(ids, block->transactions, wanted, &plainly_mutated);
+        spv_merkle_root(ids, block->transactions, root, &mutated);
+        CHECK(!memcmp(root, block->raw + 36, 32) && !memcmp(root, wanted, 32) && !mutated && !plainly_mutated);
+        CHECK(!spv_check_block(block->raw, block->size, &error));
+        free(ids);
+    }
+}
+
+/* Blocks cut short and with bytes changed: refused with a place and a reason, or read as something else; never read beyond. */
+void test_damaged_blocks(const real_block *blocks, size_t count) {
+    dice dice = {20090103};
+    for (size_t i = 0; i < count; i++) {
+        const real_block *block = blocks + i;
+        size_t times = 1 + 100000 / block->size;
+        for (size_t time = 0; time < times; time++) {
+            uint32_t transactions;
+            spv_error error;
+            size_t size = (size_t)(roll(&dice) % block->size);
+            uint8_t *damaged = exact_copy(block->raw, size);
+            CHECK(!walk_whole_block(damaged, size, &transactions, &error));
+            CHECK(spv_check_block(damaged, size, &error) == SPV_FORMAT);
+            free(damaged);
+            damaged = exact_copy(block->raw, block->size);
+            for (size_t flips = 1 + roll(&dice) % 8; flips; flips--)
+                damaged[SPV_HEADER_SIZE + roll(&dice) % (block->size - SPV_HEADER_SIZE)] = (uint8_t)roll(&dice);
+            spv_tx *txs = walk_whole_block(damaged, block->size, &transactions, &error);
+            CHECK(txs || spv_check_block(damaged, block->size, &error) == SPV_FORMAT);
+            free(txs);
+            free(damaged);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    static real_block blocks[MAX_BLOCKS];
+    size_t count = 0, transactions = 0;
+    test_hashes();
+    for (int i = 1; i < argc; i++)
+        count += load(argv[i], blocks + count);
+    for (size_t i = 0; i < count; i++)
+        transactions += blocks[i].transactions;
+    test_real_blocks(blocks, count);
+    test_damaged_blocks(blocks, count);
+    test_bip37_scans(blocks, count);
+    test_watch_scans(blocks, count);
+    for (size_t i = 0; i < count; i++) {
+        free(blocks[i].raw);
+        free(blocks[i].txs);
+    }
+    printf("self-test: %zu blocks, %zu transactions; SHA-256 ways:", count, transactions);
+    for (size_t i = 0; spv_sha256_usable(i); i++)
+        printf(" %s", spv_sha256_usable(i)->name);
+    printf("; processor features %u\n", spv_cpu());
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* The parts of the self-test; each stops the program where something does not hold. */
+#ifndef SELFTEST_H
+#define SELFTEST_H
+
+#include "oracle.h"
+
+typedef struct {
+    uint8_t *raw; /* exactly `size` bytes of its own */
+    size_t size;
+    uint32_t transactions;
+    spv_tx *txs;
+} real_block;
+
+/* Pseudo-random bytes, the same in every run: xorshift64* (Vigna). */
+typedef struct {
+    uint64_t state;
+} dice;
+uint64_t roll(dice *dice);
+void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
+
+void test_hashes(void);
+void test_real_blocks(const real_block *blocks, size_t count);
+void test_damaged_blocks(const real_block *blocks, size_t count);
+void test_bip37_scans(const real_block *blocks, size_t count);
+void test_watch_scans(const real_block *blocks, size_t count);
+
+#endif
