@@ -23,6 +23,7 @@ from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import HEADER_SIZE
 from spvfilter.storefile import COMPANIONS, MarkedRows, create, number, numbers, salvaged, translated
+from spvfilter.storefilters import SCHEMA as FILTERS_SCHEMA, FilterBatch, FilterRows
 from spvfilter.watch import WatchList
 
 MEMORY = ":memory:"  # in place of a path: a database that ends with the process
@@ -88,6 +89,7 @@ class Batch:
     pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
     cursor: int | None = None  # the height up to which blocks were scanned
     filter: FilterParameters | None = None
+    filters: FilterBatch | None = None  # BIP-158
 
 
 class Store:
@@ -98,6 +100,7 @@ class Store:
         self.network = network
         self._db = connection
         self._rows = MarkedRows(connection, path, _MARKED)
+        self.filters = FilterRows(connection, self._rows, path)
         self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
         self._tip = -1
@@ -152,7 +155,8 @@ class Store:
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
             db.executescript(
-                f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
+                f"BEGIN IMMEDIATE;{_SCHEMA}{FILTERS_SCHEMA}"
+                f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
             )
             with self._rows.transaction():
                 self._rows.set_meta("network", self.network.genesis_hash)
@@ -172,6 +176,7 @@ class Store:
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
             self._verify_headers()
+            self.filters.load()
             (self._cursor,) = self._rows.numbers("cursor")
 
     def _verify_headers(self) -> None:
@@ -307,6 +312,7 @@ class Store:
         except BaseException:
             self._tip, self._cursor = tip, cursor
             del self._ids[ids:]
+            self.filters.load()
             raise
 
     def _write(self, batch: Batch) -> None:
@@ -314,6 +320,7 @@ class Store:
         if batch.fork is not None and batch.fork < self._tip:
             self._rows.remove("matches", "height > ?", (batch.fork,))
             db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
+            self.filters.cut(batch.fork)
             self._tip = batch.fork
             self._cursor = min(self._cursor, batch.fork)
         if batch.headers:
@@ -341,6 +348,8 @@ class Store:
         if batch.cursor is not None:
             self._cursor = min(batch.cursor, self._tip)
         self._rows.set_meta("cursor", number(self._cursor))
+        if batch.filters is not None:
+            self.filters.write(batch.filters)
         if batch.filter is not None:
             tweak, elements, rate, key = batch.filter
             self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)

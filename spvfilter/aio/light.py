@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from spvfilter.aio.client import Address, Clock, Limits
+from spvfilter.aio.compact import CompactSync, Mode
 from spvfilter.aio.events import Event, MatchFound, PeerWarning
 from spvfilter.aio.ledger import Ledger
 from spvfilter.aio.peers import LOST, Peers, resolve_seeds
 from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import Sync
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import Network
@@ -55,6 +56,8 @@ class LightClient:
         network: Network | str | None = None,
         peers: Iterable[str] = (),
         store: str | os.PathLike[str] | None = None,
+        mode: Mode | str = Mode.BIP37,
+        keep_filters: bool = False,
         fp_rate: float = DEFAULT_FP_RATE,
         from_height: int = 0,
         birthday: int | None = None,
@@ -80,6 +83,8 @@ class LightClient:
         self.watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
+        self.mode = Mode(mode)
+        self._keep_filters = keep_filters
         self._fp_rate = fp_rate
         self._from_height = from_height
         self._birthday = birthday
@@ -105,7 +110,8 @@ class LightClient:
         except BaseException:
             await self._close_database()
             raise
-        self._sync = Sync(
+        kind = Sync if self.mode is Mode.BIP37 else partial(CompactSync, mode=self.mode, keep_filters=self._keep_filters)
+        self._sync = kind(
             self._ledger,
             self.chain,
             self._queue.put,
@@ -147,7 +153,18 @@ class LightClient:
         except BaseException:
             store.close()
             raise
-        self._ledger.bloom_elements()  # raises for what BIP-37 cannot find
+        self._check_expressible()
+
+    def _check_expressible(self) -> None:
+        """Raises InexpressibleError for entries that the mode cannot find."""
+        if self.mode is not Mode.BIP37:
+            try:
+                self.watch.gcs_elements()
+                return
+            except InexpressibleError:
+                if self.mode is Mode.COMPACT:
+                    raise
+        self._ledger.bloom_elements()
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._database, call)

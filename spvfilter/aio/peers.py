@@ -63,6 +63,11 @@ class Peers:
         """Whether nobody is left to talk to: every peer lied."""
         return not self._candidates and not self.ready and not self._busy
 
+    @property
+    def connecting(self) -> int:
+        """To how many peers a connection is being made."""
+        return self._busy - len(self.ready)
+
     _busy = 0
 
     async def _slot(self) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from spvfilter.aio.client import Clock, Connection, Limits
 from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
+from spvfilter.aio.remote_compact import CompactQuestions
 from spvfilter.chain import HeaderChain, HeaderSync, Update
 from spvfilter.errors import (
     FormatError,
@@ -32,7 +33,7 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
-_ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block)
+_ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block, wire.CFilter, wire.CFHeaders, wire.CFCheckpt)
 
 
 class Listener(Protocol):
@@ -69,6 +70,7 @@ class Remote:
         self._headers_asked = False
         self._headers_done: list[asyncio.Future[None]] = []
         self._flights = Flights()
+        self.compact = CompactQuestions(connection.send, limits)
         self._whole: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked_txs: dict[bytes, None] = {}  # txid or wtxid
         self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
@@ -88,9 +90,19 @@ class Remote:
         return bool(self.connection.services & Service.BLOOM)
 
     @property
+    def has_compact(self) -> bool:
+        return bool(self.connection.services & Service.COMPACT_FILTERS)
+
+    @property
     def is_busy(self) -> bool:
         """Whether an answer is due."""
-        return bool(self._flights or self._whole or self._headers_asked)
+        return bool(self._flights or self._whole or self._headers_asked or self.compact)
+
+    @property
+    def knows(self) -> int:
+        """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
+        height = self._chain.height_of(self.best)
+        return -1 if height is None else height
 
     # Reading
 
@@ -109,6 +121,7 @@ class Remote:
     def _fail(self, error: BaseException) -> None:
         self.connection.close()
         shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
+        self.compact.end(shown)
         waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
             *self._headers_done,
             *self._fences.values(),
@@ -144,6 +157,8 @@ class Remote:
                 await self._inv(items)
             case wire.Block(raw):
                 self._block(raw)
+            case wire.CFilter() | wire.CFHeaders() | wire.CFCheckpt():
+                self.compact.take(message)
             case wire.NotFound(items):
                 self._not_found(items)
             case wire.GetData(items):
@@ -183,6 +198,8 @@ class Remote:
         self._headers_asked = False
         if headers:
             self.best = sha256d(headers[-HEADER_SIZE:])
+        elif not self.best:  # it stands on what we told it: where, it has said itself
+            self.best = self._chain.hash_at(min(max(0, self.connection.ready.version.start_height), self._chain.height))
         if update.stored or update.old_hashes:
             self._listener.headers_came(self, update)
         if self._headers.wants_more:

@@ -30,7 +30,7 @@ from spvfilter.wire.messages import InvItem
 P = ParamSpec("P")
 T = TypeVar("T")
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
-_TICK_S = 60.0  # between looks at what may have expired
+TICK_S = 60.0  # between looks at what may have expired
 
 
 class Sync:
@@ -110,17 +110,23 @@ class Sync:
 
     async def run(self) -> None:
         while True:
-            remote = await self._pick()
-            await self._emit(
-                PeerChanged(str(remote.address), remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace"))
-            )
-            try:
-                await self._follow(remote)
-            except LOST as error:
-                self.peers.leave(remote, error)
-                await self._emit(PeerChanged(None))
-                while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
-                    await self._sleep()
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """One peer, as long as it lasts."""
+        remote = await self._pick()
+        await self._tell_peer(remote)
+        try:
+            await self._follow(remote)
+        except LOST as error:
+            self.peers.leave(remote, error)
+            await self._emit(PeerChanged(None))
+            while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
+                await self._sleep()
+
+    async def _tell_peer(self, remote: Remote) -> None:
+        agent = remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace")
+        await self._emit(PeerChanged(str(remote.address), agent))
 
     async def _pick(self) -> Remote:
         while (remote := self.peers.best(lambda remote: remote.has_bloom)) is None:
@@ -143,10 +149,7 @@ class Sync:
 
     async def _follow(self, remote: Remote) -> None:
         await self._sync_headers(remote)
-        if self._store.cursor < 0:
-            first = self._start(self.chain)
-            if first > 0:
-                await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
+        await self._begin()
         await self._load_filter(remote)
         self._wants_mempool = True
         while True:
@@ -170,9 +173,16 @@ class Sync:
                 continue
             await self._wait(remote)
 
+    async def _begin(self) -> None:
+        """A new wallet's search starts where it was told to."""
+        if self._store.cursor < 0:
+            first = self._start(self.chain)
+            if first > 0:
+                await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
+
     async def _wait(self, remote: Remote) -> None:
         waited_from = self._clock.monotonic()
-        await self._sleep(min(_TICK_S, self._limits.stale_tip_s))
+        await self._sleep(min(TICK_S, self._limits.stale_tip_s))
         self._check_alive(remote)
         if self._clock.monotonic() - max(waited_from, remote.last_heard) >= self._limits.stale_tip_s:
             await remote.sync_headers()
