@@ -101,7 +101,7 @@ class Remote:
     @property
     def knows(self) -> int:
         """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
-        height = self._chain.height_of(self.best)
+        height = self._chain.height_of(self.best) if self.best else None
         return -1 if height is None else height
 
     # Reading
