@@ -15,10 +15,6 @@ from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import GENESIS_PREVIOUS, filter_hash, filter_header
 from spvfilter.storefile import MarkedRows
 
-SCHEMA = """
-CREATE TABLE filter_hashes (height INTEGER PRIMARY KEY, hash BLOB NOT NULL);
-CREATE TABLE filters (height INTEGER PRIMARY KEY, data BLOB NOT NULL);
-"""
 _SIZE = 32  # bytes of a hash
 
 

@@ -28,8 +28,7 @@ FLOORS = [
 ]
 ROOM_OF = {
     "watchfile": "watch",
-    "storefile": "store",
-    "storefilters": "store",
+    **dict.fromkeys(("storefile", "storefilters", "storeschema"), "store"),
     "__main__": "cli",
 }  # modules that live in a room of another name
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -45,8 +45,7 @@ class CompactSync(Sync):
         self.slow: set[Remote] = set()  # peers that kept us waiting: others are asked first
         self.whole: set[bytes] = set()  # blocks to be fetched whatever their filters say
         self._mode = mode
-        self._greetings: dict[Remote, asyncio.Task[None]] = {}
-        self._greeted: set[Remote] = set()
+        self._searching = -1  # epoch of the watch list that filters are searched for
         self._led_by: Remote | None = None
         self._patience: float | None = None  # until when peers are waited for
 
@@ -60,19 +59,19 @@ class CompactSync(Sync):
     @property
     def is_interrupted(self) -> bool:
         """Whether something is to be done before the search goes on."""
-        return self._refilter or bool(self._moves) or self.headers.is_refuted
+        return self._searching != self.epoch or bool(self._moves) or self.headers.is_refuted
 
     async def tell(self, *events: Event) -> None:
         await self._tell(events)
 
     async def apply(self) -> None:
         """Let the database follow the chain."""
-        await self._apply()
+        await self._follow_chain()
         if not self._moves:
             self.headers.followed()
 
-    def headers_came(self, remote: Remote, update: Update) -> None:
-        if update.old_hashes:
+    def headers_came(self, remote: Remote, update: Update | None) -> None:
+        if update is not None and update.old_hashes:
             self.headers.turned(update.fork_height)
         super().headers_came(remote, update)
 
@@ -117,17 +116,16 @@ class CompactSync(Sync):
     # The loop
 
     async def run(self) -> None:
-        try:
-            while True:
-                if await self._prefers_compact():
-                    await self._follow_filters()
-                else:
-                    await self._turn()
-        finally:
-            for task in self._greetings.values():
-                task.cancel()
-            await asyncio.gather(*self._greetings.values(), return_exceptions=True)
-            await self.headers.close()
+        async with asyncio.TaskGroup() as group:
+            self._spawn = group.create_task
+            try:
+                while True:
+                    if await self._prefers_compact():
+                        await self._follow_filters()
+                    else:
+                        await self._turn()
+            finally:
+                await self.headers.close()
 
     async def _prefers_compact(self) -> bool:
         """Whether to search by compact filters now; waits for peers where that depends on them. Raises InexpressibleError."""
@@ -157,7 +155,7 @@ class CompactSync(Sync):
 
     async def _follow_filters(self) -> None:
         """Until, with Mode.AUTO, another way is better."""
-        self._refilter = False
+        self._searching = self.epoch
         while True:
             await self.apply()
             if not self.members:
@@ -172,14 +170,15 @@ class CompactSync(Sync):
 
     async def _step(self) -> bool:
         """Do what is due next. False where compact filters no longer do."""
-        if not await self._greet():
+        if not await self._greet_all():
             return True
         await self._begin()
         self.headers.ask_around()
         if await self.headers.settle():
             return True
-        if self._refilter:
-            self._refilter = False
+        await self._take_txs()
+        if self._searching != self.epoch:
+            self._searching = self.epoch
             if self._mode is Mode.AUTO:
                 return False  # perhaps
         if self.headers.height < self.chain.height and (leader := self.headers.leader()) is not None:
@@ -224,38 +223,25 @@ class CompactSync(Sync):
             while self.peers.ready.get(leader.address) is leader:  # until its reader has ended
                 await self._sleep()
 
-    async def _greet(self) -> bool:
+    async def _greet_all(self) -> bool:
         """Hear of every peer's headers: of the first before all else, of the others meanwhile. False until the first has told all."""
         ready = set(self.peers.ready.values())
-        for remote, task in list(self._greetings.items()):
-            if task.done():
-                del self._greetings[remote]
-                self._greeted.add(remote)
-        self._greeted &= ready
         self.slow &= ready
-        fresh = sorted(ready - self._greeted - self._greetings.keys(), key=lambda remote: not remote.has_compact)
-        if self._greeted:
-            self._start_greeting(*fresh)
+        waiting = ready & self._company.keys()
+        fresh = [remote for remote in ready - waiting if not remote.is_greeted]
+        if any(remote.is_greeted for remote in ready):
+            for remote in fresh:
+                self._accompany(remote, self._greet(remote))
             return True
         late = self._clock.monotonic() - self.limits.stall_s
-        if all(remote.last_heard <= late for remote in self._greetings):
-            self._start_greeting(*fresh[:1])
-        done = max((remote.headers_height for remote in self._greetings), default=0)
-        total = max((remote.connection.ready.version.start_height for remote in self._greetings), default=0)
+        if fresh and all(remote.last_heard <= late for remote in waiting):
+            remote = max(fresh, key=lambda remote: remote.has_compact)
+            self._accompany(remote, self._greet(remote))
+        done = max((remote.headers_height for remote in waiting), default=0)
+        total = max((remote.connection.ready.version.start_height for remote in waiting), default=0)
         await self._emit(Progress(Phase.HEADERS, done, max(done, total, self.chain.height)))
         await self._sleep(self.limits.stall_s)
         return False
-
-    def _start_greeting(self, *remotes: Remote) -> None:
-        for remote in remotes:
-            self._greetings[remote] = asyncio.create_task(self._hear_headers(remote))
-
-    async def _hear_headers(self, remote: Remote) -> None:
-        try:
-            await remote.sync_headers()
-        except LOST as error:
-            self.peers.leave(remote, error)
-        self.wake()
 
     async def _hears(self) -> bool:
         """Wait for what peers say of our filter headers, and for peers that are coming, but not long; whether that was worth it."""
@@ -278,7 +264,8 @@ class CompactSync(Sync):
         await self._sleep(min(TICK_S, self.limits.stale_tip_s))
         heard = max((remote.last_heard for remote in self.peers.ready.values()), default=0.0)
         if self._clock.monotonic() - heard >= self.limits.stale_tip_s:
-            self._greeted.clear()
+            for remote in self.peers.ready.values():
+                remote.is_greeted = False
         await self.tell(*await self.db(self.ledger.expire, int(self._clock.wall())))
 
 
