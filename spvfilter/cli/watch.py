@@ -9,6 +9,7 @@ import json
 import sys
 from contextlib import suppress
 
+from spvfilter.aio.compact import Mode
 from spvfilter.aio.events import (
     BlockDisconnected,
     Event,
@@ -36,8 +37,8 @@ FORMATS = ("table", "jsonl")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter watch [ADDRESS ... | --watch FILE] --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Connect to full nodes that serve BIP-37 filters, verify what they send, and print every payment to and from the wallet, now and "
-        "after every restart. A node can leave payments out; connect to two or more, and they are compared."
+        "Connect to full nodes that serve BIP-37 or compact filters, verify what they send, and print every payment to and from the "
+        "wallet, now and after every restart. A node can leave payments out; connect to two or more, and they are compared."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="to watch; with --db, those of earlier runs are watched as well")
     add_watch_file(parser)
@@ -47,6 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
     parser.add_argument("--proxy", metavar="URL", help="socks5://HOST:PORT, such as Tor's; names are resolved there")
     add_network(parser)
+    parser.add_argument(
+        "--mode", choices=[mode.value for mode in Mode], default=Mode.BIP37.value,
+        help="bip37: the node filters, and tells of unconfirmed payments; compact: BIP-157 filters, from which a node learns next to "
+        "nothing and cannot leave payments out unseen; auto: compact where it is served and will do; default %(default)s",
+    )  # fmt: skip
+    parser.add_argument("--keep-filters", action="store_true", help="keep compact filters in --db, to search them again without a network")
     parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
     parser.add_argument("--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept")
     since = parser.add_mutually_exclusive_group()
@@ -80,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
         watch,
         peers=args.connect,
         store=args.db,
+        mode=args.mode,
+        keep_filters=args.keep_filters,
         fp_rate=args.fp_rate,
         from_height=args.from_height,
         birthday=args.birthday,
