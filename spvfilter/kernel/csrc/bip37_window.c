@@ -41,8 +41,8 @@ void spv_window_test_short(spv_window *w, size_t size) {
             keys[i] = keys[0];
         w->way->hash(keys, whole, size, seeds, w->filter->modulus, first, second);
         for (size_t i = 0; i < left; i++) { /* half of the elements go with each function: no branch could be predicted */
-            bool set = spv_bit(w->filter, first[i]), both = set & spv_bit(w->filter, second[i]);
-            w->bit[elements[i]] = set ? second[i] : first[i];
+            uint32_t set = spv_bit(w->filter, first[i]), both = set & spv_bit(w->filter, second[i]);
+            w->bit[elements[i]] = first[i] ^ ((first[i] ^ second[i]) & (0 - set));
             keys[survivors] = keys[i];
             elements[survivors] = elements[i];
             survivors += both;

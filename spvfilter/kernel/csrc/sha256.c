@@ -8,9 +8,15 @@ SPV_INLINE void append(spv_padded *padded, const uint8_t *at, size_t blocks) {
     }
 }
 
+SPV_INLINE void clear_tail(spv_padded *padded) {
+    static const uint8_t zeros[64]; /* copied in a few moves, where gcc makes a slow instruction of memset */
+    memcpy(padded->tail, zeros, 64);
+    memcpy(padded->tail + 64, zeros, 64);
+}
+
 /* The last `size` < 64 bytes before `end` as the beginning of the tail; of the message as many as 64 lie there if `enough`. */
 SPV_INLINE void begin_tail(spv_padded *padded, const uint8_t *end, size_t size, bool enough) {
-    memset(padded->tail, 0, sizeof padded->tail);
+    clear_tail(padded);
     if (SPV_LIKELY(enough))
         memcpy(padded->tail + size - 64, end - 64, 64); /* a fixed size takes a few moves, not a call */
     else
@@ -46,7 +52,7 @@ void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t 
         begin_tail(padded, body + size, rest, size >= 64);
     } else {
         rest = size + 4;
-        memset(padded->tail, 0, sizeof padded->tail);
+        clear_tail(padded);
         memcpy(padded->tail, version, 4);
         memcpy(padded->tail + 4, body, size);
     }
