@@ -105,7 +105,9 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         "hash_funcs": hash_funcs,
         "family": family,
         "key": rng.randbytes(rng.choice([16, 16, 16, 4, 9])),
-        "encoding": Encoding.CALLABLE if own else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, Encoding.INT64, Encoding.UINT64]),
+        "encoding": Encoding.CALLABLE
+        if own
+        else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, Encoding.INT64, Encoding.UINT64]),
         "partitioned": partitioned,
         "custom": custom,
         "encode": own_encoding if own else None,
@@ -117,7 +119,9 @@ def some_key(rng: random.Random, encoding: Encoding) -> Any:
     """Mostly a key of that encoding out of few, so that many were added before; now and then one that is none, or is at its edge."""
     number = rng.randrange(12)
     if rng.random() < 0.04:
-        return rng.choice(["str", 1, -1, True, None, 1.5, b"x", 2**63, 2**64, -(2**63) - 1, "\ud800", np.int64(3), np.str_("s"), np.bool_(1), 3])
+        return rng.choice(
+            ["str", 1, -1, True, None, 1.5, b"x", 2**63, 2**64, -(2**63) - 1, "\ud800", np.int64(3), np.str_("s"), np.bool_(1), 3]
+        )
     match encoding:
         case Encoding.UTF8:
             return rng.choice(["", "k", "schlüssel", "鍵", np.str_("n")]) + str(number)
