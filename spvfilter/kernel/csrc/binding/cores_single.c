@@ -2,7 +2,7 @@
 #include "cores.h"
 
 /* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
-static int add_at(spv_core *core, const uint64_t *positions) {
+static int add_at(spv_core *core, uint64_t *positions) {
     if (!spv_check_writable(core))
         return -1;
     const bool shared = spv_gate_enter(&core->gate);
