@@ -398,7 +398,7 @@ def test_three_periods_have_the_bits_that_cores_walk_finds(network: Network) -> 
     rng = random.Random(3)
     chain = HeaderChain(network)
     tip = chain.tip()
-    quick, slow = [400] * 3 + [1_201], [600, 1_200, 1_201, 1_300]
+    quick, slow = [150] * 6 + [1_201], [600, 1_200, 1_201, 1_300]
     steps = [rng.choice(quick) for _ in range(2_500)] + [rng.choice(slow) for _ in range(2_500)]
     steps[2_014] = steps[4_030] = 1_201  # the last ones of their periods are late
     time = tip.times[-1]
