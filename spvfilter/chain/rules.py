@@ -86,7 +86,7 @@ class Tip:
         """The first height above this one at which the rules for the headers change."""
         network, height = self.network, self.height + 1
         fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
-        return min(height + -height % PERIOD, *(at for at in fixed if at >= height), 1 << 62)
+        return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
 
     def _advance_one(self, header: bytes, digest: bytes, now: int, index: int) -> None:
         (version, time, bits) = _FIELDS.unpack(header)
