@@ -201,9 +201,9 @@ static spv_status follow(scan *s, const spv_marks *marks, size_t size, spv_error
 
 static spv_status follow_all(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, const spv_marks *marks,
                              spv_hits *hits, spv_error *error) {
-    scan s = {.table = table, .found = found, .raw = raw, .hits = hits, .next = marks->marks, .last = marks->marks + marks->count};
     if (!marks->count)
-        return SPV_OK;
+        return SPV_OK; /* and the marks may be NULL */
+    scan s = {.table = table, .found = found, .raw = raw, .hits = hits, .next = marks->marks, .last = marks->marks + marks->count};
     spv_index_init(&s.fresh);
     spv_index_init(&s.by_txid);
     spv_status status = follow(&s, marks, size, error);
