@@ -42,15 +42,15 @@ void spv_sha256_arm(uint32_t state[8], const uint8_t *data, size_t blocks);
 void spv_sha256_arm_2(uint32_t *state, const uint8_t *const *data, size_t blocks);
 #endif
 
-/* The stretches of whole blocks that make up a padded message: some lie in the message, others are put together here. */
+/* The stretches of whole blocks that make up a padded message. A short one is copied as a whole, so that it takes one step among others;
+   of a long one only the ends are put together here. */
 typedef struct {
     struct {
         const uint8_t *at;
         size_t blocks;
     } stretch[3];
     size_t stretches;
-    uint8_t head[64];
-    uint8_t before[64], tail[128]; /* `before` takes what copies of a fixed size move too much */
+    uint8_t buffer[8 * 64];
 } spv_padded;
 
 void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
