@@ -110,8 +110,10 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
         spv_free_positions(positions, room);
     }
     spv_let_go(&held);
-    if (!was_there)
-        PyErr_SetObject(PyExc_KeyError, key);
+    PyObject *absent = was_there ? NULL : PyObject_CallFunctionObjArgs(PyExc_KeyError, key, NULL);
+    if (absent)
+        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, as a tuple would be taken for several arguments */
+    Py_XDECREF(absent);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
