@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self  # rows are as SQLite gives them
 
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.hashes import sha256d
@@ -39,6 +39,7 @@ CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT 
     mark INTEGER NOT NULL,
     PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
 CREATE INDEX matches_by_height ON matches (height);
+CREATE INDEX matches_by_outpoint ON matches (outpoint);
 CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
     WITHOUT ROWID;
 """
@@ -102,6 +103,7 @@ class Store:
         self._ids: list[int] = []  # entry number → id of its row
         self._tip = -1
         self._cursor = -1
+        self._searched = -1
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
@@ -157,7 +159,7 @@ class Store:
             with self._rows.transaction():
                 self._rows.set_meta("network", self.network.genesis_hash)
                 self._rows.set_meta("secret", secrets.token_bytes(32))
-                self._rows.set_meta("cursor", number(-1))
+                self._rows.set_meta("cursor", number(-1) + number(-1))
         else:
             db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
             db.execute("COMMIT")
@@ -165,14 +167,14 @@ class Store:
     def _verify(self) -> None:
         """Raises StoreCorruptError unless every row is as it was written, none is missing and the headers link."""
         with translated(self.path):
-            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            (verdict,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if verdict != "ok":
                 raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
             self._rows.verify()
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
             self._verify_headers()
-            (self._cursor,) = self._rows.numbers("cursor")
+            self._cursor, self._searched = self._rows.numbers("cursor")
 
     def _verify_headers(self) -> None:
         previous: bytes | None = None
@@ -226,8 +228,13 @@ class Store:
 
     @property
     def cursor(self) -> int:
-        """Height up to which every block was scanned, -1 for none."""
+        """Height up to which every block was searched for all that is watched, -1 for none."""
         return self._cursor
+
+    @property
+    def searched(self) -> int:
+        """Height up to which blocks were searched before the cursor went back for new entries, -1 for none."""
+        return self._searched
 
     @property
     def secret(self) -> bytes:
@@ -246,8 +253,10 @@ class Store:
     def headers(self, start: int = 0) -> Iterator[bytes]:
         """Packed headers from a height on, 80 bytes each, up to 10,000 at once."""
         for at in range(start, self._tip + 1, 10_000):
-            rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
-            yield b"".join(raw for (raw,) in rows)
+            with translated(self.path):
+                rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
+                piece = b"".join(raw for (raw,) in rows)
+            yield piece
 
     def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[Found]:
         """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
@@ -257,55 +266,73 @@ class Store:
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
         query = f"SELECT {_MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
-        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._db.execute(query, (above,)):
+        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
             yield Found(hit, block, height, completeness)
 
     def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
         """Of matches (spend, txid, n) those that are known, with hash and height of their block; both None in the mempool."""
         query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
-        rows = ((identity, self._db.execute(query, identity).fetchone()) for identity in identities)
+        with translated(self.path):
+            rows = [(identity, self._db.execute(query, identity).fetchone()) for identity in identities]
         return {identity: row for identity, row in rows if row is not None}
+
+    def spender_of(self, outpoint: bytes) -> bytes | None:
+        """The txid of what spends an outpoint (36 bytes) in a block, as far as it is a match."""
+        query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NOT NULL"
+        return next((txid for (txid,) in self._rows_of(query, (outpoint,))), None)
+
+    def _rows_of(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        with translated(self.path):
+            yield from self._db.execute(query, values)
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
         """Height and hash of each header above `fork`, from the tip down."""
-        for height, raw in self._db.execute("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
+        for height, raw in self._rows_of("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
             yield height, sha256d(raw)
 
     def pending(self) -> dict[bytes, Pending]:
         """Transactions in no block yet, by txid."""
-        return {
-            txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._db.execute("SELECT txid, raw, seen, own FROM pending")
-        }
+        return {txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._rows_of("SELECT txid, raw, seen, own FROM pending")}
 
     # Writing
 
-    def attach(self, watch: WatchList) -> None:
-        """Join what is stored with `watch`: it learns the stored entries, labels and coins, the database what is new in it."""
+    def attach(self, watch: WatchList, since: int = 0) -> None:
+        """Join what is stored with `watch`: it learns the stored entries, labels and coins, the database what is new in it.
+
+        For entries that are new to the database blocks from height `since` on are to be searched, so the cursor goes back below it.
+        """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
-            known = {}
+            known: dict[int, tuple[int, str | None]] = {}  # entry number → id and label of its row
             for row, kind, value, label in rows:
                 there = watch.table.find(EntryKind(kind), value)
                 mine = watch.label(there) if there != NO_ENTRY else None
-                known[watch.add_entry(EntryKind(kind), value, mine or label)] = row
-            entries = {row: at for at, row in known.items()}
-            for outpoint, entry, value, script in self._db.execute("SELECT outpoint, entry, value, script FROM coins"):
-                watch.table.set_coin(outpoint, entries[entry], value, script)
+                known[watch.add_entry(EntryKind(kind), value, mine or label)] = row, label
+            entries = {row: at for at, (row, _) in known.items()}
+            coins = {outpoint: rest for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")}
+            for outpoint, (row, value, script) in coins.items():
+                watch.table.set_coin(outpoint, entries[row], value, script)
             self._watch = watch
             self._ids = []
             with self._rows.transaction():
                 self._write_entries(known)
-                self._write_coins(outpoint for outpoint, _ in watch.table.coins())
+                self._write_coins(
+                    outpoint
+                    for outpoint, coin in watch.table.coins()
+                    if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]
+                )
+                if len(watch) > len(known):
+                    self._move_cursor(min(self._cursor, max(since, 0) - 1))
 
     def commit(self, batch: Batch) -> None:
         """All of a batch or nothing of it, flushed to disk. Raises StoreFullError, StoreError."""
-        tip, cursor, ids = self._tip, self._cursor, len(self._ids)
+        tip, cursor, searched, ids = self._tip, self._cursor, self._searched, len(self._ids)
         try:
             with translated(self.path), self._rows.transaction():
                 self._write(batch)
         except BaseException:
-            self._tip, self._cursor = tip, cursor
+            self._tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
             raise
 
@@ -315,7 +342,8 @@ class Store:
             self._rows.remove("matches", "height > ?", (batch.fork,))
             db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
             self._tip = batch.fork
-            self._cursor = min(self._cursor, batch.fork)
+            self._searched = min(self._searched, batch.fork)
+            self._move_cursor(min(self._cursor, batch.fork))
         if batch.headers:
             pieces = [batch.headers[at : at + HEADER_SIZE] for at in range(0, len(batch.headers), HEADER_SIZE)]
             db.executemany("INSERT INTO headers VALUES (?, ?)", enumerate(pieces, self._tip + 1))
@@ -339,25 +367,29 @@ class Store:
             if pending is not None:
                 self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
         if batch.cursor is not None:
-            self._cursor = min(batch.cursor, self._tip)
-        self._rows.set_meta("cursor", number(self._cursor))
+            self._move_cursor(min(batch.cursor, self._tip))
         if batch.filter is not None:
             tweak, elements, rate, key = batch.filter
             self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)
 
-    def _write_entries(self, known: dict[int, int]) -> None:
-        """Rows for the entries of the watch list from the first on that has no id yet; `known` ones have a row."""
+    def _move_cursor(self, height: int) -> None:
+        self._cursor = height
+        self._searched = max(self._searched, height)
+        self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
+
+    def _write_entries(self, known: dict[int, tuple[int, str | None]]) -> None:
+        """Rows for the entries of the watch list from the first on that has no id yet; `known` ones have a row, with that label."""
         assert self._watch is not None
         for at, (kind, value, label) in enumerate(self._watch.entries()):
             if at < len(self._ids):
                 continue
-            row = known.get(at)
-            if row is None:
-                (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()
-                row = last + 1
-            else:
+            row, labelled = known.get(at, (0, None))
+            if not row:
+                row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
+            elif label != labelled:
                 self._rows.remove("watch", "id = ?", (row,))
-            self._rows.insert("watch", (row, int(kind), value, label))
+            if at not in known or label != labelled:
+                self._rows.insert("watch", (row, int(kind), value, label))
             self._ids.append(row)
 
     def _write_coins(self, outpoints: Iterable[bytes]) -> None:

@@ -14,7 +14,7 @@ from spvfilter.wire.messages import Message
 from spvfilter.wire.peer import Peer
 from spvfilter.wire.session import Cause, Disconnected, Event, Ready, Role, Settings
 
-_CHUNK = 1 << 18  # bytes read from the socket at once
+_CHUNK = 1 << 16  # bytes read from the socket at once; after each, others have their turn
 _HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
 
 
@@ -23,7 +23,7 @@ class Limits:
     """How long to wait for a peer, in seconds (Core's values unless said), and how much is asked of it at once."""
 
     connect_s: float = 5.0
-    headers_s: float = 900.0  # for the first headers; Core: 15 minutes and a millisecond for each expected
+    headers_s: float = 900.0  # for all headers a peer has, and a millisecond for each that it says it has
     reply_s: float = 120.0  # for everything else that was asked for
     stall_s: float = 2.0  # without a block while another peer could send it; doubles each time, up to max_stall_s
     max_stall_s: float = 64.0
@@ -148,16 +148,18 @@ class Connection:
                 raise event.error or ConnectionAbortedError(f"{self.address}: closed by us")
             if event is not None:
                 return event
-            if self._peer.can_send:
-                await self._read()
-            else:
-                await self._drain()
+            await self.drain()  # a peer that does not read is not read
+            await self._read()
 
     async def _read(self) -> None:
         deadline = self._peer.deadline
-        wait = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        wait = None if deadline is None else deadline - self._clock.monotonic()
+        if wait is not None and wait <= 0:
+            self._peer.tick(self._clock.monotonic())
+            return
         try:
             async with asyncio.timeout(wait):
+                await asyncio.sleep(0)
                 data = await self._reader.read(_CHUNK)
         except TimeoutError:
             self._peer.tick(self._clock.monotonic())
@@ -174,21 +176,21 @@ class Connection:
         """Send messages; waits while the peer does not take them. Raises SessionError where it does not for long."""
         for message in messages:
             self._peer.send(message)
-        self._flush()
-        await self._drain()
+            self._flush()
+        await self.drain()
 
-    async def fence(self) -> int:
-        """Send a ping; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
+    def fence(self) -> int:
+        """Send a ping at once; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
         nonce = self._peer.fence(self._clock.monotonic())
         self._flush()
-        await self._drain()
         return nonce
 
     def _flush(self) -> None:
         if data := self._peer.data_to_send():
             self._writer.write(data)
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
+        """Wait while the peer does not take what it was sent. Raises SessionError where it does not for long."""
         if self._writer.transport.get_write_buffer_size() < _HIGH_WATER:
             return
         try:
@@ -220,4 +222,8 @@ async def _connect(address: Address, proxy: str | None, timeout_s: float) -> tup
         socket = await Proxy.from_url(proxy, rdns=True).connect(address.host, address.port, timeout=timeout_s)
     except ProxyError as error:
         raise ConnectionRefusedError(f"{address} through the proxy: {error}") from error
-    return await asyncio.open_connection(sock=socket, limit=_CHUNK)
+    try:
+        return await asyncio.open_connection(sock=socket, limit=_CHUNK)
+    except BaseException:
+        socket.close()
+        raise

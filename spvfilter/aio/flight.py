@@ -53,6 +53,7 @@ class _Open:
     flight: Flight
     block: Searched
     proof: Proof
+    due: set[bytes]  # txids
     raws: dict[bytes, bytes] = field(default_factory=dict)
 
 
@@ -61,7 +62,8 @@ class Flights:
 
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
-        self.tested = self.matched = 0  # transactions the filter was tested against, and those it let through
+        self.is_exact = True  # whether our copy has all that the peer's has; see `judge`
+        self.was_inexact = False  # whether it has turned out not to have
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 
@@ -88,26 +90,27 @@ class Flights:
         self._close()
         digest = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
-        if flight is None or not any(digest == wanted for _, wanted in flight.wanted):
+        if flight is None:
             raise LieError(f"block {hash_to_hex(digest)}", cause=Lie.UNASKED_BLOCK)
         height, expected = flight.wanted[len(flight.blocks)]
         if digest != expected:
+            if not any(digest == wanted for _, wanted in flight.wanted):
+                raise LieError(f"block {hash_to_hex(digest)}", cause=Lie.UNASKED_BLOCK)
             raise LieError(f"block {hash_to_hex(digest)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
         proof = message.verify()
-        self.tested += proof.total
         block = Searched(height, digest)
         flight.blocks.append(block)
-        self._open = _Open(flight, block, proof)
+        self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:
             flight.whole.append(block)
 
     def tx(self, digest: bytes, raw: bytes) -> bool:
         """Whether a transaction is one that the last merkleblock proves."""
         current = self._open
-        if current is None or not any(digest == proved.txid for proved in current.proof.matched):
+        if current is None or digest not in current.due:
             return False
         current.raws[digest] = raw
-        if len(current.raws) == len(current.proof.matched):
+        if len(current.raws) == len(current.due):
             self._close()
         return True
 
@@ -117,9 +120,15 @@ class Flights:
         return self._open is not None and bool(self._open.proof.matched)
 
     def judge(self, raw: bytes) -> None:
-        """Let our copy of the filter see what the peer's matched, as the peer's did. Raises LieError where ours does not match."""
-        self.matched += 1
+        """Let our copy of the filter see what the peer's matched, as the peer's did. Raises LieError where ours does not match.
+
+        A peer's filter learns from what it announces, ours from what then arrives: while something announced is missing, a
+        transaction that does not match is no lie, but a reason to load the filter anew.
+        """
         if self.filter is None or not self.filter.matches_tx(raw):
+            if self.filter is not None and not self.is_exact:
+                self.was_inexact = True
+                return
             raise LieError(f"transaction {hash_to_hex(txid(raw, parse_tx(raw)))}", cause=Lie.FILTERED_OUT_TX)
 
     def _close(self) -> None:

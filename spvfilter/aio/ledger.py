@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,12 +24,15 @@ from spvfilter.aio.events import (
     MatchWithdrawn,
     Reason,
 )
+from spvfilter.errors import StoreError
 from spvfilter.kernel import Hit, parse_tx, txid, walk_block
 from spvfilter.store import Batch, Found, Pending, Store
 from spvfilter.watch import Match, WatchList
 
 EXPIRY_S = 336 * 3600  # Core validation.h DEFAULT_MEMPOOL_EXPIRY_HOURS
 MAX_UNMATCHED = 500  # transactions of the mempool that did not match and may yet, when their parents come
+MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
+MAX_PENDING = 50_000_000  # bytes of matched transactions in no block; what comes beyond is found when a block holds it
 
 
 class FoundTx(NamedTuple):
@@ -63,22 +66,27 @@ def _identity(hit: Hit) -> _Identity:
 class Ledger:
     """The wallet's books. `watch` learns from what is recorded."""
 
-    def __init__(self, watch: WatchList, store: Store) -> None:
+    def __init__(self, watch: WatchList, store: Store, since: int = 0) -> None:
+        """For entries of `watch` that are new to the database, blocks from height `since` on are to be searched (again)."""
         self.watch = watch
         self.store = store
-        store.attach(watch)
+        store.attach(watch, since)
+        self._seen_at = 0  # when the last transaction of the mempool came
+        self._owed: int | None = None  # a rewind that failed and is still to be made
         self._unmatched: deque[bytes] = deque(maxlen=MAX_UNMATCHED)
         self._load()
 
     def _load(self) -> None:
         """Take the mempool's part from the database."""
         self._pending = self.store.pending()
+        self._size = sum(len(pending.raw) for pending in self._pending.values())
         self._unconfirmed: dict[bytes, list[Hit]] = {}
         for found in self.store.found(confirmed=False):
             self._unconfirmed.setdefault(found.hit.txid, []).append(found.hit)
-        self._spenders: dict[bytes, bytes] = {}  # outpoint spent in the mempool → the txid that spends it
+        self._spenders: dict[bytes, list[bytes]] = {}  # outpoint spent in the mempool → the txids that spend it: rivals, but for one
         for digest, pending in self._pending.items():
-            self._spenders.update(dict.fromkeys(_spent(pending.raw), digest))
+            for outpoint in _spent(pending.raw):
+                self._spenders.setdefault(outpoint, []).append(digest)
 
     def bloom_elements(self) -> list[bytes]:
         """What a BIP-37 filter must contain to see all that changes these books; see the module."""
@@ -91,6 +99,10 @@ class Ledger:
         """Transactions in no block yet, by txid."""
         return self._pending
 
+    def own(self) -> list[bytes]:
+        """Transactions we broadcast that are in no block yet, parents first."""
+        return [pending.raw for pending in sorted(self._pending.values(), key=lambda each: each.seen) if pending.own]
+
     def matches(self) -> Iterator[MatchFound]:
         """Every match there is, those of the best chain first, lowest first."""
         return (MatchFound(self._match(found.hit, found.block_hash, found.height), found.completeness) for found in self.store.found())
@@ -99,6 +111,15 @@ class Ledger:
         (match,) = self.watch.matches((hit,), block_hash=block_hash, height=height)
         return match
 
+    def unknown(self, block: Searched) -> bytes | None:
+        """The txid of what concerns us in a block that was recorded without it; nothing is learned."""
+        if block.raw is not None:
+            hits = self.watch.table.scan_block(block.raw)
+        else:
+            hits = [hit for tx in block.txs for hit in self.watch.table.scan_tx(tx.raw)]
+        known = self.store.blocks_of([_identity(hit) for hit in hits])
+        return next((hit.txid for hit in hits if known.get(_identity(hit), (None, None))[0] is None), None)
+
     def concerning(self, txs: Iterable[FoundTx]) -> bytes | None:
         """The txid of the first of these transactions that concerns us exactly; nothing is learned."""
         return next((hits[0].txid for tx in txs if (hits := self.watch.table.scan_tx(tx.raw))), None)
@@ -106,15 +127,23 @@ class Ledger:
     # Blocks
 
     def connect(self, blocks: Sequence[Searched]) -> list[Event]:
-        """Record searched blocks, each upon the last, from the one above the cursor on. Raises FormatError, StoreError; then nothing is."""
+        """Record searched blocks, each upon the last; none where the first is not right above the cursor, which has moved meanwhile.
+
+        Raises FormatError, StoreError; then nothing is.
+        """
+        if self._owed is not None:
+            self.rewind(self._owed)
+        if not blocks or blocks[0].height != self.store.cursor + 1:
+            return []
         events: list[Event] = []
         with self._committed(Batch(cursor=blocks[-1].height)) as batch:
+            recorded: set[_Identity] = set()
             for block in blocks:
                 events.append(BlockConnected(block.height, block.hash))
-                events += self._connect(block, batch)
+                events += self._connect(block, batch, recorded)
         return events
 
-    def _connect(self, block: Searched, batch: Batch) -> Iterator[Event]:
+    def _connect(self, block: Searched, batch: Batch, recorded: set[_Identity]) -> Iterator[Event]:
         if block.raw is not None:
             hits = self.watch.table.scan_block(block.raw)
             self.watch.table.learn(hits)
@@ -122,14 +151,18 @@ class Ledger:
             hits = list(self._scan(block.txs))
         known = self.store.blocks_of([_identity(hit) for hit in hits])
         for hit in hits:
-            before = known.get(_identity(hit))
-            if before is not None and before[0] is not None:
-                continue  # known from an earlier search
+            identity = _identity(hit)
+            before = (None, None) if self._is_unconfirmed(hit) else known.get(identity)
+            if (before is not None and before[0] is not None) or identity in recorded:
+                continue  # known from an earlier search, or of a coinbase that stands in two blocks (BIP-30)
+            recorded.add(identity)
             batch.found.append(Found(hit, block.hash, block.height, block.completeness))
             match = self._match(hit, block.hash, block.height)
             yield (MatchFound if before is None else MatchConfirmed)(match, block.completeness)
         if self._pending:
             yield from self._settle_all(block, batch)
+        if hits and (self._pending or self._unmatched):
+            yield from self._look_again(batch)
 
     def _settle_all(self, block: Searched, batch: Batch) -> Iterator[Event]:
         """What is in the block is no longer pending, and what contradicts it never will be in one."""
@@ -139,7 +172,7 @@ class Ledger:
             digest = txid(raw, parse_tx(raw))
             self._settle(digest, batch)
             for outpoint in outpoints:
-                if (rival := self._spenders.get(outpoint)) is not None:
+                for rival in list(self._spenders.get(outpoint, ())):
                     yield from self._withdraw(rival, Reason.CONFLICT, batch)
 
     def _scan(self, txs: Iterable[FoundTx]) -> Iterator[Hit]:
@@ -157,29 +190,37 @@ class Ledger:
         self._unconfirmed.pop(digest, None)
         if pending is not None:
             batch.pending[digest] = None
+            self._size -= len(pending.raw)
             for outpoint in _spent(pending.raw):
-                if self._spenders.get(outpoint) == digest:
+                spenders = self._spenders[outpoint]
+                spenders.remove(digest)
+                if not spenders:
                     del self._spenders[outpoint]
 
     def disconnect(self, fork: int, headers: bytes = b"") -> list[Event]:
         """The best chain now branches off above the block at `fork`: withdraw what was found above, and store the new headers."""
         events: list[Event] = []
         found: dict[int, list[Found]] = {}
-        for each in self.store.found(above=fork):
+        for each in self.store.found(above=fork, confirmed=True):
             found.setdefault(each.height or 0, []).append(each)
-        scanned = self.store.cursor
-        for height, digest in self.store.hashes_down(fork):
-            lost = found.pop(height, [])
-            events += (MatchWithdrawn(self._match(each.hit, each.block_hash, each.height), Reason.REORG) for each in reversed(lost))
-            if height <= scanned or lost:
-                events.append(BlockDisconnected(height, digest))
-        with self._committed(Batch(fork=fork, headers=headers)):
-            return events
+        searched = self.store.searched
+        with self._committed(Batch(fork=fork, headers=headers)) as batch:
+            for height, digest in self.store.hashes_down(fork):
+                lost = found.pop(height, [])
+                for each in reversed(lost):
+                    if each.hit.position == 0 and not each.hit.spend:  # a coinbase: gone for good, and what stands upon it
+                        for child in list(self._spenders.get(each.hit.outpoint, ())):
+                            events += self._withdraw(child, Reason.REORG, batch)
+                    events.append(MatchWithdrawn(self._match(each.hit, each.block_hash, each.height), Reason.REORG))
+                if height <= searched or lost:
+                    events.append(BlockDisconnected(height, digest))
+        return events
 
     def rewind(self, height: int) -> None:
-        """Blocks above `height` are to be searched again, for entries that are new."""
-        if height < self.store.cursor:
-            self.store.commit(Batch(cursor=max(height, -1)))
+        """Blocks above `height` are to be searched again, for entries that are new; these are in the database then."""
+        self._owed = height if self._owed is None else min(height, self._owed)
+        self.store.commit(Batch(cursor=max(min(self._owed, self.store.cursor), -1)))
+        self._owed = None
 
     # Mempool
 
@@ -187,38 +228,55 @@ class Ledger:
         """A transaction in no block, `own` if we broadcast it. Raises FormatError for a malformed one."""
         events: list[Event] = []
         with self._committed(Batch()) as batch:
-            self._see(raw, now, own, batch, events)
-            if events:  # what did not match before may spend what was just learned
-                waiting = list(self._unmatched)
-                self._unmatched.clear()
-                for other in waiting:
-                    self._see(other, now, False, batch, events)
-                for digest, pending in self._pending.items():
-                    self._note(digest, self.watch.table.scan_tx(pending.raw), batch, events)
+            events += self._see(raw, now, own, batch)
+            if events:
+                events += self._look_again(batch)
         return events
 
-    def _see(self, raw: bytes, now: int, own: bool, batch: Batch, events: list[Event]) -> None:
+    def _look_again(self, batch: Batch) -> Iterator[Event]:
+        """What did not match before may spend what was just learned, or be paid to an entry that is new."""
+        for digest, pending in self._pending.items():
+            yield from self._note(digest, self.watch.table.scan_tx(pending.raw), batch)
+        more = True
+        while more:
+            more = False
+            waiting = [raw for raw in self._unmatched if self.watch.table.scan_tx(raw)]
+            for raw in waiting:
+                self._unmatched.remove(raw)
+                more = True
+                yield from self._see(raw, self._seen_at, False, batch)
+
+    def _see(self, raw: bytes, now: int, own: bool, batch: Batch) -> Iterator[Event]:
         digest = txid(raw, parse_tx(raw))
-        if digest in self._pending:
+        self._seen_at = now
+        if (before := self._pending.get(digest)) is not None:
+            if own and not before.own:
+                self._pending[digest] = batch.pending[digest] = before._replace(own=True)
             return
         hits = self.watch.table.scan_tx(raw)
         if not hits and not own:
-            self._unmatched.append(raw)
+            if len(raw) <= MAX_UNMATCHED_SIZE and raw not in self._unmatched:
+                self._unmatched.append(raw)
             return
         if any(block is not None for block, _ in self.store.blocks_of([_identity(hit) for hit in hits]).values()):
             return  # it is in a block already
-        self.watch.table.learn(hits)
+        if any(self.store.spender_of(hit.outpoint) is not None for hit in hits if hit.spend):
+            return  # it contradicts a block
+        if not own and self._size + len(raw) > MAX_PENDING:
+            return
         self._pending[digest] = batch.pending[digest] = Pending(raw, now, own)
+        self._size += len(raw)
         for outpoint in _spent(raw):
-            self._spenders.setdefault(outpoint, digest)
-        self._note(digest, hits, batch, events)
+            self._spenders.setdefault(outpoint, []).append(digest)
+        yield from self._note(digest, hits, batch)
 
-    def _note(self, digest: bytes, hits: Iterable[Hit], batch: Batch, events: list[Event]) -> None:
+    def _note(self, digest: bytes, hits: Iterable[Hit], batch: Batch) -> Iterator[Event]:
+        self.watch.table.learn(hits)
         for hit in hits:
             if not self._is_unconfirmed(hit):
                 self._unconfirmed.setdefault(digest, []).append(hit)
                 batch.found.append(Found(hit, None, None, UNPROVEN))
-                events.append(MatchFound(self._match(hit)))
+                yield MatchFound(self._match(hit))
 
     def expire(self, now: int) -> list[Event]:
         """Withdraw what has waited for a block for 336 hours."""
@@ -230,11 +288,15 @@ class Ledger:
         """A transaction of the mempool and all that stand upon it."""
         doomed = [digest]
         for parent in doomed:  # grows as it is walked
-            doomed += {child for outpoint, child in self._spenders.items() if outpoint[:32] == parent and child not in doomed}
+            for outpoint, children in self._spenders.items():
+                if outpoint[:32] == parent:
+                    doomed += [child for child in children if child not in doomed]
         for each in doomed:
             hits = self._unconfirmed.get(each, [])
             self._settle(each, batch)
-            batch.withdrawn += (_identity(hit) for hit in hits)
+            gone = {_identity(hit) for hit in hits}
+            batch.found = [found for found in batch.found if found.block_hash is not None or _identity(found.hit) not in gone]
+            batch.withdrawn += gone
             yield from (MatchWithdrawn(self._match(hit), reason) for hit in hits)
 
     @contextmanager
@@ -245,7 +307,8 @@ class Ledger:
             if batch != Batch():
                 self.store.commit(batch)
         except BaseException:
-            self._load()  # outpoints learned in vain do no harm
+            with suppress(StoreError):  # the first error tells more
+                self._load()  # outpoints learned in vain do no harm
             raise
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -29,6 +29,7 @@ from spvfilter.wire.session import Settings
 
 T = TypeVar("T")
 _QUEUE = 1_000  # events that wait for whoever iterates; then the client waits
+_MEDIAN_SPAN = 11  # blocks
 _TIMESTAMP_WINDOW_S = 7_200  # a block's time may be two hours off
 
 
@@ -88,8 +89,10 @@ class LightClient:
         self._max_peers = max_peers
         self._limits = limits or Limits()
         self._clock = clock or Clock()
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(_QUEUE)
+        self._events: deque[Event] = deque()
+        self._changed = asyncio.Event()  # events came or went, or the end did
         self._task: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
         self._database: ThreadPoolExecutor
         self._sync: Sync
         self._peers: Peers
@@ -108,7 +111,7 @@ class LightClient:
         self._sync = Sync(
             self._ledger,
             self.chain,
-            self._queue.put,
+            self._put,
             self._database,
             fp_rate=self._fp_rate,
             start=self._first_height,
@@ -128,13 +131,16 @@ class LightClient:
             clock=self._clock,
         )
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(lambda _: self._changed.set())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._task is not None
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self._close_database()
+        try:
+            await asyncio.gather(self._task, *self._sending, return_exceptions=True)
+        finally:
+            await self._close_database()
 
     def _open(self) -> None:
         """In the database's thread."""
@@ -142,12 +148,14 @@ class LightClient:
         try:
             if store.tip < 0:
                 store.commit(Batch(headers=self.network.genesis))
-            self._ledger = Ledger(self.watch, store)
             self.chain = HeaderChain.load(self.network, store.headers(1))
+            self.watch.bloom_elements()  # raises for what BIP-37 cannot find, before it is kept
+            self._ledger = Ledger(self.watch, store, self._first_height(self.chain))
+            if not self._ledger.bloom_elements():
+                raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
         except BaseException:
             store.close()
             raise
-        self._ledger.bloom_elements()  # raises for what BIP-37 cannot find
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._database, call)
@@ -157,8 +165,9 @@ class LightClient:
             if hasattr(self, "_ledger"):
                 self._ledger.store.close()
 
-        await asyncio.shield(self._in_database(close))
-        self._database.shutdown()
+        closing = self._database.submit(close)
+        self._database.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -166,11 +175,21 @@ class LightClient:
             group.create_task(self._sync.run())
 
     def _warn(self, address: Address, error: Exception, banned: bool) -> None:
-        if not self._queue.full():  # warnings are not worth waiting for
-            self._queue.put_nowait(PeerWarning(str(address), error, banned))
+        if len(self._events) < 2 * _QUEUE:  # warnings are not worth waiting for
+            self._add_events([PeerWarning(str(address), error, banned)])
+
+    async def _put(self, event: Event) -> None:
+        while len(self._events) >= _QUEUE:
+            self._changed.clear()
+            await self._changed.wait()
+        self._add_events([event])
+
+    def _add_events(self, events: Iterable[Event]) -> None:
+        self._events.extend(events)
+        self._changed.set()
 
     def _first_height(self, chain: HeaderChain) -> int:
-        """Where a new wallet's search begins: at its birthday the block's time may be off by two hours."""
+        """Where a new wallet's search begins: at its birthday a block's time may be off by two hours, the median of eleven lags."""
         if self._birthday is None:
             return self._from_height
         low, high = 0, chain.height + 1
@@ -180,7 +199,7 @@ class LightClient:
                 low = middle + 1
             else:
                 high = middle
-        return max(low, self._from_height)
+        return max(low - _MEDIAN_SPAN, self._from_height)
 
     # What users do
 
@@ -188,15 +207,15 @@ class LightClient:
         """What happens, in order, without end. Raises what ended the client: StoreError, PeerError where every peer lied."""
         assert self._task is not None, "enter the client first: async with"
         while True:
-            getting = asyncio.ensure_future(self._queue.get())
-            try:
-                await asyncio.wait({getting, self._task}, return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
-                    self._raise_end()
-                    return
-                yield getting.result()
-            finally:
-                getting.cancel()
+            while self._events:
+                event = self._events.popleft()
+                self._changed.set()
+                yield event
+            if self._task.done():
+                self._raise_end()
+                return
+            self._changed.clear()
+            await self._changed.wait()
 
     def _raise_end(self) -> None:
         assert self._task is not None
@@ -230,39 +249,54 @@ class LightClient:
                 offers[await remote.offer(raw)] = remote
             except LOST as error:
                 self._peers.leave(remote, error)
-        if offers:
-            await asyncio.wait(offers, timeout=self._limits.reply_s, return_when=asyncio.FIRST_COMPLETED)
-        taken = [remote for offer, remote in offers.items() if offer.done() and not offer.exception()]
+        left = set(offers)
+        taken: list[Remote] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.reply_s):
+                while left and not taken:
+                    done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                    taken = [offers[offer] for offer in done if not offer.exception()]
+                for remote in taken:
+                    with suppress(*LOST):
+                        await remote.fence()  # it has dealt with it, too
         if not taken:
             raise UselessPeerError(f"of {len(offers)} connected peers none takes the transaction")
-        for remote in taken:
-            with suppress(*LOST):
-                await remote.fence()  # it has dealt with it, too
-        for event in await self._in_database(partial(self._ledger.see, raw, int(self._clock.wall()), own=True)):
-            await self._queue.put(event)
-        self._sync.entries_changed()
+        sending = asyncio.create_task(self._record(raw))
+        self._sending.add(sending)  # it is recorded and told even if nobody waits for it
+        sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(sending)
         return digest
+
+    async def _record(self, raw: bytes) -> None:
+        self._add_events(await self._sync.sent(raw))
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another address; blocks from `from_height` on are searched again. Raises AddressError."""
-        await self._add(partial(self.watch.add_address, address, label), from_height)
+        await self._add(lambda watch: watch.add_address(address, label), from_height)
 
     async def add_script(self, script_pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another scriptPubKey, as `add_address`. Raises ParameterError, InexpressibleError."""
-        await self._add(partial(self.watch.add_script, script_pubkey, label), from_height)
+        await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height)
 
     async def add_pubkey(self, pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another public key, as `add_address`. Raises ParameterError."""
-        await self._add(partial(self.watch.add_pubkey, pubkey, label), from_height)
+        await self._add(lambda watch: watch.add_pubkey(pubkey, label), from_height)
 
     async def add_outpoint(self, outpoint: OutPoint | str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch for the spend of another outpoint, as `add_address`. Raises ParameterError."""
-        await self._add(partial(self.watch.add_outpoint, outpoint, label), from_height)
+        await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
-    async def _add(self, change: Callable[[], None], from_height: int) -> None:
+    async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
+        trial = WatchList(self.network)
+        change(trial)
+        trial.bloom_elements()  # raises before anything is changed
+
         def work() -> None:
-            change()
+            change(self.watch)
             self._ledger.rewind(from_height - 1)
 
+        self._from_height = min(self._from_height, from_height)  # should the search not have begun
+        self._birthday = None if from_height < self._first_height(self.chain) else self._birthday
+        self._sync.entries_changed()  # first: what was asked for before is not recorded after
         await self._in_database(work)
-        self._sync.entries_changed()
+        self._sync.wake()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -38,7 +37,7 @@ class Peers:
     ) -> None:
         self.ready: dict[Address, Remote] = {}
         self.banned: set[Address] = set()
-        self._candidates = deque(dict.fromkeys(addresses))
+        self._candidates = dict.fromkeys(addresses, 0.0)  # those to whom nobody talks → the time from which on somebody may
         self._most = most
         self._settings = settings
         self._chain = chain
@@ -48,14 +47,14 @@ class Peers:
         self._proxy = proxy
         self._limits = limits
         self._clock = clock
+        self._busy = 0  # slots that talk, or try to
         self._failures: dict[Address, int] = {}
         self._causes: dict[Address, Exception] = {}  # why a connection was ended by us
 
     async def run(self) -> None:
-        """Keep connected until cancelled."""
-        slots = min(self._most, len(self._candidates))
+        """Keep connected until cancelled, or until every peer has lied."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(slots):
+            for _ in range(min(self._most, len(self._candidates))):
                 group.create_task(self._slot())
 
     @property
@@ -63,23 +62,27 @@ class Peers:
         """Whether nobody is left to talk to: every peer lied."""
         return not self._candidates and not self.ready and not self._busy
 
-    _busy = 0
-
     async def _slot(self) -> None:
+        """Talk to one peer after the other, the one that may be tried soonest first."""
         while self._candidates:
-            address = self._candidates.popleft()
+            address = min(self._candidates, key=self._candidates.__getitem__)
+            if (pause := self._candidates[address] - self._clock.monotonic()) > 0:
+                await asyncio.sleep(pause)
+                continue  # another slot may have taken it
+            del self._candidates[address]
             self._busy += 1
             try:
                 await self._talk(address)
             finally:
                 self._busy -= 1
                 if address not in self.banned:
-                    self._candidates.append(address)
+                    self._candidates[address] = self._clock.monotonic() + self._pause(address)
                 self._changed()
-            if self._candidates and address not in self.banned:
-                failures = self._failures.get(self._candidates[0], 0)
-                pause = self._limits.retry_s * 2.0 ** (failures - 1) if failures else 0.0
-                await asyncio.sleep(min(pause, self._limits.max_retry_s))
+
+    def _pause(self, address: Address) -> float:
+        """Seconds before a peer is tried again."""
+        failures = min(self._failures.get(address, 0), 64)
+        return min(self._limits.retry_s * 2.0 ** (failures - 1), self._limits.max_retry_s) if failures else 0.0
 
     async def _talk(self, address: Address) -> None:
         """One connection from its beginning to its end."""

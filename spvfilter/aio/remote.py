@@ -9,7 +9,7 @@ from typing import Protocol
 from spvfilter.aio.client import Clock, Connection, Limits
 from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
-from spvfilter.chain import HeaderChain, HeaderSync, Update
+from spvfilter.chain import HeaderChain, HeaderSync, Phase as HeaderPhase, Update
 from spvfilter.errors import (
     FormatError,
     FutureHeaderError,
@@ -27,6 +27,7 @@ from spvfilter.wire.merkleblock import MerkleBlock
 from spvfilter.wire.messages import InvItem, InvType, Message
 from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
 
+MAX_REPEATS = 50  # ours: full messages of headers that are known already and lead no further, as where another peer was faster
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
@@ -38,8 +39,8 @@ _ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block)
 class Listener(Protocol):
     """Who wants to know what a peer tells unasked."""
 
-    def headers_came(self, remote: Remote, update: Update) -> None:
-        """The chain took headers of the peer's."""
+    def headers_came(self, remote: Remote, update: Update | None) -> None:
+        """The chain took headers of the peer's; or, with None, it was told of blocks the chain had."""
         ...
 
     def tx_came(self, remote: Remote, raw: bytes) -> None:
@@ -59,8 +60,10 @@ class Remote:
     ) -> None:
         self.connection = connection
         self.address = connection.address
-        self.best = b""  # hash of the last header it told
-        self.last_heard = clock.monotonic()
+        self.best = b""  # hash of the last block it is known to have
+        self.last_heard = clock.monotonic()  # something that was asked for
+        self.is_greeted = False  # its headers are known; for its owner
+        self.epoch = -1  # of the watch list that its filter was made of; for its owner
         self._chain = chain
         self._listener = listener
         self._limits = limits
@@ -68,9 +71,12 @@ class Remote:
         self._headers = HeaderSync(chain, salt)
         self._headers_asked = False
         self._headers_done: list[asyncio.Future[None]] = []
+        self._told = -1  # height up to which its full messages have led
+        self._repeats = 0  # full messages of headers that led nowhere
         self._flights = Flights()
         self._whole: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked_txs: dict[bytes, None] = {}  # txid or wtxid
+        self._misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
         self._fences: dict[int, asyncio.Future[None]] = {}
         self._unconnected = 0
@@ -92,16 +98,31 @@ class Remote:
         """Whether an answer is due."""
         return bool(self._flights or self._whole or self._headers_asked)
 
+    @property
+    def knows(self) -> int:
+        """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
+        height = self._chain.height_of(self.best)
+        return -1 if height is None else height
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether its filter has more than our copy of it, so that a new one should be loaded."""
+        return self._flights.was_inexact
+
     # Reading
 
     async def run(self) -> None:
         """Read and answer until the connection ends; raises what ended it. Nothing that was asked stays open."""
         try:
+            await self.connection.send(wire.SendHeaders())
             while True:
                 event = await self.connection.receive()
                 if isinstance(event, Fenced) or (isinstance(event, Received) and isinstance(event.message, _ANSWERS)):
                     self.last_heard = self._clock.monotonic()
-                await self._take(event)
+                try:
+                    await self._take(event)
+                except FormatError as error:
+                    raise LieError(str(error), cause=Lie.MALFORMED) from error
         except BaseException as error:
             self._fail(error)
             raise
@@ -157,9 +178,9 @@ class Remote:
         """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._headers_done.append(done)
-        first = not self._headers_asked
-        async with asyncio.timeout(self._limits.headers_s):
-            if first:
+        expected = min(max(0, self.connection.ready.version.start_height - self._chain.height), 10_000_000)
+        async with asyncio.timeout(self._limits.headers_s + expected / 1_000):
+            if not self._headers_asked:
                 await self._ask_headers()
             await done
 
@@ -171,7 +192,8 @@ class Remote:
         try:
             update = self._headers.receive(headers, int(self._clock.wall()))
         except FutureHeaderError as error:
-            update = self._headers.receive(headers[: error.index * HEADER_SIZE], int(self._clock.wall()))
+            headers = headers[: error.index * HEADER_SIZE]
+            update = self._headers.receive(headers, int(self._clock.wall()))
             self._headers.wants_more = False
         except UnconnectedHeadersError:
             self._unconnected += 1
@@ -183,9 +205,12 @@ class Remote:
         self._headers_asked = False
         if headers:
             self.best = sha256d(headers[-HEADER_SIZE:])
+        elif not self.best:  # it stands on what we told it: where, it has said itself
+            self.best = self._chain.hash_at(min(max(0, self.connection.ready.version.start_height), self._chain.height))
         if update.stored or update.old_hashes:
             self._listener.headers_came(self, update)
         if self._headers.wants_more:
+            self._check_headway(update)
             await self._ask_headers()
             return
         done, self._headers_done = self._headers_done, []
@@ -193,14 +218,27 @@ class Remote:
             if not future.done():
                 future.set_result(None)
 
+    def _check_headway(self, update: Update) -> None:
+        """Raises UselessPeerError for a peer that tells the same headers over and over."""
+        if update.stored or self._headers.phase is not HeaderPhase.DIRECT:
+            return
+        self._repeats += self.knows <= self._told
+        self._told = max(self._told, self.knows)
+        if self._repeats > MAX_REPEATS:
+            raise UselessPeerError(f"tells headers up to {hash_to_hex(self.best)} again and again")
+
     @property
     def headers_height(self) -> int:
         """How far its headers were read in the present pass."""
         return self._headers.height
 
     async def _inv(self, items: Sequence[InvItem]) -> None:
-        blocks = [item for item in items if item.kind in _BLOCK_KINDS]
-        if blocks and not self._headers_asked and any(item.hash not in self._chain for item in blocks):
+        blocks = [item.hash for item in items if item.kind in _BLOCK_KINDS]
+        for digest in blocks:
+            if (self._chain.height_of(digest) or -1) > self.knows:
+                self.best = digest
+                self._listener.headers_came(self, None)
+        if blocks and not self._headers_asked and any(digest not in self._chain for digest in blocks):
             await self._ask_headers()
         txs = [item for item in items if item.kind in _TX_KINDS]
         if not txs:
@@ -208,8 +246,11 @@ class Remote:
         self._listener.txs_announced(self, txs)
         if self.filter is None:
             return
-        wanted = [item for item in txs if item.hash not in self._asked_txs][: MAX_ASKED_TXS - len(self._asked_txs)]
+        unasked = [item for item in txs if item.hash not in self._asked_txs]
+        wanted = unasked[: MAX_ASKED_TXS - len(self._asked_txs)]
+        self._misses_txs = self._misses_txs or len(wanted) < len(unasked)
         if wanted:
+            self._flights.is_exact = False
             self._asked_txs.update(dict.fromkeys(item.hash for item in wanted))
             await self.connection.send(wire.GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in wanted)))
 
@@ -219,6 +260,8 @@ class Remote:
         """Give the peer a filter, and wait until it tests with it. Nothing may be under way."""
         assert not self._flights
         self._flights.filter = filter.copy()
+        self._misses_txs = self._flights.was_inexact = False
+        self._flights.is_exact = not self._asked_txs
         await self.connection.send(wire.FilterLoad.parse(bytes(filter)))
         await self.fence()
 
@@ -240,7 +283,8 @@ class Remote:
         """Wait until the peer has answered all that was sent. Raises PeerError, TimeoutError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(self._limits.reply_s):
-            self._fences[await self.connection.fence()] = done
+            self._fences[self.connection.fence()] = done
+            await self.connection.drain()
             await done
 
     def _fenced(self, nonce: int) -> None:
@@ -254,31 +298,36 @@ class Remote:
         """Ask for filtered blocks, (height, hash) ascending. Raises PeerError where the peer does not take the question."""
         flight = self._flights.begin(wanted)
         await self.connection.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, digest) for _, digest in wanted)))
-        flight.nonce = await self.connection.fence()
+        flight.nonce = self.connection.fence()
+        await self.connection.drain()
         return flight
 
     def _tx(self, raw: bytes) -> None:
         tx = parse_tx(raw)
-        digests = (txid(raw, tx), wtxid(raw, tx))
-        if self._flights.tx(digests[0], raw):
+        digest = txid(raw, tx)
+        if self._flights.tx(digest, raw):
             return
+        digests = (digest, wtxid(raw, tx))
         if not any(digest in self._asked_txs for digest in digests):
             cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
         for digest in digests:
             self._asked_txs.pop(digest, None)
         self._flights.judge(raw)
+        self._flights.is_exact = not self._asked_txs and not self._misses_txs
         self._listener.tx_came(self, raw)
 
     # Whole blocks
 
     async def fetch_block(self, digest: bytes) -> bytes:
         """A whole block with its witnesses, checked against its header. Raises PeerError, TimeoutError."""
-        if digest not in self._whole:
-            self._whole[digest] = asyncio.get_running_loop().create_future()
+        asked = self._whole.get(digest)
+        if asked is None:
+            asked = self._whole[digest] = asyncio.get_running_loop().create_future()
+            asked.add_done_callback(_look_at)
             await self.connection.send(wire.GetData((InvItem(InvType.WITNESS_BLOCK, digest),)))
         async with asyncio.timeout(self._limits.reply_s):
-            raw = await asyncio.shield(self._whole[digest])
+            raw = await asyncio.shield(asked)
         self._whole.pop(digest, None)
         try:
             await asyncio.to_thread(check_block, raw)
@@ -296,7 +345,9 @@ class Remote:
 
     def _not_found(self, items: Sequence[InvItem]) -> None:
         for item in items:
-            self._asked_txs.pop(item.hash, None)
+            if item.hash in self._asked_txs:
+                del self._asked_txs[item.hash]
+                self._misses_txs = True
             if item.kind in _BLOCK_KINDS and (future := self._whole.pop(item.hash, None)) is not None and not future.done():
                 future.set_exception(UselessPeerError(f"has not block {hash_to_hex(item.hash)}"))
 
@@ -311,6 +362,10 @@ class Remote:
         await self.connection.send(wire.Inv((item,)))
         return fetched
 
+    def was_offered(self, digest: bytes) -> bool:
+        """Whether we announced a transaction by this txid or wtxid."""
+        return digest in self._offered
+
     async def _serve(self, items: Sequence[InvItem]) -> None:
         missing = []
         for item in items:
@@ -323,6 +378,12 @@ class Remote:
                 offered[1].set_result(None)
         if missing:
             await self.connection.send(wire.NotFound(tuple(missing)))
+
+
+def _look_at(future: asyncio.Future[bytes]) -> None:
+    """Its error may be nobody's business any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _fetched_as(kind: int) -> InvType:

@@ -1,7 +1,7 @@
-"""What a light client does all day: headers, then blocks, then the tip, with one peer at a time and a second one as its witness.
+"""What a light client does all day: headers, then blocks, then the tip, with one peer at a time and the others as its company.
 
-The chain in memory is changed by whatever peer tells of it; the database follows in the same order, here and nowhere else. Blocks are
-recorded in the order of their heights, from the cursor on, and only while they are of the best chain.
+The chain in memory is changed by whatever peer tells of it; the database follows in the same order, here and nowhere else. Transactions
+of the mempool are recorded when no block is asked for: what they spend is put into the peer's filter before the next block is.
 """
 
 from __future__ import annotations
@@ -9,31 +9,29 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from typing import ParamSpec, TypeVar
 
 from spvfilter.aio.client import Clock, Limits
 from spvfilter.aio.events import Event, PeerChanged, Phase, Progress, Synced
-from spvfilter.aio.flight import Flight, Lie
-from spvfilter.aio.ledger import FoundTx, Ledger, Searched
-from spvfilter.aio.peers import LOST, Peers
-from spvfilter.aio.remote import Remote
+from spvfilter.aio.ledger import Ledger
+from spvfilter.aio.peers import LOST
+from spvfilter.aio.remote import MAX_ASKED_TXS, Remote
+from spvfilter.aio.search import Search
 from spvfilter.chain import HeaderChain, Update
-from spvfilter.errors import FormatError, LieError, UselessPeerError
+from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
-from spvfilter.primitives import hash_to_hex
+from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.store import Batch, FilterParameters
 from spvfilter.wire.messages import InvItem
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
+_MAX_TXS = 20_000_000  # bytes of transactions of the mempool that wait to be recorded
+_NO_BLOOM = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
 _TICK_S = 60.0  # between looks at what may have expired
 
 
-class Sync:
+class Sync(Search):
     """The state of one synchronisation; `run` goes on until cancelled. `emit` takes events in order and may wait."""
 
     def __init__(
@@ -48,89 +46,142 @@ class Sync:
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.ledger = ledger
-        self.chain = chain
-        self.peers: Peers
-        self._store = ledger.store
-        self._emit = emit
-        self._database = database
+        super().__init__(ledger, chain, emit, database, limits, clock)
         self._fp_rate = fp_rate
         self._start = start
-        self._limits = limits
-        self._clock = clock
         self._wake = asyncio.Event()
         self._moves: deque[Update] = deque()
         self._txs: deque[bytes] = deque()
-        self._announced: dict[bytes, set[str]] = {}  # txid or wtxid of ours → who announced it
-        self._refilter = False
+        self._own: set[bytes] = set()  # txid and wtxid of transactions of ours that were offered
+        self._relayed: set[bytes] = set()  # txid and wtxid of ours that a peer announced, who did not have them from us
         self._wants_mempool = True
+        self._filter: Bip37Filter | None = None  # the last one made, and
+        self._filter_epoch = -1
         self._fresh_rate = 0.0
         self._parameters: FilterParameters | None = None
-        self._stall_s = limits.stall_s
+        self._witnessing: Remote | None = None
+        self._spawn: Callable[[Coroutine[object, object, None]], asyncio.Task[None]]
+        self._company: dict[Remote, asyncio.Task[None]] = {}  # what is done for peers beside the one that is followed
         self._synced: bytes | None = None  # the tip that Synced told
-
-    async def db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A call in the database's thread; what was begun there ends there, whoever is cancelled."""
-        future = asyncio.get_running_loop().run_in_executor(self._database, partial(call, *args, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait({future})
-            raise
-
-    async def _tell(self, events: Sequence[Event]) -> None:
-        for event in events:
-            await self._emit(event)
+        self._tip_since = clock.monotonic()  # when the last block came, or headers were asked for
 
     # What peers tell unasked (aio.remote.Listener)
 
-    def headers_came(self, remote: Remote, update: Update) -> None:
-        self._moves.append(update)
+    def headers_came(self, remote: Remote, update: Update | None) -> None:
+        if update is not None:
+            self._moves.append(update)
+            self._tip_since = self._clock.monotonic()
         self._wake.set()
 
     def tx_came(self, remote: Remote, raw: bytes) -> None:
-        self._txs.append(raw)
+        if len(self._txs) < MAX_ASKED_TXS and sum(map(len, self._txs)) < _MAX_TXS:
+            self._txs.append(raw)
+        else:
+            self._wants_mempool = True
         self._wake.set()
 
     def txs_announced(self, remote: Remote, items: Sequence[InvItem]) -> None:
-        for item in items:
-            if (who := self._announced.get(item.hash)) is not None:
-                who.add(str(remote.address))
+        self._relayed.update(item.hash for item in items if item.hash in self._own and not remote.was_offered(item.hash))
 
     def wake(self) -> None:
         """Something changed that the loop should look at."""
         self._wake.set()
 
     def entries_changed(self) -> None:
-        """The watch list has new entries: the peer's filter must be loaded anew."""
-        self._refilter = True
+        """The watch list is about to have new entries: what was asked for does not count, and filters must be loaded anew."""
+        self.epoch += 1
+        self._unwitnessed.clear()
+        self._synced = None
+        self._wants_mempool = True
         self._wake.set()
+
+    async def sent(self, raw: bytes) -> list[Event]:
+        """A transaction of ours that peers have taken; what of it concerns the list."""
+        events = await self.db(self.ledger.see, raw, int(self._clock.wall()), own=True)
+        await self._teach()
+        return events
 
     # The loop
 
     async def run(self) -> None:
-        while True:
-            remote = await self._pick()
-            await self._emit(
-                PeerChanged(str(remote.address), remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace"))
-            )
-            try:
-                await self._follow(remote)
-            except LOST as error:
-                self.peers.leave(remote, error)
-                await self._emit(PeerChanged(None))
-                while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
-                    await self._sleep()
+        async with asyncio.TaskGroup() as group:
+            self._spawn = group.create_task
+            while True:
+                remote = await self._pick()
+                agent = remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace")
+                await self._emit(PeerChanged(str(remote.address), agent))
+                try:
+                    await self._follow(remote)
+                except LOST as error:
+                    self.peers.leave(remote, error)
+                    await self._emit(PeerChanged(None))
+                    while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
+                        await self._sleep()
 
     async def _pick(self) -> Remote:
         while (remote := self.peers.best(lambda remote: remote.has_bloom)) is None:
             if self.peers.exhausted:
                 raise UselessPeerError("no peer is left: every one of them lied")
             for other in self.peers.ready.values():
-                if not other.has_bloom:
-                    self.peers.leave(other, UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)"))
+                self.peers.leave(other, _NO_BLOOM)
             await self._sleep()
+        if (task := self._company.get(remote)) is not None:
+            task.cancel()
+            await asyncio.wait({task})
         return remote
+
+    def _current_witness(self, remote: Remote) -> Remote | None:
+        self._look_around(remote)
+        return self._witnessing
+
+    # Company: peers beside the one that is followed
+
+    def _look_around(self, remote: Remote) -> None:
+        """Greet who is new, and see that one peer has the same filter as `remote`."""
+        others = [other for other in self.peers.ready.values() if other is not remote and other not in self._company]
+        for other in others:
+            if not other.has_bloom:
+                self.peers.leave(other, _NO_BLOOM)
+            elif not other.is_greeted:
+                self._accompany(other, self._greet(other))
+        witness = self._witnessing
+        if witness is None or witness is remote or self.peers.ready.get(witness.address) is not witness:
+            witness = self._witnessing = self.substitute(remote)
+        if witness is None or witness in self._company or witness.is_busy or self._filter is None or self._filter_epoch != self.epoch:
+            return
+        if witness.epoch != self.epoch or self._must_reload(witness):
+            self._accompany(witness, self._arm(witness, self._filter, self.epoch))
+
+    def _accompany(self, other: Remote, work: Coroutine[object, object, None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except LOST as error:
+                self.peers.leave(other, error)
+            finally:
+                del self._company[other]
+                self._wake.set()
+
+        self._company[other] = self._spawn(guarded())
+
+    async def _greet(self, other: Remote) -> None:
+        await other.sync_headers()
+        other.is_greeted = True
+        await self._offer_own(other)
+
+    async def _arm(self, witness: Remote, made: Bip37Filter, epoch: int) -> None:
+        await witness.load_filter(made)
+        witness.epoch = epoch
+        await witness.add_elements(await self.db(self.ledger.bloom_elements))
+
+    async def _offer_own(self, remote: Remote) -> None:
+        """Transactions of ours are offered to every peer until one announces them that did not have them from us."""
+        for raw in await self.db(self.ledger.own):
+            tx = parse_tx(raw)
+            digests = {txid(raw, tx), wtxid(raw, tx)}
+            self._own |= digests
+            if not digests & self._relayed:
+                await remote.offer(raw)
 
     async def _sleep(self, timeout_s: float | None = None) -> None:
         """Until something happens."""
@@ -142,43 +193,72 @@ class Sync:
         self._wake.clear()
 
     async def _follow(self, remote: Remote) -> None:
-        await self._sync_headers(remote)
-        if self._store.cursor < 0:
+        if not remote.is_greeted:
+            await self._sync_headers(remote)
+            remote.is_greeted = True
+            await self._offer_own(remote)
+        if self._store.searched < 0:
             first = self._start(self.chain)
             if first > 0:
                 await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
-        await self._load_filter(remote)
+            self._first = self._store.cursor + 1
+        remote.epoch = -1
         self._wants_mempool = True
+        waited = False  # for the company to get ready
         while True:
-            await self._apply()
-            if self._refilter or self._has_drifted(remote):
+            self._check_there(remote)
+            self._look_around(remote)
+            await self._follow_chain()
+            if remote.epoch != self.epoch or self._must_reload(remote):
                 await self._load_filter(remote)
-                self._wants_mempool = True
+                continue
+            await self._take_txs()
             if self._store.cursor < self.chain.height:
-                await self._scan(remote)
+                if self._store.cursor < remote.knows:
+                    await self._search(remote)
+                else:
+                    await self._wait_for_news(remote)
                 continue
             if self._wants_mempool:
                 self._wants_mempool = False
                 await remote.ask_mempool()
                 await remote.fence()
                 continue
+            if self._unwitnessed:
+                if self._witnessing is not None and await self._catch_up(remote, self._witnessing):
+                    continue
+                if self._company and not waited:
+                    waited = True
+                    await self._sleep(self._limits.stall_s)
+                    continue
+            if self._moves or self._txs or self._store.cursor < self.chain.height:
+                continue
             if self._synced != self.chain.tip_hash:
                 self._synced = self.chain.tip_hash
                 self.peers.did_well(remote)
                 await self._emit(Synced(self.chain.height, self.chain.tip_hash))
-            if self._moves or self._txs or self._refilter:
-                continue
             await self._wait(remote)
 
     async def _wait(self, remote: Remote) -> None:
-        waited_from = self._clock.monotonic()
-        await self._sleep(min(_TICK_S, self._limits.stale_tip_s))
-        self._check_alive(remote)
-        if self._clock.monotonic() - max(waited_from, remote.last_heard) >= self._limits.stale_tip_s:
+        if not self._moves and not self._txs and remote.epoch == self.epoch:
+            await self._sleep(min(_TICK_S, self._limits.stale_tip_s))
+        self._check_there(remote)
+        if self._clock.monotonic() - self._tip_since >= self._limits.stale_tip_s:
+            self._tip_since = self._clock.monotonic()
             await remote.sync_headers()
         await self._tell(await self.db(self.ledger.expire, int(self._clock.wall())))
 
-    def _check_alive(self, remote: Remote) -> None:
+    async def _wait_for_news(self, remote: Remote) -> None:
+        """Another peer was faster to tell of a block. Raises UselessPeerError where this one does not follow."""
+        since = self._clock.monotonic()
+        while remote.knows <= self._store.cursor < self.chain.height:
+            await self._sleep(self._limits.stall_s)
+            self._check_there(remote)
+            await self._follow_chain()
+            if self._clock.monotonic() - since >= self._limits.stall_s:
+                raise UselessPeerError(f"does not know block {self._store.cursor + 1} of the best chain")
+
+    def _check_there(self, remote: Remote) -> None:
         if self.peers.ready.get(remote.address) is not remote:
             raise ConnectionAbortedError(f"{remote.address}: the connection ended")
 
@@ -187,36 +267,45 @@ class Sync:
     async def _sync_headers(self, remote: Remote) -> None:
         task = asyncio.create_task(remote.sync_headers())
         task.add_done_callback(lambda _: self._wake.set())
+        since = self._clock.monotonic()
         try:
             while not task.done():
-                await self._apply()
+                await self._follow_chain()
+                self._look_around(remote)
                 total = max(remote.connection.ready.version.start_height, self.chain.height, remote.headers_height)
                 await self._emit(Progress(Phase.HEADERS, remote.headers_height, total))
                 if not task.done():
-                    await self._sleep()
+                    await self._sleep(self._stall_s)
+                if not task.done():
+                    self._check_patience(remote, since)
             await task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._apply()
+        await self._follow_chain()
         await self._emit(Progress(Phase.HEADERS, self.chain.height, self.chain.height))
 
-    async def _apply(self) -> None:
-        """Let the database follow the chain, and record transactions of the mempool."""
+    async def _follow_chain(self) -> None:
         while self._moves:
             joined = _joined(self._moves)
             if joined.old_hashes:
                 events = await self.db(self.ledger.disconnect, joined.fork_height, joined.new_headers)
                 await self._tell(events)
                 self._wants_mempool = True  # what stood in the blocks left behind waits there now, and is not announced again
-            else:
+            elif joined.new_headers:
                 await self.db(self._store.commit, Batch(headers=joined.new_headers))
+
+    # Mempool
+
+    async def _take_txs(self) -> None:
+        """Record transactions of the mempool, and give what they spend to the peers' filters."""
+        learned = False
         while self._txs:
-            raw = self._txs.popleft()
-            events = await self.db(self.ledger.see, raw, int(self._clock.wall()))
-            if events:
-                await self._tell(events)
-                await self._teach()
+            events = await self.db(self.ledger.see, self._txs.popleft(), int(self._clock.wall()))
+            learned = learned or bool(events)
+            await self._tell(events)
+        if learned:
+            await self._teach()
 
     async def _teach(self) -> None:
         """Give every peer with a filter the elements that are new and that it cannot know from what it served."""
@@ -230,10 +319,10 @@ class Sync:
 
     # Filter
 
-    def _has_drifted(self, remote: Remote) -> bool:
-        """Whether what the peer has inserted makes its filter let through much more than one made now would."""
+    def _must_reload(self, remote: Remote) -> bool:
+        """Whether what the peer has inserted makes its filter let through much more than one made now would, or is not known exactly."""
         now = remote.filter.current_fp_rate if remote.filter is not None else 0.0
-        return now > max(_DRIFT * self._fp_rate, 2 * self._fresh_rate)
+        return remote.is_in_doubt or now > max(_DRIFT * self._fp_rate, 2 * self._fresh_rate)
 
     async def _make_filter(self) -> Bip37Filter:
         """The wallet's filter as it is now, with the parameters of before while everything fits."""
@@ -251,117 +340,13 @@ class Sync:
         return Bip37Filter.for_watchlist(wanted, rate, tweak, UpdateFlags.ALL, elements=elements, decoy_key=key)
 
     async def _load_filter(self, remote: Remote) -> None:
-        self._refilter = False
+        epoch = self.epoch
         made = await self._make_filter()
-        self._fresh_rate = made.current_fp_rate
+        self._filter, self._filter_epoch, self._fresh_rate = made, epoch, made.current_fp_rate
         await remote.load_filter(made)
-        if (witness := self._witness(remote)) is not None:
-            try:
-                await witness.sync_headers()
-                await witness.load_filter(made)
-            except LOST as error:
-                self.peers.leave(witness, error)
+        remote.epoch = epoch
+        self._wants_mempool = True
         await self._teach()  # what came in the meantime
-
-    def _witness(self, remote: Remote) -> Remote | None:
-        return self.peers.best(lambda other: other.has_bloom and not other.is_busy, but=remote)
-
-    # Blocks
-
-    async def _scan(self, remote: Remote) -> None:
-        """Search the blocks above the cursor, several flights under way, until the tip or until something else must be done first."""
-        witness = self._witness(remote)
-        if witness is not None and witness.filter is None:
-            witness = None
-        first = next_height = self._store.cursor + 1
-        under_way: deque[tuple[Flight, Flight | None]] = deque()
-        going = True
-        while going or under_way:
-            while going and len(under_way) < self._limits.flights and next_height <= self.chain.height:
-                last = min(next_height + self._limits.flight - 1, self.chain.height)
-                wanted = [(height, self.chain.hash_at(height)) for height in range(next_height, last + 1)]
-                under_way.append((await remote.request(wanted), await self._second(witness, wanted)))
-                next_height = last + 1
-            if not under_way:
-                return
-            flight, second = under_way.popleft()
-            blocks = await self._landed(remote, flight)
-            omitted = await self._compare(remote, blocks, witness, second)
-            going = await self._record(remote, blocks) and going and omitted is None
-            await self._emit(Progress(Phase.BLOCKS, self._store.cursor - first + 1, self.chain.height - first + 1))
-            if omitted is not None:
-                raise omitted
-            if self._refilter or self._has_drifted(remote):
-                going = False
-
-    async def _second(self, witness: Remote | None, wanted: Sequence[tuple[int, bytes]]) -> Flight | None:
-        if witness is None or self.peers.ready.get(witness.address) is not witness:
-            return None
-        told = self.chain.height_of(witness.best)
-        if told is None or told < wanted[-1][0]:
-            return None  # it does not know these blocks yet
-        try:
-            return await witness.request(wanted)
-        except LOST as error:
-            self.peers.leave(witness, error)
-            return None
-
-    async def _landed(self, remote: Remote, flight: Flight) -> list[Searched]:
-        """The flight's blocks. Raises UselessPeerError for a peer that stalls while another one is there, or for long."""
-        while not flight.done.done():
-            await asyncio.wait({flight.done}, timeout=self._stall_s)
-            if flight.done.done():
-                break
-            silent = self._clock.monotonic() - remote.last_heard
-            if silent >= self._limits.reply_s:
-                raise UselessPeerError(f"no block for {silent:.0f} s")
-            if silent >= self._stall_s and self._witness(remote) is not None:
-                self._stall_s = min(2 * self._stall_s, self._limits.max_stall_s)
-                raise UselessPeerError(f"no block for {silent:.1f} s, another peer may be faster")
-        blocks = flight.done.result()
-        self._stall_s = max(self._limits.stall_s, self._stall_s * 0.85)
-        for block in flight.whole:  # where the proof cannot be relied on, the whole block is
-            block.raw, block.txs = await remote.fetch_block(block.hash), ()
-        return blocks
-
-    async def _compare(self, remote: Remote, blocks: Sequence[Searched], witness: Remote | None, second: Flight | None) -> LieError | None:
-        """Add what a second peer proves and the first one has left out; the error for the first, where it has."""
-        if witness is None or second is None:
-            return None
-        try:
-            theirs = await self._landed(witness, second)
-        except LOST as error:
-            self.peers.leave(witness, error)
-            return None
-        lie: LieError | None = None
-        for block, other in zip(blocks, theirs, strict=True):
-            if block.raw is not None or other.raw is not None:
-                continue
-            missing, extra = _without(other.txs, block.txs), _without(block.txs, other.txs)
-            if shown := await self.db(self.ledger.concerning, missing):
-                lie = LieError(f"transaction {hash_to_hex(shown)} of block {block.height}", cause=Lie.OMITTED_TX)
-            if shown := await self.db(self.ledger.concerning, extra):
-                his = LieError(f"transaction {hash_to_hex(shown)} of block {block.height}", cause=Lie.OMITTED_TX)
-                self.peers.leave(witness, his)
-            block.txs = sorted([*block.txs, *missing])
-        return lie
-
-    async def _record(self, remote: Remote, blocks: Sequence[Searched]) -> bool:
-        """Record those of the blocks that are still of the best chain and next; whether all were."""
-        await self._apply()
-        due = self._store.cursor + 1
-        good: list[Searched] = []
-        for block in blocks:
-            if block.height != due + len(good) or block.height > self.chain.height or self.chain.hash_at(block.height) != block.hash:
-                break
-            good.append(block)
-        if good:
-            try:
-                events = await self.db(self.ledger.connect, good)
-            except FormatError as error:
-                raise LieError(str(error), cause=Lie.MALFORMED) from error
-            await self._tell(events)
-        return len(good) == len(blocks)
 
 
 class _Elements:
@@ -372,12 +357,6 @@ class _Elements:
 
     def bloom_elements(self) -> list[bytes]:
         return self.elements
-
-
-def _without(txs: Sequence[FoundTx], others: Sequence[FoundTx]) -> list[FoundTx]:
-    """Those of one block's transactions that are not among the others."""
-    there = {tx.position for tx in others}
-    return [tx for tx in txs if tx.position not in there]
 
 
 def _joined(moves: deque[Update]) -> Update:
