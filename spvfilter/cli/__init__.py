@@ -32,7 +32,7 @@ Which of these transactions concern my wallet?
   demo        see all of it on a small chain made on the spot
 
 Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
-everything, 2 an error, 130 interrupted.
+everything, 2 an error, 130 interrupted, 143 terminated.
 """
 _COMMANDS = ("filterload", "inspect", "scan", "watch", "bloom", "node", "demo")
 
