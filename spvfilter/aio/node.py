@@ -20,7 +20,7 @@ from spvfilter.network import REGTEST
 from spvfilter.wire.peer import SEND_BUFFER, Peer
 from spvfilter.wire.session import Role, Service, Settings
 
-SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS
+SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
 MAX_CONNECTIONS = 1_000
 STALL_S = 60.0
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Node:
-    """A P2P server for regtest's chain and mempool, as Bitcoin Core with -peerbloomfilters=1 would serve them.
+    """A P2P server for regtest's chain and mempool, as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1 would serve them.
 
         async with Node() as node:                      # on 127.0.0.1, a free port
             node.regtest.mine(101)

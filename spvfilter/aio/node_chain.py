@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spvfilter.aio.node_build import COMMITMENT_PREFIX, TxIn, build_tx, height_push
 from spvfilter.aio.node_tx import MAX_WEIGHT, Coin, Tx
@@ -24,14 +24,14 @@ def subsidy(height: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block in the tree. `spent` are the coins its transactions spend, in their order, known once it was in the best chain."""
+    """A block in the tree. `spent` are the coins its transactions spend, in their order; None until it was in the best chain."""
 
     raw: bytes
     header: Header
     rules: Tip  # that a block on this one is held to
     previous: Block | None
     txids: tuple[bytes, ...]
-    spent: dict[bytes, Coin] = field(default_factory=dict)
+    spent: dict[bytes, Coin] | None = None
 
     @property
     def hash(self) -> bytes:
@@ -64,7 +64,7 @@ def _genesis() -> Block:
     coinbase = build_tx([txin], [TxOut(subsidy(0), b"\x41" + key + b"\xac")], version=1)
     header = Header.parse(REGTEST.genesis)
     assert Tx.parse(coinbase).txid == header.merkle_root
-    return Block(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,))
+    return Block(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
 
 
 class Chain:
@@ -221,7 +221,7 @@ class Chain:
         self.active.append(block)
 
     def _disconnect(self, block: Block) -> None:
-        assert self.tip is block
+        assert self.tip is block and block.spent is not None
         self.active.pop()
         self.coins.update(block.spent)
         for tx in self.txs(block):

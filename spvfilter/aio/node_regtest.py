@@ -9,6 +9,7 @@ from typing import Protocol
 
 from spvfilter.aio.node_build import build_block, build_coinbase, build_tx
 from spvfilter.aio.node_chain import Block, Chain, TipChange, subsidy
+from spvfilter.aio.node_filters import FilterIndex
 from spvfilter.aio.node_mempool import Mempool
 from spvfilter.aio.node_purse import Purse
 from spvfilter.aio.node_scripts import Lock, p2wpkh
@@ -49,6 +50,7 @@ class Regtest:
 
     def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
         self.chain = Chain(clock)
+        self.filters = FilterIndex(self.chain)
         self.mempool = Mempool(self.chain, max_mempool)
         self.lock = lock
         self.listeners: list[Listener] = []

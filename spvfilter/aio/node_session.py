@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 
 from spvfilter.aio.node_chain import Block, TipChange
+from spvfilter.aio.node_filters import Question
 from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_tx import Tx
 from spvfilter.errors import MessageError, PeerError, RefusedError
@@ -27,6 +28,7 @@ MAX_BLOCK_INVS = 500  # of an answer to getblocks, Core net_processing.cpp
 MAX_ANNOUNCED_HEADERS = 8  # Core net_processing.cpp MAX_BLOCKS_TO_ANNOUNCE
 MAX_TX_REQUESTS = 5_000  # of one inv, Core node/txdownloadman.h MAX_PEER_TX_ANNOUNCEMENTS
 _TX_BATCH = 100  # transactions answered in one step
+_FILTER_BATCH = 100  # compact filters sent in one step
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
 
@@ -48,7 +50,9 @@ class Session:
         self.relay = False  # whether transactions are announced
         self.prefers_headers = False  # BIP-130
         self.feerate = 0  # satoshi per 1,000 virtual bytes, below it transactions are not announced (BIP-133)
+        self.filters = regtest.filters
         self._requests: deque[InvItem] = deque()  # of the last getdata, not yet answered
+        self._answers: Iterator[Message | None] = iter(())  # to the last question for compact filters
         self._continuation: bytes | None = None  # the last block of a full answer to getblocks
         self._last_header: Block | None = None  # the peer knows it, and so all below it
         self._new_blocks: list[Block] = []  # to be announced
@@ -64,6 +68,8 @@ class Session:
         if self._requests:
             self._answer()
             return True
+        if self._answer_filters():
+            return True
         event = self.peer.next_event()
         if event is None:
             return False
@@ -77,6 +83,7 @@ class Session:
     def end(self, why: str) -> None:
         """Leave the peer."""
         self._requests.clear()
+        self._answers = iter(())
         self.peer.close(PeerError(why))
 
     def on_event(self, event: Event) -> None:
@@ -118,6 +125,11 @@ class Session:
                     self.end(f"{wire.command_of(message)} without NODE_BLOOM (BIP-111)")
                 else:
                     self.on_bloom(message)
+            case wire.GetCFilters() | wire.GetCFHeaders() | wire.GetCFCheckpt():
+                if not self.peer.settings.services & Service.COMPACT_FILTERS:
+                    self.end(f"{wire.command_of(message)} without NODE_COMPACT_FILTERS (BIP-157)")
+                else:
+                    self.on_filters_wanted(message)
 
     # Headers and announcements
 
@@ -235,6 +247,27 @@ class Session:
                 self.send(wire.Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
         if missing:
             self.send(wire.NotFound(tuple(missing)))
+
+    # BIP-157
+
+    def on_filters_wanted(self, asked: Question) -> None:
+        """Filters, their headers or checkpoints: the next steps send them."""
+        self._answers = self.filters.answers(asked)
+
+    def _answer_filters(self) -> bool:
+        """Send some of what was asked of compact filters; whether there was anything."""
+        worked = False
+        try:
+            for message in islice(self._answers, _FILTER_BATCH):
+                worked = True
+                if message is None:
+                    break
+                self.send(message)
+                if not self.peer.can_send:
+                    break
+        except RefusedError as error:
+            self.end(str(error))
+        return worked
 
     # Transactions from the peer
 

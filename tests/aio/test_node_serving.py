@@ -57,7 +57,7 @@ async def test_the_handshake_tells_services_height_and_relay() -> None:
         assert commands == ["version", "wtxidrelay", "sendaddrv2", "verack"]
         payload = peer.greeting[0][1]
         version, services = struct.unpack("<iQ", payload[:12])
-        assert (version, services) == (70016, 1 | 4 | 8)
+        assert (version, services) == (70016, 1 | 4 | 8 | 64)
         assert payload[81:].startswith(b"/spvfilter:")
         assert struct.unpack("<i?", payload[-5:]) == (7, True)
 
