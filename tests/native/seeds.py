@@ -135,7 +135,29 @@ def address(vectors: Path) -> Iterator[bytes]:
         yield bytes([number % 3, number]) + random.randbytes(40)
 
 
-TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {"parse": parse, "bip37": bip37, "watch": watch, "bits": bits, "address": address}
+def gcs(vectors: Path) -> Iterator[bytes]:
+    """Published sets and filters of real blocks, asked for what is in them and what is not."""
+    for case in json.loads((vectors / "09_siphash_gcs/gcs.json").read_text())["vectors"]:
+        items = [bytes.fromhex(item) for item in [*case["items"][:20], *list(case["queries"])[:5]]]
+        asked = b"".join(bytes([len(item)]) + item for item in items if len(item) < 256)
+        yield bytes([case["P"] - 1, len(items)]) + bytes.fromhex(case["key"]) + asked + bytes.fromhex(case["filter"])
+    for name in ("real_blocks", "edge_cases"):
+        for case in json.loads((vectors / f"04_bip158/{name}.json").read_text())["vectors"]:
+            scripts = [bytes.fromhex(script) for script in case.get("match", ())[:3]]
+            asked = b"".join(bytes([len(script)]) + script for script in scripts if len(script) < 256)
+            data = bytes.fromhex(case["filter"])
+            if len(data) < LARGEST:
+                yield bytes([18, len(scripts)]) + bytes.fromhex(case["block_hash"])[::-1][:16] + asked + data
+
+
+TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
+    "parse": parse,
+    "bip37": bip37,
+    "watch": watch,
+    "bits": bits,
+    "address": address,
+    "gcs": gcs,
+}
 
 if __name__ == "__main__":
     name, vectors, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
