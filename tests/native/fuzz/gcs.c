@@ -1,118 +1,136 @@
-/* Fuzz target: Golomb-coded sets. What is decoded is what a reader of single bits decodes, or both refuse; a query finds what hashes into
-   the set and nothing else; what is built holds all it was built of. The input is u8 P, u8 number of items, 16 bytes of key, items as
-   u8 length and bytes, then the set. */
-#include "check.h"
+/* Fuzz target: Golomb-coded sets, decoded bit by bit and searched from end to end for comparison. The input is parameters, items, a set:
+
+   u8   P, modulo 32, plus 1
+   u32  M
+   16   bytes of the SipHash key
+   u8   items, each u8 size and bytes
+   the rest is a set, as a peer might send it */
 #include "gcs.h"
 #include "oracle.h"
-#include "siphash.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { KEY = 16, M = 784931 };
+enum { HEAD = 22 };
 
-/* The values of a sound set, one bit after the other, to be freed; NULL for one that is not. */
-static uint64_t *values_of(const uint8_t *data, size_t size, unsigned p, size_t *count) {
-    size_t at = 0;
-    uint64_t n = 0, value = 0;
+typedef struct {
+    uint64_t *values;
+    size_t count;
+} plain_set;
+
+/* pure_gcs.gcs_values, or false for a set that is not sound. */
+static bool decode(const uint8_t *data, size_t size, unsigned p, plain_set *set) {
     spv_error error;
-    if (spv_compact_size(data, size, &at, &n, "", &error) || n > 8 * size)
-        return NULL;
-    uint64_t *values = zeroed((size_t)n + 1, sizeof *values);
-    size_t bit = 8 * at, end = 8 * size;
-    for (size_t i = 0; i < n; i++) {
+    uint64_t count, value = 0;
+    size_t at = 0, end = 8 * size;
+    *set = (plain_set){0};
+    if (spv_compact_size(data, size, &at, &count, "element count", &error) || count * (p + 1) > 8 * (size - at))
+        return false;
+    set->values = zeroed((size_t)count, sizeof *set->values);
+    at *= 8;
+    for (; set->count < count; set->count++) {
         uint64_t quotient = 0, rest = 0;
-        for (; bit < end && data[bit / 8] >> (7 - bit % 8) & 1; bit++)
+        for (; at < end && data[at / 8] >> (7 - at % 8) & 1; at++)
             quotient++;
-        if (end - bit < (size_t)p + 1) {
-            free(values);
-            return NULL;
-        }
-        bit++;
-        for (unsigned j = 0; j < p; j++, bit++)
-            rest = rest << 1 | (data[bit / 8] >> (7 - bit % 8) & 1u);
-        value += (quotient << p) + rest;
-        values[i] = value;
+        if (at++ + p >= end)
+            return false;
+        for (size_t last = at + p; at < last; at++)
+            rest = rest << 1 | (data[at / 8] >> (7 - at % 8) & 1);
+        value += quotient << p | rest;
+        set->values[set->count] = value;
     }
-    if ((bit + 7) / 8 != size) {
-        free(values);
-        return NULL;
-    }
-    *count = (size_t)n;
-    return values;
+    return (at + 7) / 8 == size;
 }
 
-static bool holds(const uint64_t *values, size_t count, const spv_item_bytes *items, size_t asked, const uint8_t *key) {
-    uint64_t span = (uint64_t)count * M;
-    for (size_t i = 0; i < asked; i++) {
-        uint64_t hash = spv_siphash24(items[i].data, items[i].size, spv_le64(key), spv_le64(key + 8));
-        uint64_t value = (uint64_t)((unsigned __int128)hash * span >> 64);
-        for (size_t j = 0; j < count; j++)
-            if (values[j] == value)
-                return true;
-    }
+static uint64_t value_of(const spv_item_bytes *item, const uint8_t *key, uint64_t count, uint64_t m) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)oracle_siphash24(item->data, item->size, key) * (count * m) >> 64);
+}
+
+static bool contains(const plain_set *set, uint64_t value) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->values[i] == value)
+            return true;
     return false;
 }
 
-static bool ask(const spv_gcs_query *query, const spv_gcs_set *sets, size_t count, unsigned p, uint8_t *mask, spv_error *error) {
-    size_t failed = 0;
-    spv_status status = spv_gcs_match_many(query, sets, count, p, M, mask, &failed, error);
-    CHECK(status == SPV_OK || status == SPV_FORMAT);
-    CHECK(failed < count || !status);
-    return !status;
-}
-
-static void check_set(const uint8_t *from, size_t size, unsigned p, const uint8_t *key, const spv_item_bytes *items, size_t asked) {
-    uint8_t *set = exact_copy(from, size), mask[3] = {9, 9, 9};
+/* The set decodes as it should, or is refused; the query finds what it should. */
+static void check_set(
+    const uint8_t *data, size_t size, const uint8_t *key, unsigned p, uint64_t m, const spv_item_bytes *items, size_t item_count, plain_set *plain
+) {
     spv_gcs_scratch scratch = {0};
-    spv_error error;
-    size_t count = 0, expected = 0;
-    uint64_t *values = values_of(set, size, p, &expected);
-    spv_status status = spv_gcs_decode(set, size, p, &scratch, &count, &error);
-    CHECK(!status == (values != NULL));
-    spv_gcs_query *query = spv_gcs_query_new(items, asked);
-    CHECK(query);
-    const spv_gcs_set three[] = {{key, set, size}, {key, set, size}, {key, set, size}};
-    for (size_t sets = 1; sets <= 3; sets++)
-        CHECK(ask(query, three, sets, p, mask, &error) == !status);
-    if (status) {
-        check_refusal(status, &error, size);
+    spv_error error, again;
+    size_t count, failed = 9;
+    uint8_t mask[2] = {9, 9};
+    bool sound = decode(data, size, p, plain), found = false;
+    spv_status status = spv_gcs_decode(data, size, p, &scratch, &count, &error);
+    CHECK(!status == sound);
+    spv_gcs_query *query = spv_gcs_query_new(items, item_count);
+    CHECK(query && spv_gcs_query_count(query) == item_count);
+    const spv_gcs_set sets[] = {{key, data, size}, {key, data, size}};
+    spv_status asked = spv_gcs_match_many(query, sets, 2, p, m, mask, &failed, &again);
+    CHECK(asked == status);
+    if (sound) {
+        CHECK(count == plain->count && same(scratch.values, plain->values, count * sizeof *plain->values));
+        for (size_t i = 0; i < item_count && count; i++)
+            found |= contains(plain, value_of(items + i, key, count, m));
+        CHECK(mask[0] == found && mask[1] == found);
     } else {
-        CHECK(count == expected && same(scratch.values, values, count * sizeof *values));
-        bool held = holds(values, count, items, asked, key);
-        CHECK(mask[0] == held && mask[1] == held && mask[2] == held);
+        check_refusal(status, &error, size);
+        check_same_refusal(&error, &again);
+        CHECK(failed == 0);
     }
     spv_gcs_query_free(query);
     spv_gcs_scratch_free(&scratch);
-    free(values);
-    free(set);
+}
+
+/* A set made of the items holds just their values. */
+static void check_built(const spv_item_bytes *items, size_t item_count, const uint8_t *key, unsigned p, uint64_t m) {
+    uint8_t *built;
+    size_t size, distinct = 0;
+    plain_set plain;
+    for (size_t i = 0; i < item_count; i++) {
+        bool repeated = false;
+        for (size_t k = 0; k < i && !repeated; k++)
+            repeated = items[i].size == items[k].size && same(items[i].data, items[k].data, items[i].size);
+        distinct += !repeated;
+    }
+    uint64_t longest = distinct * m >> p; /* ones in a row: M far above 2^P makes sets of any size */
+    if (longest > 1 << 16)
+        return;
+    CHECK(!spv_gcs_build(items, item_count, key, p, m, &built, &size));
+    uint8_t *exact = exact_copy(built, size);
+    free(built);
+    check_set(exact, size, key, p, m, items, item_count, &plain);
+    CHECK(plain.count == distinct);
+    for (size_t i = 0; i < item_count; i++)
+        CHECK(contains(&plain, value_of(items + i, key, distinct, m)));
+    for (size_t i = 0; i < plain.count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < item_count && !known; k++)
+            known = value_of(items + k, key, distinct, m) == plain.values[i];
+        CHECK(known);
+    }
+    free(plain.values);
+    free(exact);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    spv_item_bytes items[256] = {{0}};
-    if (size < 2 + KEY)
+    if (size < HEAD)
         return 0;
-    unsigned p = 1 + data[0] % 32;
-    size_t wanted = data[1], at = 2 + KEY, asked = 0;
-    const uint8_t *key = data + 2;
-    while (asked < wanted && at < size && data[at] <= size - at - 1) {
-        items[asked] = (spv_item_bytes){exact_copy(data + at + 1, data[at]), data[at]};
-        at += 1 + items[asked++].size;
+    const unsigned p = data[0] % 32 + 1;
+    const uint64_t m = spv_le32(data + 1) ? spv_le32(data + 1) : 1;
+    const uint8_t *key = data + 5;
+    spv_item_bytes items[255];
+    size_t count = 0, at = HEAD;
+    while (count < data[21] && at < size && size - at - 1 >= data[at]) {
+        items[count++] = (spv_item_bytes){data + at + 1, data[at]};
+        at += 1u + data[at];
     }
-    check_set(data + at, size - at, p, key, items, asked);
-    if (p >= 14) { /* with smaller P the quotients of such an M are long */
-        uint8_t *built = NULL;
-        size_t length = 0;
-        CHECK(!spv_gcs_build(items, asked, key, p, M, &built, &length));
-        check_set(built, length, p, key, items, asked ? 1 : 0);
-        for (size_t i = 0; i < asked; i++) {
-            size_t count = 0;
-            uint64_t *values = values_of(built, length, p, &count);
-            CHECK(values && count <= asked && holds(values, count, items + i, 1, key));
-            free(values);
-        }
-        free(built);
-    }
-    for (size_t i = 0; i < asked; i++)
-        free((void *)(uintptr_t)items[i].data);
+    uint8_t *set = exact_copy(data + at, size - at);
+    plain_set plain;
+    check_set(set, size - at, key, p, m, items, count, &plain);
+    check_built(items, count, key, p, m);
+    free(plain.values);
+    free(set);
     return 0;
 }
