@@ -356,7 +356,7 @@ def test_a_fork_from_below_a_passed_checkpoint_is_refused() -> None:
                 assert guarded.accept(fork, NOW).stored == 2
     assert guarded.accept(regular(chain, 2, height=20, branch=9), NOW).stored == 2
     with pytest.raises(CheckpointError, match="header 10 is"):
-        HeaderChain(network).accept(regular(HeaderChain(REGTEST), 10, branch=3), NOW)
+        HeaderChain(network).accept(regular(HeaderChain(REGTEST), 15, branch=3), NOW)
 
 
 def test_work_below_the_minimum_is_not_stored() -> None:

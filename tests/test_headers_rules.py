@@ -195,6 +195,22 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
             judge(tip, time, EASY_BITS)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
+    """Times as low as they may be, with jumps between: whoever forgets the wrong one refuses a good header or takes a bad one."""
+    rng = random.Random(seed)
+    tip = tip_of(REGTEST, 100, [T], EASY_BITS)
+    later, headers = tip.copy(), b""
+    for _ in range(60):
+        jump = rng.choice((1, 1, rng.randrange(1, 5_000)))
+        headers += obey(later, [later.median_time + jump])
+        bad = mine(later.hash, later.median_time)
+        with pytest.raises(MedianTimeError):
+            tip.copy().advance(headers + bad, hashes(headers + bad), NOW)
+        good = mine(later.hash, later.median_time + 1)
+        tip.copy().advance(headers + good, hashes(headers + good), NOW)
+
+
 def test_the_median_is_of_the_last_eleven_not_of_all() -> None:
     tip = tip_of(REGTEST, 50, [T + 100_000] * 5 + [T + 1] * 6, EASY_BITS)
     assert judge(tip, T + 2, EASY_BITS).times == [T + 100_000] * 4 + [T + 1] * 6 + [T + 2]
