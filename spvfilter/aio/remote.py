@@ -260,10 +260,11 @@ class Remote:
         """Give the peer a filter, and wait until it tests with it. Nothing may be under way."""
         assert not self._flights
         self._flights.filter = filter.copy()
-        self._misses_txs = self._flights.was_inexact = False
-        self._flights.is_exact = not self._asked_txs
+        self._misses_txs, self._flights.is_exact, self._flights.was_inexact = True, False, False
         await self.connection.send(wire.FilterLoad.parse(bytes(filter)))
         await self.fence()
+        self._misses_txs = bool(self._asked_txs)  # announced for the sake of the filter before
+        self._flights.is_exact = not self._misses_txs
 
     async def add_elements(self, elements: Sequence[bytes]) -> None:
         """Add elements that the peer's filter has not from what it served itself."""
@@ -313,6 +314,7 @@ class Remote:
             raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
         for digest in digests:
             self._asked_txs.pop(digest, None)
+        self._flights.is_exact = not self._misses_txs  # what is still to come was announced after this one
         self._flights.judge(raw)
         self._flights.is_exact = not self._asked_txs and not self._misses_txs
         self._listener.tx_came(self, raw)

@@ -226,7 +226,7 @@ class Search:
         for each, other in zip(due, theirs, strict=True):
             if each.peer == str(remote.address):
                 await self._judge(remote, [other])
-            elif remote.epoch == self.epoch and await self.db(self.ledger.unknown, other):  # who left it out is gone already
+            elif remote.epoch == self.epoch and (await self.db(self.ledger.unknown, other)) is not None:  # who left it out is gone
                 await self.db(self.ledger.rewind, other.height - 1)
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lightworld import World, running
+from lightworld import World, place, running
 from spvfilter.aio.node import Node
 from support import effort
 
