@@ -22,6 +22,7 @@ def node() -> Iterator[NodeProcess]:
     with node_process("--blocks", 110) as made:
         made.do(f"pay {ADDRESS} 70000", "mine")  # 111
         made.do(f"pay {OTHER} 50000", f"pay {ADDRESS} 1234", "mine")  # 112
+        made.do("mine 12")  # 124
         yield made
 
 
@@ -41,7 +42,7 @@ def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess) -> None:
     assert values(events) == [(111, 70_000), (112, 1_234)]
     assert all(list(event) == KEYS for event in events[:-1])
     assert {event["completeness"] for event in events[:-1]} == {"unproven"}
-    assert (events[-1]["event"], events[-1]["height"]) == ("synced", 112)
+    assert (events[-1]["event"], events[-1]["height"]) == ("synced", 124)
 
 
 def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
@@ -49,11 +50,12 @@ def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess
     assert values(once(node.place, ADDRESS, "--birthday", "2100-01-01")[1]) == []
 
 
-def test_a_later_run_prints_what_earlier_ones_found(node: NodeProcess, tmp_path: Path) -> None:
+def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
     assert stat.S_IMODE(db.stat().st_mode) == 0o600
     assert values(once(node.place, "--db", db)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
 
 
 def test_payments_are_told_as_they_come_and_go() -> None:
@@ -162,13 +164,13 @@ def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeP
     after = shown.rpartition("Balances, BTC")[2]
     assert "0.00071234" in after
     assert "0.00121234" in after
-    assert "height 112: 3 matches" in shown
+    assert "height 124: 3 matches" in shown
     assert [word in shown for word in ("+0.00070000", "+0.00050000", "+0.00001234")] == [True] * 3
 
 
 def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
     shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--birthday", "2100-01-01", ADDRESS)[1]
-    assert "height 112: nothing found" in shown
+    assert "height 124: nothing found" in shown
 
 
 def test_a_pipe_that_breaks_ends_it_quietly(node: NodeProcess) -> None:
