@@ -48,7 +48,8 @@ class _Passes:
 class HeaderSync:
     """What one peer tells about its chain: while `wants_more`, ask it for headers by `locator`, and give what comes to `receive`.
 
-    An error leaves everything as it was, but LowWorkError and CommitmentError end the passes.
+    Where it does not want more and `phase` is not DIRECT, the answer to the last question is still to come. An error leaves
+    everything as it was, but LowWorkError and CommitmentError end the passes.
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
