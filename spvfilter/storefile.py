@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sqlite3
@@ -24,13 +25,22 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
     sqlite3.SQLITE_NOTADB: (StoreForeignError, "is no SQLite database, or damaged"),
 }
+_BY_ERRNO = {
+    errno.EACCES: StoreReadOnlyError,
+    errno.EPERM: StoreReadOnlyError,
+    errno.EROFS: StoreReadOnlyError,
+    errno.ENOSPC: StoreFullError,
+    errno.EDQUOT: StoreFullError,
+}
 
 
 def create(path: Path) -> bool:
-    """Make an empty file of mode 0600 unless one is there; whether it was made. Raises OSError."""
+    """Make an empty file of mode 0600 unless one is there; whether it was made. Raises OSError, also where it cannot be written."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
+        if not os.access(path, os.W_OK):  # opening it would tell more, but closing it would drop the locks this process has on it
+            raise PermissionError(errno.EACCES, "cannot be written") from None
         return False
     return True
 
@@ -46,10 +56,9 @@ def translated(path: Path) -> Iterator[None]:
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
-    except PermissionError as error:
-        raise StoreReadOnlyError(f"{path}: {error.strerror}") from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
+        kind = _BY_ERRNO.get(error.errno or 0, StoreError)
+        raise kind(f"{path}: {error.strerror}") from error
 
 
 def mark(table: str, row: Sequence[object]) -> int:

@@ -101,7 +101,7 @@ class Remote:
     @property
     def knows(self) -> int:
         """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
-        height = self._chain.height_of(self.best)
+        height = self._chain.height_of(self.best) if self.best else None
         return -1 if height is None else height
 
     @property
@@ -257,8 +257,9 @@ class Remote:
     # Filter
 
     async def load_filter(self, filter: Bip37Filter) -> None:
-        """Give the peer a filter, and wait until it tests with it. Nothing may be under way."""
-        assert not self._flights
+        """Give the peer a filter, and wait until it tests with it. What is under way comes first."""
+        if self._flights:
+            await self.fence()
         self._flights.filter = filter.copy()
         self._misses_txs, self._flights.is_exact, self._flights.was_inexact = True, False, False
         await self.connection.send(wire.FilterLoad.parse(bytes(filter)))
