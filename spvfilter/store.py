@@ -23,33 +23,12 @@ from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import HEADER_SIZE
 from spvfilter.storefile import COMPANIONS, MarkedRows, create, number, numbers, salvaged, translated
+from spvfilter.storefilters import FilterBatch, FilterRows
+from spvfilter.storeschema import MARKED, SCHEMA, SCHEMA_VERSION
 from spvfilter.watch import WatchList
 
 MEMORY = ":memory:"  # in place of a path: a database that ends with the process
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE headers (height INTEGER PRIMARY KEY, raw BLOB NOT NULL);
-CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NOT NULL, label TEXT, mark INTEGER NOT NULL);
-CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, mark INTEGER NOT NULL)
-    WITHOUT ROWID;
-CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL, outpoint BLOB NOT NULL,
-    value INTEGER NOT NULL, script BLOB, entry INTEGER NOT NULL, block BLOB, height INTEGER, completeness TEXT NOT NULL,
-    mark INTEGER NOT NULL,
-    PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
-CREATE INDEX matches_by_height ON matches (height);
-CREATE INDEX matches_by_outpoint ON matches (outpoint);
-CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
-    WITHOUT ROWID;
-"""
-_MARKED = {  # tables whose rows carry marks, with the columns these cover
-    "meta": "key, value",
-    "watch": "id, kind, value, label",
-    "coins": "outpoint, entry, value, script",
-    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
-    "pending": "txid, raw, seen, own",
-}
 
 
 class Found(NamedTuple):
@@ -89,6 +68,7 @@ class Batch:
     pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
     cursor: int | None = None  # the height up to which blocks were scanned
     filter: FilterParameters | None = None
+    filters: FilterBatch | None = None  # BIP-158
 
 
 class Store:
@@ -98,7 +78,8 @@ class Store:
         self.path = path
         self.network = network
         self._db = connection
-        self._rows = MarkedRows(connection, path, _MARKED)
+        self._rows = MarkedRows(connection, path, MARKED)
+        self.filters = FilterRows(connection, self._rows, path)
         self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
         self._tip = -1
@@ -154,7 +135,7 @@ class Store:
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
             db.executescript(
-                f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
+                f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
             )
             with self._rows.transaction():
                 self._rows.set_meta("network", self.network.genesis_hash)
@@ -174,6 +155,7 @@ class Store:
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
             self._verify_headers()
+            self.filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
 
     def _verify_headers(self) -> None:
@@ -192,11 +174,11 @@ class Store:
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
-        meta: dict[str, bytes] = dict(salvaged(file, "meta", _MARKED["meta"]))
+        meta: dict[str, bytes] = dict(salvaged(file, "meta", MARKED["meta"]))
         if meta.get("network", network.genesis_hash) != network.genesis_hash:
             raise StoreForeignError(f"{file}: a wallet of another network than {network}")
         watch = WatchList(network)
-        for _, kind, value, label in sorted(salvaged(file, "watch", _MARKED["watch"])):
+        for _, kind, value, label in sorted(salvaged(file, "watch", MARKED["watch"])):
             watch.add_entry(EntryKind(kind), value, label)
         for suffix in COMPANIONS:
             old = file.with_name(file.name + suffix)
@@ -265,7 +247,7 @@ class Store:
         """
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
-        query = f"SELECT {_MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
+        query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
         for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
             yield Found(hit, block, height, completeness)
@@ -334,6 +316,7 @@ class Store:
         except BaseException:
             self._tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
+            self.filters.load()
             raise
 
     def _write(self, batch: Batch) -> None:
@@ -341,6 +324,7 @@ class Store:
         if batch.fork is not None and batch.fork < self._tip:
             self._rows.remove("matches", "height > ?", (batch.fork,))
             db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
+            self.filters.cut(batch.fork)
             self._tip = batch.fork
             self._searched = min(self._searched, batch.fork)
             self._move_cursor(min(self._cursor, batch.fork))
@@ -368,6 +352,8 @@ class Store:
                 self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self._tip))
+        if batch.filters is not None:
+            self.filters.write(batch.filters)
         if batch.filter is not None:
             tweak, elements, rate, key = batch.filter
             self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)

@@ -26,7 +26,11 @@ FLOORS = [
     ["aio"],
     ["cli"],
 ]
-ROOM_OF = {"watchfile": "watch", "storefile": "store", "__main__": "cli"}  # modules that live in a room of another name
+ROOM_OF = {
+    "watchfile": "watch",
+    **dict.fromkeys(("storefile", "storefilters", "storeschema"), "store"),
+    "__main__": "cli",
+}  # modules that live in a room of another name
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 GROUND = FLOORS[0]
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else

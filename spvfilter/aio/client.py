@@ -33,6 +33,7 @@ class Limits:
     stale_tip_s: float = 1800.0  # without a new block: ask for headers again
     flight: int = 500  # filtered blocks asked for at once; ours
     flights: int = 2  # of these under way; ours
+    filters: int = 250  # compact filters asked for at once, of a peer `flights` times; BIP-157: at most 1,000
 
 
 @dataclass(frozen=True, slots=True)

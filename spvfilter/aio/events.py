@@ -8,6 +8,7 @@ from enum import StrEnum
 from spvfilter.watch import Match
 
 UNPROVEN = "unproven"  # a BIP-37 peer can leave transactions out, and nobody can tell
+ONE_PEER = "1 peer"  # of compact filters: as true as the one peer that was there to tell their headers
 PROVEN = "proven"  # of compact filters on whose headers two peers or more agree
 
 
@@ -15,6 +16,7 @@ class Phase(StrEnum):
     """What a light client is busy with."""
 
     HEADERS = "headers"
+    FILTER_HEADERS = "filter headers"
     FILTERS = "filters"
     BLOCKS = "blocks"
 

@@ -8,17 +8,19 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
 from spvfilter.aio.client import Address, Clock, Limits
+from spvfilter.aio.compact import CompactSync, Mode
 from spvfilter.aio.events import Event, MatchFound, PeerWarning
 from spvfilter.aio.ledger import Ledger
 from spvfilter.aio.peers import LOST, Peers, resolve_seeds
 from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import Sync
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import Network
@@ -56,6 +58,8 @@ class LightClient:
         network: Network | str | None = None,
         peers: Iterable[str] = (),
         store: str | os.PathLike[str] | None = None,
+        mode: Mode | str = Mode.BIP37,
+        keep_filters: bool = False,
         fp_rate: float = DEFAULT_FP_RATE,
         from_height: int = 0,
         birthday: int | None = None,
@@ -81,6 +85,8 @@ class LightClient:
         self.watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
+        self.mode = Mode(mode)
+        self._keep_filters = keep_filters
         self._fp_rate = fp_rate
         self._from_height = from_height
         self._birthday = birthday
@@ -108,7 +114,8 @@ class LightClient:
         except BaseException:
             await self._close_database()
             raise
-        self._sync = Sync(
+        kind = Sync if self.mode is Mode.BIP37 else partial(CompactSync, mode=self.mode, keep_filters=self._keep_filters)
+        self._sync = kind(
             self._ledger,
             self.chain,
             self._put,
@@ -149,13 +156,25 @@ class LightClient:
             if store.tip < 0:
                 store.commit(Batch(headers=self.network.genesis))
             self.chain = HeaderChain.load(self.network, store.headers(1))
-            self.watch.bloom_elements()  # raises for what BIP-37 cannot find, before it is kept
+            self._check_expressible(self.watch)  # before it is kept
             self._ledger = Ledger(self.watch, store, self._first_height(self.chain))
-            if not self._ledger.bloom_elements():
+            self._check_expressible(self.watch)  # with what the database knew
+            if not len(self.watch):
                 raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
         except BaseException:
             store.close()
             raise
+
+    def _check_expressible(self, watch: WatchList) -> None:
+        """Raises InexpressibleError for entries that the mode cannot find."""
+        if self.mode is not Mode.BIP37:
+            try:
+                watch.gcs_elements()
+                return
+            except InexpressibleError:
+                if self.mode is Mode.COMPACT:
+                    raise
+        watch.bloom_elements()
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._database, call)
@@ -289,7 +308,7 @@ class LightClient:
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
         trial = WatchList(self.network)
         change(trial)
-        trial.bloom_elements()  # raises before anything is changed
+        self._check_expressible(trial)  # before anything is changed
 
         def work() -> None:
             change(self.watch)

@@ -62,6 +62,11 @@ class Peers:
         """Whether nobody is left to talk to: every peer lied."""
         return not self._candidates and not self.ready and not self._busy
 
+    @property
+    def connecting(self) -> int:
+        """To how many peers a connection is being made."""
+        return self._busy - len(self.ready)
+
     async def _slot(self) -> None:
         """Talk to one peer after the other, the one that may be tried soonest first."""
         while self._candidates:

@@ -9,6 +9,7 @@ from typing import Protocol
 from spvfilter.aio.client import Clock, Connection, Limits
 from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
+from spvfilter.aio.remote_compact import CompactQuestions
 from spvfilter.chain import HeaderChain, HeaderSync, Phase as HeaderPhase, Update
 from spvfilter.errors import (
     FormatError,
@@ -33,7 +34,7 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
-_ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block)
+_ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block, wire.CFilter, wire.CFHeaders, wire.CFCheckpt)
 
 
 class Listener(Protocol):
@@ -74,6 +75,7 @@ class Remote:
         self._told = -1  # height up to which its full messages have led
         self._repeats = 0  # full messages of headers that led nowhere
         self._flights = Flights()
+        self.compact = CompactQuestions(connection.send, limits)
         self._whole: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked_txs: dict[bytes, None] = {}  # txid or wtxid
         self._misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
@@ -94,9 +96,13 @@ class Remote:
         return bool(self.connection.services & Service.BLOOM)
 
     @property
+    def has_compact(self) -> bool:
+        return bool(self.connection.services & Service.COMPACT_FILTERS)
+
+    @property
     def is_busy(self) -> bool:
         """Whether an answer is due."""
-        return bool(self._flights or self._whole or self._headers_asked)
+        return bool(self._flights or self._whole or self._headers_asked or self.compact)
 
     @property
     def knows(self) -> int:
@@ -130,6 +136,7 @@ class Remote:
     def _fail(self, error: BaseException) -> None:
         self.connection.close()
         shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
+        self.compact.end(shown)
         waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
             *self._headers_done,
             *self._fences.values(),
@@ -165,6 +172,8 @@ class Remote:
                 await self._inv(items)
             case wire.Block(raw):
                 self._block(raw)
+            case wire.CFilter() | wire.CFHeaders() | wire.CFCheckpt():
+                self.compact.take(message)
             case wire.NotFound(items):
                 self._not_found(items)
             case wire.GetData(items):

@@ -28,7 +28,7 @@ from spvfilter.wire.messages import InvItem
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
 _MAX_TXS = 20_000_000  # bytes of transactions of the mempool that wait to be recorded
 _NO_BLOOM = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
-_TICK_S = 60.0  # between looks at what may have expired
+TICK_S = 60.0  # between looks at what may have expired
 
 
 class Sync(Search):
@@ -107,16 +107,23 @@ class Sync(Search):
         async with asyncio.TaskGroup() as group:
             self._spawn = group.create_task
             while True:
-                remote = await self._pick()
-                agent = remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace")
-                await self._emit(PeerChanged(str(remote.address), agent))
-                try:
-                    await self._follow(remote)
-                except LOST as error:
-                    self.peers.leave(remote, error)
-                    await self._emit(PeerChanged(None))
-                    while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
-                        await self._sleep()
+                await self._turn()
+
+    async def _turn(self) -> None:
+        """Follow one peer, as long as it lasts."""
+        remote = await self._pick()
+        await self._tell_peer(remote)
+        try:
+            await self._follow(remote)
+        except LOST as error:
+            self.peers.leave(remote, error)
+            await self._emit(PeerChanged(None))
+            while self.peers.ready.get(remote.address) is remote:  # until its reader has ended
+                await self._sleep()
+
+    async def _tell_peer(self, remote: Remote) -> None:
+        agent = remote.connection.ready.version.user_agent.decode("ascii", "backslashreplace")
+        await self._emit(PeerChanged(str(remote.address), agent))
 
     async def _pick(self) -> Remote:
         while (remote := self.peers.best(lambda remote: remote.has_bloom)) is None:
@@ -197,11 +204,7 @@ class Sync(Search):
             await self._sync_headers(remote)
             remote.is_greeted = True
             await self._offer_own(remote)
-        if self._store.searched < 0:
-            first = self._start(self.chain)
-            if first > 0:
-                await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
-            self._first = self._store.cursor + 1
+        await self._begin()
         remote.epoch = -1
         self._wants_mempool = True
         waited = False  # for the company to get ready
@@ -239,9 +242,18 @@ class Sync(Search):
                 await self._emit(Synced(self.chain.height, self.chain.tip_hash))
             await self._wait(remote)
 
+    async def _begin(self) -> None:
+        """A new wallet's search starts where it was told to."""
+        if self._store.searched >= 0:
+            return
+        first = self._start(self.chain)
+        if first > 0:
+            await self.db(self._store.commit, Batch(cursor=min(first, self.chain.height + 1) - 1))
+        self._first = self._store.cursor + 1
+
     async def _wait(self, remote: Remote) -> None:
         if not self._moves and not self._txs and remote.epoch == self.epoch:
-            await self._sleep(min(_TICK_S, self._limits.stale_tip_s))
+            await self._sleep(min(TICK_S, self._limits.stale_tip_s))
         self._check_there(remote)
         if self._clock.monotonic() - self._tip_since >= self._limits.stale_tip_s:
             self._tip_since = self._clock.monotonic()

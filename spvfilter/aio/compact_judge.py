@@ -1,0 +1,129 @@
+"""Whether a compact filter can be the one of its block, as far as the block alone tells. No network.
+
+Every output script must match, but for empty ones and OP_RETURN, and every spent script that is known, or that the input itself gives
+away: P2PKH, P2SH, P2WPKH and P2WSH show what they hash. A taproot or bare spend does not, so that a filter may be neither refuted
+nor proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+
+from spvfilter.errors import FormatError
+from spvfilter.filters.bip158 import BasicFilter, basic_data, filter_elements
+from spvfilter.hashes import hash160
+from spvfilter.kernel import TxSpan, is_pubkey, txid, walk_block
+from spvfilter.primitives import read_compact_size, script_pushes
+
+_MULTISIG, _CHECKSIG = 0xAE, 0xAC
+_MAX_SIGNATURE = 73  # bytes, DER and the sighash byte
+_CONTROL_BLOCK = 33  # bytes of the shortest, BIP-341
+_ANNEX = 0x50  # BIP-341
+
+
+class Verdict(Enum):
+    """What the block says of a filter."""
+
+    FALSE = "false"
+    POSSIBLE = "possible"
+    TRUE = "true"  # every script of the block is known
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    reason: str = ""  # why it is false
+    elements: int = 0  # the filter says it has
+
+
+def judge(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]) -> Judgement:
+    """Judge the bytes of a filter by its whole block, which was checked; `known` gives the script of an outpoint (36 bytes) if it can."""
+    try:
+        claimed = BasicFilter.parse(data, block_hash)
+    except FormatError as error:
+        return Judgement(Verdict.FALSE, str(error))
+    outputs, spent, unknown = _scripts(raw_block, known)
+    required = filter_elements(outputs, spent)
+    if not unknown:
+        true = basic_data(block_hash, required) == data
+        return Judgement(Verdict.TRUE, elements=claimed.n) if true else Judgement(Verdict.FALSE, "has other elements than the block")
+    for script in required:
+        if not claimed.match(script):
+            return Judgement(Verdict.FALSE, f"lacks the script {script.hex()}")
+    if not len(required) <= claimed.n <= len(required) + unknown:
+        return Judgement(Verdict.FALSE, f"{claimed.n} elements, where the block has {len(required)} to {len(required) + unknown}")
+    return Judgement(Verdict.POSSIBLE, elements=claimed.n)
+
+
+def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[list[bytes], list[bytes], int]:
+    """Output scripts, spent scripts as far as they can be told, and how many cannot."""
+    outputs: list[bytes] = []
+    spent: list[bytes] = []
+    unknown = 0
+    made: dict[bytes, bytes] = {}  # outpoint → script, of this block
+    for position, tx in enumerate(walk_block(raw)):
+        scripts = [raw[start:end] for _, start, end in tx.outputs]
+        if position:
+            for (at, start, end), witness in zip(tx.inputs, _witnesses(raw, tx), strict=True):
+                outpoint = raw[at : at + 36]
+                script = made[outpoint] if outpoint in made else known(outpoint) or spent_script(raw[start:end], witness)
+                if script is None:
+                    unknown += 1
+                else:
+                    spent.append(script)
+        digest = txid(raw, tx)
+        made.update((digest + index.to_bytes(4, "little"), script) for index, script in enumerate(scripts))
+        outputs += scripts
+    return outputs, spent, unknown
+
+
+def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
+    """The scriptPubKey that an input spends, None where the input does not tell."""
+    if witness:
+        return _nested(script_sig) if script_sig else _native(witness)
+    pushes = list(script_pushes(script_sig))
+    if not pushes:
+        return None
+    last = pushes[-1]
+    if len(pushes) == 2 and _is_signature(pushes[0]) and is_pubkey(last):
+        return b"\x76\xa9\x14" + hash160(last) + b"\x88\xac"
+    if len(last) > 1 and last[-1] in (_MULTISIG, _CHECKSIG) and not _is_signature(last):
+        return b"\xa9\x14" + hash160(last) + b"\x87"
+    return None
+
+
+def _nested(script_sig: bytes) -> bytes | None:
+    """P2SH around a witness program, which is all of the scriptSig."""
+    return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
+
+
+def _native(witness: list[bytes]) -> bytes | None:
+    last = witness[-1]
+    if len(witness) == 2 and len(last) == 33 and is_pubkey(last) and _is_signature(witness[0]):
+        return b"\x00\x14" + hash160(last)
+    is_control_block = len(witness) > 1 and len(last) >= _CONTROL_BLOCK and (len(last) - 1) % 32 == 0
+    if len(witness) < 2 or not last or is_control_block or last[0] == _ANNEX or last[-1] not in (_MULTISIG, _CHECKSIG):
+        return None  # taproot's, or what may be
+    return b"\x00\x20" + sha256(last).digest()
+
+
+def _is_signature(push: bytes) -> bool:
+    return not push or (push[0] == 0x30 and 8 < len(push) <= _MAX_SIGNATURE)
+
+
+def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
+    """The witness stack of each input."""
+    at, stacks = tx.witness, []
+    for _ in tx.inputs:
+        stack: list[bytes] = []
+        if at:
+            count, at = read_compact_size(raw, at, "witness item count")
+            for _ in range(count):
+                size, at = read_compact_size(raw, at, "witness item length")
+                stack.append(raw[at : at + size])
+                at += size
+        stacks.append(stack)
+    return stacks

@@ -1,0 +1,92 @@
+"""Compact filters in the wallet's database: the filter hash of every block, the headers they make, and filters kept if asked. No network.
+
+Filter headers are chained (BIP-157), so the last one, kept apart, tells whether the hashes are as they were written. A kept filter is
+held against its hash whenever it is read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spvfilter.errors import StoreCorruptError
+from spvfilter.filters.bip158 import GENESIS_PREVIOUS, filter_hash, filter_header
+from spvfilter.storefile import MarkedRows
+
+_SIZE = 32  # bytes of a hash
+
+
+@dataclass(slots=True)
+class FilterBatch:
+    """What one commit changes of the filters, in this order."""
+
+    fork: int | None = None  # the last height that stays; hashes and filters above leave
+    hashes: Sequence[bytes] = ()  # filter hashes appended above what is there
+    kept: Sequence[tuple[int, bytes]] = field(default=())  # height and bytes of filters; those that have no hash yet are not kept
+
+
+class FilterRows:
+    """Filter hashes and headers from the genesis block on, all of them in memory: 64 bytes a block."""
+
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+        self._db = db
+        self._rows = rows
+        self._path = path
+        self._hashes = bytearray()
+        self._headers = bytearray()
+
+    @property
+    def height(self) -> int:
+        """Of the last block whose filter header is known, -1 for none."""
+        return len(self._headers) // _SIZE - 1
+
+    def header_at(self, height: int) -> bytes:
+        """The filter header of a block; 32 zeros at -1."""
+        return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS
+
+    def headers(self, first: int, last: int) -> list[bytes]:
+        """Filter headers of some heights, both included."""
+        return [self.header_at(height) for height in range(first, last + 1)]
+
+    def kept(self, first: int, last: int) -> dict[int, bytes]:
+        """The filters kept of some heights, both included, by height; what is not what its hash says counts as not kept."""
+        rows = self._db.execute("SELECT height, data FROM filters WHERE height BETWEEN ? AND ?", (first, min(last, self.height)))
+        return {height: data for height, data in rows if filter_hash(data) == self._hashes[_SIZE * height : _SIZE * height + _SIZE]}
+
+    def load(self) -> None:
+        """Raises StoreCorruptError unless every hash is as it was written."""
+        self._hashes.clear()
+        self._headers.clear()
+        for number, (height, digest) in enumerate(self._db.execute("SELECT height, hash FROM filter_hashes ORDER BY height")):
+            if height != number or not isinstance(digest, bytes) or len(digest) != _SIZE:
+                raise StoreCorruptError(f"{self._path}: no filter hash of height {number}")
+            self._append(digest)
+        if self.height >= 0 and self.header_at(self.height) != self._rows.meta("filter header"):
+            raise StoreCorruptError(f"{self._path}: the last filter header is not the one written last")
+
+    def _append(self, digest: bytes) -> None:
+        header = filter_header(digest, self.header_at(self.height))
+        self._hashes += digest
+        self._headers += header
+
+    def cut(self, height: int) -> None:
+        """Forget what is above a height; within a transaction."""
+        if height < self.height:
+            self.write(FilterBatch(fork=height))
+
+    def write(self, batch: FilterBatch) -> None:
+        """Within a transaction; where that fails, `load` again."""
+        if batch.fork is not None and batch.fork < self.height:
+            for table in ("filter_hashes", "filters"):
+                self._db.execute(f"DELETE FROM {table} WHERE height > ?", (batch.fork,))  # noqa: S608
+            del self._hashes[_SIZE * (batch.fork + 1) :], self._headers[_SIZE * (batch.fork + 1) :]
+        if batch.hashes:
+            self._db.executemany("INSERT INTO filter_hashes VALUES (?, ?)", enumerate(batch.hashes, self.height + 1))
+            for digest in batch.hashes:
+                self._append(digest)
+        if batch.fork is not None or batch.hashes:
+            self._rows.set_meta("filter header", self.header_at(self.height) if self.height >= 0 else None)
+        kept = [(height, data) for height, data in batch.kept if height <= self.height]
+        self._db.executemany("INSERT OR REPLACE INTO filters VALUES (?, ?)", kept)
