@@ -11,14 +11,7 @@ from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.remote_compact import CompactQuestions
 from spvfilter.chain import HeaderChain, HeaderSync, Phase as HeaderPhase, Update
-from spvfilter.errors import (
-    FormatError,
-    FutureHeaderError,
-    LieError,
-    PeerError,
-    UnconnectedHeadersError,
-    UselessPeerError,
-)
+from spvfilter.errors import FormatError, FutureHeaderError, LieError, PeerError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, parse_tx, txid, wtxid
@@ -32,8 +25,6 @@ MAX_REPEATS = 50  # ours: full messages of headers that are known already and le
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
-
-
 _ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block, wire.CFilter, wire.CFHeaders, wire.CFCheckpt)
 
 
