@@ -51,17 +51,20 @@ void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t 
     memcpy(end + rest, lock_time, 4);
 }
 
+void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]) {
+    uint32_t state[8];
+    memcpy(state, spv_sha256_initial, sizeof state);
+    for (size_t i = 0; i < padded->stretches; i++)
+        way->one(state, padded->stretch[i].at, padded->stretch[i].blocks);
+    for (int i = 0; i < 8; i++)
+        spv_put_be32(digest + 4 * i, state[i]);
+}
+
 static void twice(spv_padded *padded, uint8_t digest[32]) {
     const spv_sha256_way *way = spv_sha256_chosen();
-    uint32_t state[8];
-    for (int time = 0; time < 2; time++) {
-        memcpy(state, spv_sha256_initial, sizeof state);
-        for (size_t i = 0; i < padded->stretches; i++)
-            way->one(state, padded->stretch[i].at, padded->stretch[i].blocks);
-        for (int i = 0; i < 8; i++)
-            spv_put_be32(digest + 4 * i, state[i]);
-        spv_pad(padded, digest, 32);
-    }
+    spv_hash_padded(way, padded, digest);
+    spv_pad(padded, digest, 32);
+    spv_hash_padded(way, padded, digest);
 }
 
 void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]) {

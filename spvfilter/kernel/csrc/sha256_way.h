@@ -10,6 +10,7 @@ typedef struct {
     const char *name;
     unsigned needs; /* of spv_cpu */
     size_t lanes;   /* messages that `many` advances at once, ≤ SPV_MAX_LANES */
+    size_t worth;   /* fewer messages are faster one by one */
     /* Blocks of 64 bytes of one message. */
     void (*one)(uint32_t state[8], const uint8_t *data, size_t blocks);
     /* As many blocks of each of `lanes` messages; word i of lane l's state is state[i * lanes + l], the whole aligned to 64 bytes. */
@@ -54,6 +55,7 @@ typedef struct {
 } spv_padded;
 
 void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
+void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]); /* once */
 /* Version, body and lock time, four bytes, `size` and four: what a txid commits to. */
 void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time);
 
