@@ -303,6 +303,16 @@ def test_a_refused_message_leaves_nothing_behind() -> None:
     assert chain.accept(b"".join(headers), NOW).stored == 6
 
 
+def test_what_becomes_of_a_judged_tip_elsewhere_is_not_the_chains_concern() -> None:
+    chain = chain_of(30)
+    candidate = chain.examine(regular(chain, 5), NOW)
+    chain.store(candidate.headers, candidate.hashes)
+    bad = grow(candidate.tip.hash, [NOW - 600, NOW - 500]) + unproven(bytes(32), NOW)
+    with pytest.raises(ProofOfWorkError):
+        candidate.tip.advance(bad, hashes(bad), NOW)
+    assert chain.tip() == HeaderChain.load(REGTEST, [chain.headers(1, 35)]).tip()
+
+
 def test_a_header_from_the_future_is_taken_later() -> None:
     chain = chain_of(3)
     headers = regular(chain, 3)

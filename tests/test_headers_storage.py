@@ -67,6 +67,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
         works = [total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)) for value in bits]
         assert (chain.height, chain.tip_hash) == (49 + len(digests), digests[-1])
         assert chain.work == sum(works)
+        assert sum(map(len, chain._buckets)) == 8 * len(digests)
         for at in {0, len(digests) - 1, *(rng.randrange(len(digests)) for _ in range(20))}:
             assert chain.work_at(50 + at) == sum(works[: at + 1])
             assert chain.hash_at(50 + at) == digests[at]
