@@ -313,8 +313,8 @@ class Remote:
         if not any(digest in self._asked_txs for digest in digests):
             cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
-        for digest in digests:
-            self._asked_txs.pop(digest, None)
+        self._asked_txs.pop(digests[0], None)
+        self._asked_txs.pop(digests[1], None)
         self._flights.is_exact = not self._misses_txs  # what is still to come was announced after this one
         self._flights.judge(raw)
         self._flights.is_exact = not self._asked_txs and not self._misses_txs
@@ -327,7 +327,7 @@ class Remote:
         asked = self._whole.get(digest)
         if asked is None:
             asked = self._whole[digest] = asyncio.get_running_loop().create_future()
-            asked.add_done_callback(_look_at)
+            asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # its error may be nobody's business any more
             await self.connection.send(wire.GetData((InvItem(InvType.WITNESS_BLOCK, digest),)))
         async with asyncio.timeout(self._limits.reply_s):
             raw = await asyncio.shield(asked)
@@ -381,12 +381,6 @@ class Remote:
                 offered[1].set_result(None)
         if missing:
             await self.connection.send(wire.NotFound(tuple(missing)))
-
-
-def _look_at(future: asyncio.Future[bytes]) -> None:
-    """Its error may be nobody's business any more."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _fetched_as(kind: int) -> InvType:
