@@ -37,9 +37,10 @@ Put your addresses into a file, one a line, each with ,LABEL behind it or not:
   spvfilter filterload --watch wallet.txt
   spvfilter node
 
-The first follows them live through a full node and remembers, the second looks
-through the blocks of your own node, the third prints the filterload payload, the
-fourth is the node of this demo, to try things out. All know --help."""
+The first follows them live through a full node and remembers, the second
+looks through the blocks of your own node, the third prints the filterload
+payload, the fourth is a node like the demo's, to try things out. All know
+--help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
     page.title("3. A light client asks a node on this machine, over a socket")
     chain = DemoChain(COINBASE_MATURITY)
-    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, made on the spot and the same on every run:")
-    page.line("  true proof of work, merkle roots and witness commitments, made-up signatures.")
+    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run: true proof")
+    page.line("  of work, merkle roots and witness commitments, made-up signatures.")
     page.line()
     asyncio.run(_live(watch, chain, page))
 
@@ -158,7 +159,7 @@ async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, sto
     page.line("  A block confirms both:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)
-    page.line("  A longer branch without them replaces that block: withdrawn, and waiting again:")
+    page.line("  A longer branch without them takes over: withdrawn, and waiting again:")
     node.regtest.reorg(1)
     await story.until(MatchWithdrawn, 3)
     await story.until(MatchFound, 3)

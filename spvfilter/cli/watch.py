@@ -14,6 +14,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from spvfilter.aio.client import Address
+from spvfilter.aio.compact import Mode
 from spvfilter.aio.events import (
     BlockConnected,
     BlockDisconnected,
@@ -45,8 +46,8 @@ _LONGEST_NAME = 25  # characters of a host without a dot; what is longer is rath
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter watch [ADDRESS ...] --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Connect to full nodes that serve BIP-37 filters, verify what they send, and print every payment to and from the wallet, now and "
-        "after every restart. A node can leave payments out; connect to two or more, and they are compared."
+        "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to and from the "
+        "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="to watch; with --db, those of earlier runs are watched as well")
     add_watch_file(parser)
@@ -56,8 +57,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
     parser.add_argument("--proxy", metavar="URL", type=_proxy, help="socks5://HOST:PORT, such as Tor's; names are resolved there")
     add_network(parser)
+    parser.add_argument(
+        "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
+        help="compact: nodes learn nothing of the wallet, payments are seen once they are in a block; bip37: nodes get a filter of it, the "
+        "mempool is seen as well; auto (default): compact where a node serves it and it can find all that is watched, else bip37",
+    )  # fmt: skip
     parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
     parser.add_argument("--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept")
+    parser.add_argument(
+        "--keep-filters", action="store_true", help="keep compact filters in --db, so that a search for new addresses asks for none"
+    )
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
         "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0, help="search blocks from there on, the first time"
@@ -65,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, the first time")
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
-        help="share of foreign transactions that the filter lets through: higher hides more and costs more; default %(default)s",
+        help="bip37: share of foreign transactions that the filter lets through: higher hides more, costs more; default %(default)s",
     )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="end at the tip, having printed every match of the best chain")
     parser.add_argument(
@@ -121,12 +130,15 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
     if not args.connect and not args.discover:
         raise ParameterError("no node to ask: give --connect HOST:PORT, or --discover")
-    if args.rebuild and args.db is None:
-        raise ParameterError("--rebuild goes with --db FILE")
+    for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters")):
+        if given and args.db is None:
+            raise ParameterError(f"{name} goes with --db FILE")
     client = LightClient(
         watch,
         peers=args.connect,
         store=args.db,
+        mode=args.mode,
+        keep_filters=args.keep_filters,
         fp_rate=args.fp_rate,
         from_height=args.from_height,
         birthday=args.birthday,

@@ -77,7 +77,7 @@ def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: 
     assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
     assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1  # a block that is all strangers'
     assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
-    assert ": 8 transactions of the wallet, " in shown
+    assert ": 8 transactions of the wallet,\n" in shown
 
 
 def test_payments_live_go_from_the_mempool_into_a_block_out_of_it_and_into_another(shown: str) -> None:

@@ -36,12 +36,13 @@ def values(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return sorted((event["height"], event["value"]) for event in events if event["event"] == "found")
 
 
-def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess) -> None:
-    code, events, errors = once(node.place, ADDRESS)
+@pytest.mark.parametrize(("mode", "said"), [("bip37", "unproven"), ("compact", "1 peer"), ("auto", "1 peer")])
+def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess, mode: str, said: str) -> None:
+    code, events, errors = once(node.place, ADDRESS, "--mode", mode)
     assert (code, errors) == (0, "")
     assert values(events) == [(111, 70_000), (112, 1_234)]
     assert all(list(event) == KEYS for event in events[:-1])
-    assert {event["completeness"] for event in events[:-1]} == {"unproven"}
+    assert {event["completeness"] for event in events[:-1]} == {said}
     assert (events[-1]["event"], events[-1]["height"]) == ("synced", 124)
 
 
@@ -61,7 +62,7 @@ def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_o
 def test_payments_are_told_as_they_come_and_go() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
-        with running("watch", "--network", "regtest", "--connect", node.place, ADDRESS) as child:
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "bip37", ADDRESS) as child:
             assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
             node.do(f"pay {ADDRESS} 5000")
             (found,) = events_until(child, "found")
@@ -77,6 +78,40 @@ def test_payments_are_told_as_they_come_and_go() -> None:
             assert synced["height"] == 113
             child.send_signal(signal.SIGTERM)
             assert child.wait(timeout=20) == 143
+
+
+def test_two_nodes_that_agree_make_it_proven(node: NodeProcess) -> None:
+    events = once(node.place, "--connect", f"localhost:{node.port}", ADDRESS, "--mode", "compact")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"proven"}
+
+
+def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "compact", ADDRESS) as child:
+            (found, synced) = events_until(child, "synced")
+            assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
+            node.do("reorg 1")
+            withdrawn, disconnected, synced = events_until(child, "synced")
+            assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
+            node.do("mine")
+            found, synced = events_until(child, "synced")
+            assert (found["event"], found["height"]) == ("found", 113)
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    (tmp_path / "list.txt").write_text(f"data:{'c0ffee' * 3}\n")
+    code, events, errors = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt", "--mode", "compact")
+    assert (code, events, errors) == (2, [], f"spvfilter: compact filters cannot find: {'c0ffee' * 3}\n")
+    events = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"unproven"}
 
 
 @pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])

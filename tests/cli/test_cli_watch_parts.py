@@ -34,6 +34,8 @@ HERE = ["--connect", "127.0.0.1:1"]
         ([ADDRESS, *HERE, "--proxy", "socks5://[::1"], "argument --proxy: socks5://HOST:PORT expected"),
         ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
         ([ADDRESS, *HERE, "--rebuild"], "--rebuild goes with --db FILE"),
+        ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters goes with --db FILE"),
+        ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
         ([ADDRESS, *HERE, "--birthday", "yesterday"], "argument --birthday: a day YYYY-MM-DD expected, not 'yesterday'"),
         ([ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"], "argument --from-height: not allowed with argument"),
         ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: seconds up to 86400 expected, not '0'"),
