@@ -134,11 +134,12 @@ class CompactQuestions:
                 self._take_checkpoints(message)
 
     def _take_filter(self, message: CFilter) -> None:
-        if (found := self._filters.pop(message.block_hash, None)) is None:
+        if (found := self._filters.get(message.block_hash)) is None:
             raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.UNASKED_FILTER)
         flight, place, header, previous = found
         if filter_header(filter_hash(message.data), previous) != header:
             raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.FALSE_FILTER)
+        del self._filters[message.block_hash]
         if not flight.done.done():
             flight.data[place] = message.data
         flight.missing -= 1
@@ -157,11 +158,12 @@ class CompactQuestions:
         _set(asked.done, Told(message.previous, message.filter_hashes))
 
     def _take_checkpoints(self, message: CFCheckpt) -> None:
-        due, done = self._checkpoints.pop(message.stop_hash, (None, None))
+        due, done = self._checkpoints.get(message.stop_hash, (None, None))
         if done is None:
             raise LieError(f"filter checkpoints up to block {hash_to_hex(message.stop_hash)}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_headers) != due:
             raise LieError(f"{len(message.filter_headers)} filter checkpoints where {due} are due", cause=Lie.UNASKED_FILTER)
+        del self._checkpoints[message.stop_hash]
         _set(done, message.filter_headers)
 
 
