@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 KERNEL = "spvfilter.kernel.native"
 CSRC = Path("spvfilter/kernel/csrc")
@@ -27,6 +32,23 @@ class BuildKernel(build_ext):
                 Path(self.get_ext_fullpath(KERNEL)).unlink(missing_ok=True)
             self.extensions = self.distribution.ext_modules = []
 
+    def build_extensions(self) -> None:
+        """On all processors, and of what was compiled before only what changed."""
+        compile_some = self.compiler.compile
+
+        def compile_all(sources: Sequence[str], *, output_dir: str, depends: Sequence[str], **options: Any) -> list[str]:
+            def compile_one(source: str) -> str:
+                (compiled,) = self.compiler.object_filenames([source], output_dir=output_dir)
+                if newer_group([source, *depends], compiled):
+                    compile_some([source], output_dir=output_dir, **options)
+                return compiled
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return list(pool.map(compile_one, sources))
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
+
 
 class Wheel(bdist_wheel):
     """A wheel that is named after it was built: native with the kernel in it, py3-none-any without."""
@@ -45,7 +67,7 @@ setup(
             KERNEL,
             sources=sorted(map(str, CSRC.rglob("*.c"))),
             depends=["setup.py", *sorted(map(str, CSRC.rglob("*.h")))],
-            extra_compile_args=["-std=c11", "-O3", "-pthread", "-fvisibility=hidden"],
+            extra_compile_args=["-std=c11", "-O3", "-g0", "-pthread", "-fvisibility=hidden"],
             extra_link_args=["-pthread"],
             py_limited_api=STABLE_ABI,
         )

@@ -91,9 +91,7 @@ def tip_hash(headers: bytes) -> bytes:
     return sha256d(headers[-80:])
 
 
-def tip_of(
-    network: Network, height: int, times: list[int], bits: int, *, period: tuple[int, int] | None = None, usual: int | None = None
-) -> Tip:
+def tip_of(network: Network, height: int, times: list[int], bits: int, period: tuple[int, int] | None = None) -> Tip:
     """The state of a made-up chain: `period` are bits and time of its period's first header."""
     period_bits, period_time = period or (bits, times[0])
     return Tip(
@@ -102,7 +100,6 @@ def tip_of(
         hash=bytes(32),
         work=1 << 40,
         bits=bits,
-        usual_bits=bits if usual is None else usual,
         period_bits=period_bits,
         period_time=period_time,
         times=list(times),

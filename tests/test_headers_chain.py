@@ -303,6 +303,16 @@ def test_a_refused_message_leaves_nothing_behind() -> None:
     assert chain.accept(b"".join(headers), NOW).stored == 6
 
 
+def test_what_becomes_of_a_judged_tip_elsewhere_is_not_the_chains_concern() -> None:
+    chain = chain_of(30)
+    candidate = chain.examine(regular(chain, 5), NOW)
+    chain.store(candidate.headers, candidate.hashes)
+    bad = grow(candidate.tip.hash, [NOW - 600, NOW - 500]) + unproven(bytes(32), NOW)
+    with pytest.raises(ProofOfWorkError):
+        candidate.tip.advance(bad, hashes(bad), NOW)
+    assert chain.tip() == HeaderChain.load(REGTEST, [chain.headers(1, 35)]).tip()
+
+
 def test_a_header_from_the_future_is_taken_later() -> None:
     chain = chain_of(3)
     headers = regular(chain, 3)
@@ -356,7 +366,7 @@ def test_a_fork_from_below_a_passed_checkpoint_is_refused() -> None:
                 assert guarded.accept(fork, NOW).stored == 2
     assert guarded.accept(regular(chain, 2, height=20, branch=9), NOW).stored == 2
     with pytest.raises(CheckpointError, match="header 10 is"):
-        HeaderChain(network).accept(regular(HeaderChain(REGTEST), 10, branch=3), NOW)
+        HeaderChain(network).accept(regular(HeaderChain(REGTEST), 15, branch=3), NOW)
 
 
 def test_work_below_the_minimum_is_not_stored() -> None:

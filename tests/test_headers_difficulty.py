@@ -121,13 +121,13 @@ def test_regtest_never_retargets(height: int) -> None:
 
 def test_testnet3_retargets_from_the_last_bits_be_they_the_minimum() -> None:
     first = 1_600_000_000
-    tip = tip_of(TESTNET3, 2015, [first, first + TWO_WEEKS // 2], 0x1D00FFFF, period=(0x1B0404CB, first), usual=0x1B0404CB)
+    tip = tip_of(TESTNET3, 2015, [first, first + TWO_WEEKS // 2], 0x1D00FFFF, period=(0x1B0404CB, first))
     assert f"{tip.next_bits(first + TWO_WEEKS):08x}" == "1c7fff80"
 
 
 def test_testnet4_retargets_from_the_periods_first_bits() -> None:
     first = 1_600_000_000
-    tip = tip_of(TESTNET4, 2015, [first, first + TWO_WEEKS // 2], 0x1D00FFFF, period=(0x1B0404CB, first), usual=0x1B0404CB)
+    tip = tip_of(TESTNET4, 2015, [first, first + TWO_WEEKS // 2], 0x1D00FFFF, period=(0x1B0404CB, first))
     assert f"{tip.next_bits(first + TWO_WEEKS):08x}" == "1b020265"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from dataclasses import replace
 
 import pytest
+from bitcoin.core import compact_from_uint256
 from hypothesis import given, strategies as st
 
 from build import EASY_BITS, sha256d
@@ -87,6 +89,7 @@ def test_a_hash_equal_to_the_target_meets_it_and_one_above_does_not() -> None:
             bytes_of = [digest.to_bytes(32, "little"), bytes(32)][:count]
             if meets:
                 above.advance(raw + mine(bytes(32), T + 1_200) * (count - 1), b"".join(bytes_of), NOW)
+                assert (above.height, above.times[-1]) == (5 + count, T + 600 * count)
                 continue
             with pytest.raises(ProofOfWorkError, match="is above the target of bits 207fffff"):
                 above.advance(raw + mine(bytes(32), T + 1_200) * (count - 1), b"".join(bytes_of), NOW)
@@ -134,7 +137,7 @@ def test_the_twenty_minute_rule_holds_from_the_1201st_second_on(network: Network
             judge(tip, T + late, EASY_BITS)
     for late in (1_201, 1_202, 100_000):
         above = judge(tip, T + late, EASY_BITS)
-        assert (above.bits, above.usual_bits, above.work) == (EASY_BITS, HARD, tip.work + 2)
+        assert (above.bits, above.period_bits, above.work) == (EASY_BITS, HARD, tip.work + 2)
         with pytest.raises(DifficultyError):  # a late block *must* have the minimum
             judge(tip, T + late, HARD)
 
@@ -158,8 +161,8 @@ def test_behind_late_blocks_the_usual_bits_return() -> None:
     tip = tip_of(EASY_TESTNET3, 100, [T], HARD)
     for _ in range(30):  # the window of 11 is full of them
         tip = judge(tip, tip.times[-1] + 1_201, EASY_BITS)
-    assert (tip.bits, tip.usual_bits) == (EASY_BITS, HARD)
-    assert judge(tip, tip.times[-1] + 1_200, HARD).usual_bits == HARD
+    assert (tip.bits, tip.period_bits) == (EASY_BITS, HARD)
+    assert judge(tip, tip.times[-1] + 1_200, HARD).period_bits == HARD
     with pytest.raises(DifficultyError):
         judge(tip, tip.times[-1] + 1_200, EASY_BITS)
 
@@ -168,10 +171,10 @@ def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
     """A period that starts with the minimum has the minimum throughout, whatever the one before it had."""
     tip = tip_of(EASY_TESTNET3, 2014, [T], HARD)
     tip = judge(tip, T + 1_201, EASY_BITS)  # height 2015, late
-    assert tip.usual_bits == HARD
+    assert tip.period_bits == HARD
     tip.period_time = tip.times[-1] - 1_209_600
     tip = judge(tip, tip.times[-1] + 600, EASY_BITS)  # height 2016, from the last bits: the minimum
-    assert (tip.height, tip.usual_bits) == (2016, EASY_BITS)
+    assert (tip.height, tip.period_bits) == (2016, EASY_BITS)
     assert judge(tip, tip.times[-1] + 600, EASY_BITS).height == 2017
     with pytest.raises(DifficultyError):
         judge(tip, tip.times[-1] + 600, HARD)
@@ -192,6 +195,22 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
             judge(tip, time, EASY_BITS)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
+    """Times as low as they may be, with jumps between: whoever forgets the wrong one refuses a good header or takes a bad one."""
+    rng = random.Random(seed)
+    tip = tip_of(REGTEST, 100, [T], EASY_BITS)
+    later, headers = tip.copy(), b""
+    for _ in range(60):
+        jump = rng.choice((1, 1, rng.randrange(1, 5_000)))
+        headers += obey(later, [later.median_time + jump])
+        bad = mine(later.hash, later.median_time)
+        with pytest.raises(MedianTimeError):
+            tip.copy().advance(headers + bad, hashes(headers + bad), NOW)
+        good = mine(later.hash, later.median_time + 1)
+        tip.copy().advance(headers + good, hashes(headers + good), NOW)
+
+
 def test_the_median_is_of_the_last_eleven_not_of_all() -> None:
     tip = tip_of(REGTEST, 50, [T + 100_000] * 5 + [T + 1] * 6, EASY_BITS)
     assert judge(tip, T + 2, EASY_BITS).times == [T + 100_000] * 4 + [T + 1] * 6 + [T + 2]
@@ -207,6 +226,17 @@ def test_a_time_of_two_hours_ahead_is_the_last_one_taken() -> None:
         judge(tip, T + 7_801, EASY_BITS, now=T + 600)
     assert not isinstance(caught.value, InvalidHeaderError)
     assert judge(tip, T + 7_801, EASY_BITS, now=T + 601).height == 6
+
+
+def test_among_many_headers_too_a_time_of_two_hours_ahead_is_the_last_one_taken() -> None:
+    tip = tip_of(REGTEST, 50, [T] * 11, EASY_BITS)
+    headers = obey(tip.copy(), [T + 7_800] * 5)
+    above = tip.copy()
+    above.advance(headers, hashes(headers), T + 600)
+    assert (above.height, above.times) == (55, [T] * 6 + [T + 7_800] * 5)
+    with pytest.raises(FutureHeaderError) as caught:
+        tip.advance(headers, hashes(headers), T + 599, index=7)
+    assert caught.value.index == 7
 
 
 @pytest.mark.parametrize("back", [0, 599, 600])
@@ -360,15 +390,41 @@ def test_a_bad_header_is_named_alike_one_by_one_and_among_many(run: tuple[Tip, b
     assert said[0] == said[1]
 
 
-def test_a_chain_of_three_periods_obeys_on_every_network() -> None:
-    for network in (EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST):
-        chain = HeaderChain(network)
-        tip = chain.tip()
-        steps = [500] * 2_100 + [1_250] * 1_000 + [600, 1_201, 300] * 1_000
-        time = tip.times[-1]
-        headers = obey(tip, [time := time + step for step in steps])
-        update = chain.accept(headers, NOW)
-        assert (update.stored, chain.height, chain.tip_hash, chain.work) == (6_100, 6_100, tip.hash, tip.work)
-        assert chain.tip() == tip
-        seen = {int.from_bytes(raw[72:76], "little") for raw in split(headers)}
-        assert (len(seen) > 1) == network.retargets
+def core_next_bits(network: Network, chain: list[tuple[int, int]], time: int) -> int:
+    """Core's GetNextWorkRequired, step by step, over (time, bits) from height 0 on."""
+    limit, height = network.pow_limit_bits, len(chain)
+    if height % 2016:
+        if network.min_difficulty_blocks:
+            if time > chain[-1][0] + 1_200:
+                return limit
+            at = height - 1
+            while at and at % 2016 and chain[at][1] == limit:
+                at -= 1
+            return chain[at][1]
+        return chain[-1][1]
+    if not network.retargets:
+        return chain[-1][1]
+    span = min(max(chain[-1][0] - chain[height - 2016][0], 302_400), 4_838_400)
+    old = chain[height - 2016][1] if network.bip94 else chain[-1][1]
+    return compact_from_uint256(min(wide_target(old) * span // 1_209_600, network.pow_limit))
+
+
+@pytest.mark.parametrize("network", [EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST], ids=str)
+def test_three_periods_have_the_bits_that_cores_walk_finds(network: Network) -> None:
+    rng = random.Random(3)
+    chain = HeaderChain(network)
+    tip = chain.tip()
+    quick, slow = [150] * 6 + [1_201], [600, 1_200, 1_201, 1_300]
+    steps = [rng.choice(quick) for _ in range(2_500)] + [rng.choice(slow) for _ in range(2_500)]
+    steps[2_014] = steps[4_030] = 1_201  # the last ones of their periods are late
+    time = tip.times[-1]
+    headers = obey(tip, [time := time + step for step in steps])
+    told = [(chain.header_at(0).time, chain.header_at(0).bits)]
+    for raw in split(headers):
+        time, bits = int.from_bytes(raw[68:72], "little"), int.from_bytes(raw[72:76], "little")
+        assert bits == core_next_bits(network, told, time)
+        told.append((time, bits))
+    assert (len({bits for _, bits in told}) > 1) == network.retargets
+    assert chain.accept(headers, NOW).stored == 5_000
+    assert (chain.height, chain.tip_hash, chain.work) == (5_000, tip.hash, tip.work)
+    assert HeaderChain.load(network, [headers]).tip() == chain.tip() == tip

@@ -97,8 +97,21 @@ def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
     assert [step.update.stored for step in steps] == [1_960, 70]
     assert chain.height == 2_100
     assert peer.tip_hash in chain
-    assert sync.locator()[0] == peer.tip_hash
+    assert sync.locator() == chain.locator()
     assert next(talk(HeaderSync(chain, SALT), peer)).update.stored == 0
+
+
+def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(long_chain: HeaderChain) -> None:
+    """Its first message is all known to us, and full: the next question starts where that ended."""
+    chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
+    peer = fork_of(long_chain, 9_000, 1)
+    sync = HeaderSync(chain, SALT)
+    first = peer.headers_after(sync.locator())
+    assert sync.receive(first, NOW) == Update(15_000)
+    assert 2_000 < chain.height_of(tip_hash(first)) < 9_000  # type: ignore[operator]  # it is there
+    assert sync.locator()[0] == tip_hash(first)
+    with pytest.raises(LowWorkError, match="ends at height 9001"):
+        list(talk(sync, peer))
 
 
 def test_what_does_not_connect_or_is_damaged_is_an_error_as_in_the_chain() -> None:

@@ -134,7 +134,6 @@ def test_a_header_moves_the_chains_state_as_published(case: dict[str, Any]) -> N
         hash=hash_from_hex(case["best_block_hash"]),
         work=int(case["total_work"]),
         bits=bits,
-        usual_bits=bits,
         period_bits=bits,
         period_time=case["epoch_start_time"],
         times=case["prev_timestamps"],
@@ -187,7 +186,7 @@ def test_a_header_on_regtest_is_taken_or_refused_by_its_cause(case: dict[str, An
 def test_a_header_on_mainnet_is_taken_or_refused_by_its_cause(case: dict[str, Any]) -> None:
     before, header = bytes.fromhex(case["prev_headers"][0]), bytes.fromhex(case["header"])
     parsed = Header.parse(before)  # height 705,600, where a period starts
-    tip = Tip(MAINNET, 705_600, parsed.hash, 0, parsed.bits, parsed.bits, parsed.bits, parsed.time, [parsed.time])
+    tip = Tip(MAINNET, 705_600, parsed.hash, 0, parsed.bits, parsed.bits, parsed.time, [parsed.time])
     if case["reason"] and case["reason"].startswith("parent"):
         assert header[4:36] != tip.hash
         return
@@ -204,9 +203,7 @@ def test_the_fork_of_july_2015_is_refused_for_its_first_headers_version() -> Non
     case = vector_file("06_headers/july2015_fork_headers.json")
     headers = bytes.fromhex("".join(case["headers"]))
     first = Header.parse(headers[:80])
-    tip = Tip(
-        MAINNET, case["first_height"] - 1, first.previous, 0, first.bits, first.bits, first.bits, first.time - 86_400, [first.time - 600]
-    )
+    tip = Tip(MAINNET, case["first_height"] - 1, first.previous, 0, first.bits, first.bits, first.time - 86_400, [first.time - 600])
     with pytest.raises(VersionError, match="header 363731 has version 2, below 3") as caught:
         tip.copy().advance(headers, hashes(headers), NOW)
     assert caught.value.index == 0
@@ -259,9 +256,7 @@ def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str)
         parsed = Header.parse(header)
         assert hash_to_hex(parsed.hash) == entry["hash"]
         assert f"{parsed.bits:08x}" == entry["bits"]
-        before = Tip(
-            network, height - 1, parsed.previous, 0, parsed.bits, parsed.bits, parsed.bits, parsed.time - 1_209_600, [parsed.time - 1]
-        )
+        before = Tip(network, height - 1, parsed.previous, 0, parsed.bits, parsed.bits, parsed.time - 1_209_600, [parsed.time - 1])
         before.network = replace(network, retargets=False)  # what the period before took is not known
         before.advance(header, sha256d(header), NOW)
         assert before.hash == parsed.hash

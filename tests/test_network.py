@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
 
 import pytest
 
@@ -67,7 +68,27 @@ def test_genesis_hash_is_that_of_the_genesis_header(
     known: Network, merkle_root: str, time: int, bits: int, nonce: int, published: str
 ) -> None:
     assert hash_to_hex(known.genesis_hash) == published
-    assert Header(1, bytes(32), hash_from_hex(merkle_root), time, bits, nonce).hash == known.genesis_hash
+    header = Header(1, bytes(32), hash_from_hex(merkle_root), time, bits, nonce)
+    assert bytes(header) == known.genesis
+    assert header.hash == known.genesis_hash
+    assert known.pow_limit_bits == bits
+
+
+def test_checkpoints_ascend_and_are_met_by_the_minimum_of_work() -> None:
+    for known in NETWORKS:
+        heights = [height for height, _ in known.checkpoints]
+        assert heights == sorted(set(heights))
+        assert all(len(digest) == 32 and digest.endswith(bytes(4)) for _, digest in known.checkpoints)
+        assert (known.min_chain_work > 0) == (known is not REGTEST)
+    assert len(MAINNET.checkpoints) == 19
+    assert MAINNET.checkpoints[0] == (11_111, hash_from_hex("0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d"))
+    assert TESTNET3.checkpoints == ((546, hash_from_hex("000000002a936ca763904c3c35fce2f3556c559c0214345d31b1bcebf76acb70")),)
+
+
+def test_seeds_are_names_of_hosts() -> None:
+    for known in NETWORKS:
+        assert bool(known.dns_seeds) == (known is not REGTEST)
+        assert all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", seed) for seed in known.dns_seeds)
 
 
 def test_there_are_five_networks_with_magics_of_their_own() -> None:
@@ -93,6 +114,18 @@ def test_pickling_and_copying_return_the_same_object(known: Network) -> None:
         assert pickle.loads(pickle.dumps(known, protocol)) is known
     assert copy.copy(known) is known
     assert copy.deepcopy(known) is known
+
+
+def test_a_network_of_ones_own_is_pickled_by_its_values() -> None:
+    own = dataclasses.replace(REGTEST, min_chain_work=7)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(own, protocol)) == own != REGTEST
+    assert copy.deepcopy(own) == copy.copy(own) == own
+    assert len({own, REGTEST, dataclasses.replace(REGTEST)}) == 2
+
+
+def test_a_network_prints_in_a_few_lines() -> None:
+    assert all(len(repr(known)) < 600 for known in NETWORKS)
 
 
 def test_network_cannot_be_changed() -> None:

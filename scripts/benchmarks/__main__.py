@@ -6,21 +6,47 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import blocks
+import compact
 import generic
+import growth
+import headers
+import pipeline
+import sync
 from measure import Row, print_table
 
-SUITES = {"scan": blocks.scan, "bip37": blocks.bip37, "lag": blocks.lag, "generic": generic.generic, "rates": generic.rates}
-ON_BLOCKS = {"scan", "bip37", "lag"}
+from spvfilter.kernel import BACKEND
+
+SUITES = {
+    "scan": blocks.scan,
+    "bip37": blocks.bip37,
+    "lag": blocks.lag,
+    "threads": pipeline.threads,
+    "pipeline": pipeline.pipeline,
+    "addresses": pipeline.addresses,
+    "start": pipeline.start,
+    "generic": generic.generic,
+    "rates": generic.rates,
+    "headers": headers.headers,
+    "gcs": compact.gcs,
+    "sync": sync.sync,
+    "growth": growth.growth,
+}
+ON_BLOCKS = {"scan", "bip37", "lag", "threads", "pipeline", "growth"}
+BOTH = ("scan", "bip37", "generic", "headers", "gcs")  # measured with the pure kernel as well
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)")
+    parser.add_argument("--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)")
+    parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)
@@ -32,13 +58,27 @@ def main() -> int:
         return 2
     print(machine())
     rows: list[Row] = []
-    for name in chosen:
+    for name in chosen if arguments.backend != "pure" or BACKEND == "pure" else ():
         made = SUITES[name](folder, arguments.rounds)
-        print_table(name, made)
+        print_table(f"{name}, {BACKEND} kernel", made)
         rows += made
+    if arguments.plot:
+        growth.plot(rows, arguments.plot, machine())
+    if BACKEND == "native" and arguments.backend != "native" and (again := [name for name in chosen if name in BOTH]):
+        rows += pure(again)
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=1))
+    missed = [row.name for row in rows if row.goal is not None and row.ratio > row.goal]
+    print(f"\n{sum(row.goal is not None for row in rows)} goals, {len(missed)} missed{': ' if missed else ''}{'; '.join(missed)}")
     return 0
+
+
+def pure(suites: list[str]) -> list[Row]:
+    """The same with the reference kernel, in a process of its own."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [sys.executable, str(Path(__file__).parent), *suites, "--rounds", "1", "--json", file.name]
+        subprocess.run(command, check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})
+        return [Row(*row.values()) for row in json.loads(Path(file.name).read_bytes())["rows"]]
 
 
 def machine() -> str:

@@ -15,6 +15,7 @@ from bitcoin.core import CBlock, COutPoint
 from measure import Row, best_of
 
 from spvfilter import Bip37Filter, Matcher, WatchList
+from spvfilter.kernel import BACKEND
 
 NAMES = ("mainnet_0413567_25aff8be", "mainnet_0574200_1602407a", "mainnet_0866342_14ce9ba7")
 
@@ -29,31 +30,43 @@ def strangers(count: int) -> list[bytes]:
     return [source.randbytes(20) for _ in range(count)]
 
 
+def watching(count: int, coins: int = 3_000) -> WatchList:
+    """A list of `count` strangers' scripts, and of outpoints that nobody spends."""
+    watch = WatchList()
+    source = random.Random(count)
+    for _ in range(count):
+        watch.add_script(b"\x00\x14" + source.randbytes(20))
+    for _ in range(coins):
+        watch.table.set_coin(source.randbytes(36), 0, 1, None)
+    return watch
+
+
 def scan(folder: Path, rounds: int) -> list[Row]:
+    """The exact scan; 10,000,000 scripts only where the kernel is compiled."""
     rows = []
-    for name, raw in read(folder):
-        for count in (1_000, 100_000):
-            watch = WatchList()
-            for digest in strangers(count):
-                watch.add_script(b"\x00\x14" + digest)
+    counts = {1_000: 0.25, 100_000: 0.25, 1_000_000: 0.25, 10_000_000: 0.6} if BACKEND == "native" else {1_000: None, 100_000: None}
+    for count, goal in counts.items():
+        watch = watching(count)
+        for name, raw in read(folder):
             ours, unit = best_of(rounds, partial(watch.table.scan_block, raw), partial(hashlib.sha256, raw))
-            rows.append(Row(f"block {name}, exact, {count} scripts", ours, unit, "sha256 (1 u)"))
-        parse, oracle = best_of(rounds, partial(watch.table.scan_block, raw), partial(CBlock.deserialize, raw))
-        rows.append(Row(f"block {name}, exact, {count} scripts", parse, oracle, "python-bitcoinlib, deserialise only"))
+            rows.append(Row(f"block {name}, exact, {count:,} scripts", ours, unit, "sha256 (1 u)", goal))
+            if count == 1_000:
+                parse, oracle = best_of(1, partial(watch.table.scan_block, raw), partial(CBlock.deserialize, raw))
+                rows.append(Row(f"block {name}, exact, {count:,} scripts", parse, oracle, "python-bitcoinlib, deserialise only"))
     return rows
 
 
 def bip37(folder: Path, rounds: int) -> list[Row]:
+    """The relevance test of every transaction, with updates."""
     rows = []
     for name, raw in read(folder):
-        for count, rate in ((1_000, 1e-2), (1_000, 1e-4), (1_000, 1e-6), (10, 1e-4), (10_000, 1e-4)):
+        for count, rate in ((1_000, 1e-4), (1_000, 1e-2), (1_000, 1e-6), (10, 1e-4), (10_000, 1e-4)):
             ours = Bip37Filter(count, rate, 1)
             for digest in strangers(count):
                 ours.insert(digest)
-            mine, unit = best_of(
-                rounds, lambda raw=raw, ours=ours: ours.copy().scan_block(raw), lambda raw=raw: hashlib.sha256(raw).digest()
-            )
-            rows.append(Row(f"block {name}, n={count} p={rate:g}", mine, unit, "sha256 (1 u)"))
+            mine, unit = best_of(rounds, partial(fresh_scan, ours, raw), partial(hashlib.sha256, raw))
+            goal = 1.6 if BACKEND == "native" and (count, rate) == (1_000, 1e-4) else None
+            rows.append(Row(f"block {name}, n={count} p={rate:g}", mine, unit, "sha256 (1 u)", goal))
         theirs = CBloomFilter(1_000, 1e-4, 1, CBloomFilter.UPDATE_ALL)
         ours = Bip37Filter(1_000, 1e-4, 1)
         for digest in strangers(1_000):

@@ -1,4 +1,4 @@
-"""Timing: interleaved, best of N, in one process."""
+"""Timing: interleaved, best of N, in one process; rows with their goals."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One comparison; times in milliseconds unless the name says otherwise."""
+    """One comparison; times in milliseconds unless the name says otherwise. The goal is the most that the ratio may be."""
 
     name: str
     ours: float
     reference: float
     what: str  # the reference
+    goal: float | None = None
 
     @property
     def ratio(self) -> float:
         return self.ours / self.reference
+
+    @property
+    def verdict(self) -> str:
+        if self.goal is None:
+            return ""
+        return f"{'met' if self.ratio <= self.goal else 'MISSED'} (≤ {self.goal:g})"
 
 
 def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
@@ -33,6 +40,6 @@ def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
 
 def print_table(title: str, rows: list[Row]) -> None:
     print(f"\n{title}")
-    print(f"{'':<52} {'ours':>10} {'reference':>10} {'ratio':>8}  reference")
+    print(f"{'':<58} {'ours':>10} {'reference':>10} {'ratio':>8}  {'goal':<18}  reference")
     for row in rows:
-        print(f"{row.name:<52} {row.ours:>10.4g} {row.reference:>10.4g} {row.ratio:>8.3f}  {row.what}")
+        print(f"{row.name:<58} {row.ours:>10.4g} {row.reference:>10.4g} {row.ratio:>8.3f}  {row.verdict:<18}  {row.what}", flush=True)

@@ -11,14 +11,7 @@ from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.remote_compact import CompactQuestions
 from spvfilter.chain import HeaderChain, HeaderSync, Phase as HeaderPhase, Update
-from spvfilter.errors import (
-    FormatError,
-    FutureHeaderError,
-    LieError,
-    PeerError,
-    UnconnectedHeadersError,
-    UselessPeerError,
-)
+from spvfilter.errors import FormatError, FutureHeaderError, LieError, PeerError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, parse_tx, txid, wtxid
@@ -32,8 +25,6 @@ MAX_REPEATS = 50  # ours: full messages of headers that are known already and le
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
-
-
 _ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block, wire.CFilter, wire.CFHeaders, wire.CFCheckpt)
 
 
@@ -318,8 +309,8 @@ class Remote:
         if not any(digest in self._asked_txs for digest in digests):
             cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
-        for digest in digests:
-            self._asked_txs.pop(digest, None)
+        self._asked_txs.pop(digests[0], None)
+        self._asked_txs.pop(digests[1], None)
         self._flights.is_exact = not self._misses_txs  # what is still to come was announced after this one
         self._flights.judge(raw)
         self._flights.is_exact = not self._asked_txs and not self._misses_txs
@@ -332,7 +323,7 @@ class Remote:
         asked = self._whole.get(digest)
         if asked is None:
             asked = self._whole[digest] = asyncio.get_running_loop().create_future()
-            asked.add_done_callback(_look_at)
+            asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # its error may be nobody's business any more
             await self.connection.send(wire.GetData((InvItem(InvType.WITNESS_BLOCK, digest),)))
         async with asyncio.timeout(self._limits.reply_s):
             raw = await asyncio.shield(asked)
@@ -386,12 +377,6 @@ class Remote:
                 offered[1].set_result(None)
         if missing:
             await self.connection.send(wire.NotFound(tuple(missing)))
-
-
-def _look_at(future: asyncio.Future[bytes]) -> None:
-    """Its error may be nobody's business any more."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _fetched_as(kind: int) -> InvType:

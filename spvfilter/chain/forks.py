@@ -28,9 +28,10 @@ class Fork:
         at = 32 * (height - self.height - 1)
         return self.hashes[at : at + 32]
 
-    def headers_between(self, first: int, last: int) -> bytes:
-        """Headers from one height to another, both included, above the branch's root."""
-        return self.headers[HEADER_SIZE * (first - self.height - 1) : HEADER_SIZE * (last - self.height)]
+    def header_at(self, height: int) -> bytes:
+        """The header at a height above the branch's root."""
+        at = HEADER_SIZE * (height - self.height - 1)
+        return self.headers[at : at + HEADER_SIZE]
 
     def without(self, count: int) -> Fork:
         """The same upon its own header number `count`, which has become one of the best chain."""

@@ -201,7 +201,7 @@ class HeaderChain:
         """
         if not locator:
             place = self._find(stop)
-            return b"" if place is None else self._branch(place[0], place[1], place[1])
+            return b"" if place is None else self._raw(*place)
         first = self.fork_height(locator) + 1
         last = self._active.height_of(stop)
         if last is not None and last >= first:
@@ -284,21 +284,18 @@ class HeaderChain:
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
         """What the rules need to know at a height of the best chain or of a fork; at the best chain's tip unless said."""
         height = self.height if height is None else height
-        period = max(height - height % PERIOD, self._active.first)
         if self._judged and self._judged.hash == self._hash(fork, height):
             return self._judged.copy()
-        headers = self._branch(fork, period, height)
-        bits, limit = headers[-8:-4], self.network.pow_limit_bits.to_bytes(4, "little")
-        usual = next((headers[at : at + 4] for at in range(len(headers) - 8, 0, -HEADER_SIZE) if headers[at : at + 4] != limit), limit)
+        last = self._header(fork, height)
+        period = self._header(fork, max(height - height % PERIOD, self._active.first))
         return Tip(
             network=self.network,
             height=height,
-            hash=self._hash(fork, height),
+            hash=last.hash,
             work=self._work(fork, height),
-            bits=int.from_bytes(bits, "little"),
-            usual_bits=int.from_bytes(usual, "little"),
-            period_bits=int.from_bytes(headers[72:76], "little"),
-            period_time=int.from_bytes(headers[68:72], "little"),
+            bits=last.bits,
+            period_bits=period.bits,
+            period_time=period.time,
             times=self._times(fork, height),
         )
 
@@ -309,18 +306,17 @@ class HeaderChain:
     def _hash(self, fork: Fork | None, height: int) -> bytes:
         return self._active.hash_at(height) if fork is None or height <= fork.height else fork.hash_at(height)
 
-    def _branch(self, fork: Fork | None, first: int, last: int) -> bytes:
-        """The headers from one height to another, both included, of a fork and what lies below it."""
-        if fork is None or last <= fork.height:
-            return self._active.headers(first, last - first + 1)
-        below = self._active.headers(first, max(0, fork.height - first + 1))
-        return below + fork.headers_between(max(first, fork.height + 1), last)
+    def _raw(self, fork: Fork | None, height: int) -> bytes:
+        return self._active.headers(height, 1) if fork is None or height <= fork.height else fork.header_at(height)
+
+    def _header(self, fork: Fork | None, height: int) -> Header:
+        return Header.parse(self._raw(fork, height))
 
     def _times(self, fork: Fork | None, height: int) -> list[int]:
-        headers = self._branch(fork, max(self._active.first, height - MEDIAN_SPAN + 1), height)
-        return [int.from_bytes(headers[at : at + 4], "little") for at in range(68, len(headers), HEADER_SIZE)]
+        first = max(self._active.first, height - MEDIAN_SPAN + 1)
+        return [int.from_bytes(self._raw(fork, at)[68:72], "little") for at in range(first, height + 1)]
 
     def _work(self, fork: Fork | None, height: int) -> int:
         if fork is None:
             return self._active.work_at(height)
-        return self._active.work_at(fork.height) + total_work(fork.headers_between(fork.height + 1, height))
+        return self._active.work_at(fork.height) + total_work(fork.headers[: HEADER_SIZE * (height - fork.height)])

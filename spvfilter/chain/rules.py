@@ -34,8 +34,8 @@ _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
 class Tip:
     """What judging the next header needs to know of a chain, in as little memory for a million headers as for one.
 
-    `usual_bits` are those of the last header that starts a period or has other bits than the network's limit: what the next one
-    has unless the 20-minute rule or a retarget says otherwise.
+    A period's first bits are those of all its headers but the late ones, which have the network's limit: where Core walks back to
+    the last one without that (GetNextWorkRequired), it finds the same.
     """
 
     network: Network
@@ -43,7 +43,6 @@ class Tip:
     hash: bytes
     work: int  # expected hashes, this header's included
     bits: int
-    usual_bits: int
     period_bits: int  # of the first header of the period
     period_time: int
     times: list[int]  # of the last 11 headers, the tip's at the end; fewer near the genesis block
@@ -62,7 +61,7 @@ class Tip:
         network, last = self.network, self.times[-1]
         if (self.height + 1) % PERIOD:
             late = network.min_difficulty_blocks and time > last + 2 * SPACING
-            return network.pow_limit_bits if late else self.usual_bits
+            return network.pow_limit_bits if late else self.period_bits
         if not network.retargets:
             return self.bits
         return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
@@ -87,7 +86,7 @@ class Tip:
         """The first height above this one at which the rules for the headers change."""
         network, height = self.network, self.height + 1
         fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
-        return min(height + -height % PERIOD, *(at for at in fixed if at >= height), 1 << 62)
+        return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
 
     def _advance_one(self, header: bytes, digest: bytes, now: int, index: int) -> None:
         (version, time, bits) = _FIELDS.unpack(header)
@@ -96,13 +95,11 @@ class Tip:
         self.work += work(bits)
         if not self.height % PERIOD:
             self.period_bits, self.period_time = bits, time
-        if not self.height % PERIOD or bits != self.network.pow_limit_bits:
-            self.usual_bits = bits
         self.times = [*self.times[1 - MEDIAN_SPAN :], time]
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
         """The same as one by one, in a quarter of the time: between landmarks bits are the usual ones or, where late, the limit's."""
-        network, usual, easy = self.network, self.usual_bits, self.network.pow_limit_bits
+        network, usual, easy = self.network, self.period_bits, self.network.pow_limit_bits
         goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE
         late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32
         times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
@@ -124,6 +121,7 @@ class Tip:
                 at = len(times) - len(self.times)
                 self.height, self.times = self.height + at, times[-MEDIAN_SPAN:]
                 self._judge(digest, version, time, bits, now, index + at)
+                raise AssertionError(f"header {self.height + 1} breaks no rule after all")
             last = time
             times.append(time)
             insort(window, time)

@@ -48,7 +48,8 @@ class _Passes:
 class HeaderSync:
     """What one peer tells about its chain: while `wants_more`, ask it for headers by `locator`, and give what comes to `receive`.
 
-    An error leaves everything as it was, but LowWorkError and CommitmentError end the passes.
+    Where it does not want more and `phase` is not DIRECT, the answer to the last question is still to come. An error leaves
+    everything as it was, but LowWorkError and CommitmentError end the passes.
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
@@ -74,11 +75,11 @@ class HeaderSync:
         return self._passes.tip.height if self._passes else self.chain.height
 
     def locator(self) -> list[bytes]:
-        """For the next getheaders: what the peer told last, then hashes of ours."""
+        """For the next getheaders: hashes of ours, behind the last header told by a peer that has more to tell."""
         if self._passes:
             return [self._passes.tip.hash, *self._passes.locator]
         hashes = self.chain.locator()
-        return hashes if self._last in hashes else [self._last, *hashes]
+        return [self._last, *hashes] if self.wants_more and self._last not in hashes else hashes
 
     def receive(self, headers: bytes, now: int) -> Update:
         """Take the headers of one message, 80 bytes each; `now` is our clock, seconds since 1970.

@@ -27,14 +27,15 @@ Which of these transactions concern my wallet?
   inspect     say what a filterload payload, a transaction or a block holds
   scan        find what concerns a wallet in blocks
   watch       follow a wallet live through full nodes
+  cfilter     compact filters of blocks in files: build, match, info
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
   demo        see all of it on a small chain made on the spot
 
 Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
-everything, 2 an error, 130 interrupted.
+everything, 2 an error, 130 interrupted, 143 terminated.
 """
-_COMMANDS = ("filterload", "inspect", "scan", "watch", "bloom", "node", "demo")
+_COMMANDS = ("filterload", "inspect", "scan", "watch", "cfilter", "bloom", "node", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

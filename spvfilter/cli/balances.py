@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from spvfilter.cli.matches import bitcoin, name_of
 from spvfilter.cli.output import Align, Page, shorten
 from spvfilter.watch import Match, MatchKind
 
 _NAME_SIZE = 64  # characters
-_Row = tuple[int, int, int]  # satoshi in blocks, satoshi in the mempool, matches
+
+
+@dataclass(slots=True)
+class _Sum:
+    confirmed: int = 0  # satoshi in blocks
+    waiting: int = 0  # satoshi that the mempool adds or takes
+    unknown: int = 0  # spends of outputs never seen
+    matches: int = 0
+
+    def add(self, match: Match, times: int) -> None:
+        value = times * (match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1)
+        if match.height is None:
+            self.waiting += value
+        else:
+            self.confirmed += value
+        self.unknown += times if match.value is None else 0
+        self.matches += times
+
+    def cells(self) -> list[str]:
+        unknown = f" - {self.unknown} unknown" if self.unknown else ""
+        waiting = f"{'+' if self.waiting > 0 else ''}{bitcoin(self.waiting)}" if self.waiting else ""
+        return [bitcoin(self.confirmed) + unknown, waiting, str(self.matches)]
 
 
 class Balances:
@@ -15,42 +38,62 @@ class Balances:
 
     def __init__(self) -> None:
         self._matches: dict[tuple[MatchKind, bytes, int], Match] = {}
+        self._sums: dict[tuple[str, str], _Sum] = {}
+        self._all = _Sum()
 
-    def put(self, match: Match) -> None:
-        self._matches[match.kind, match.txid, match.index] = match
+    def put(self, match: Match) -> bool:
+        """Count a match in place of what was known of it; False where just this was known."""
+        if self._matches.get(_identity(match)) == match:
+            return False
+        self.remove(match)
+        self._matches[_identity(match)] = match
+        self._count(match, 1)
+        return True
 
-    def remove(self, match: Match) -> None:
-        self._matches.pop((match.kind, match.txid, match.index), None)
+    def remove(self, match: Match) -> bool:
+        """Count a match no longer; False where it was not known."""
+        known = self._matches.pop(_identity(match), None)
+        if known is not None:
+            self._count(known, -1)
+        return known is not None
+
+    def _count(self, match: Match, times: int) -> None:
+        key = (name_of(match), match.label or "")
+        of_address = self._sums.setdefault(key, _Sum())
+        of_address.add(match, times)
+        self._all.add(match, times)
+        if not of_address.matches:
+            del self._sums[key]
 
     def __len__(self) -> int:
         return len(self._matches)
 
-    def rows(self) -> list[list[str]]:
-        """Address, label, balance in blocks, what the mempool adds, matches; the last row sums them up where there are several."""
-        held: dict[tuple[str, str], _Row] = {}
-        for match in self._matches.values():
-            value = (match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1)
-            confirmed, waiting, count = held.get(key := (name_of(match), match.label or ""), (0, 0, 0))
-            if match.height is None:
-                waiting += value
-            else:
-                confirmed += value
-            held[key] = (confirmed, waiting, count + 1)
-        rows = [[shorten(name, _NAME_SIZE), label, *_cells(row)] for (name, label), row in held.items()]
-        if len(held) > 1:
-            sums = [sum(column) for column in zip(*held.values(), strict=True)]
-            rows.append(["all", "", *_cells((sums[0], sums[1], sums[2]))])
-        return rows
+    def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
+        """Columns, and a row for each address, the last touched last, at most so many; where there are several a row that sums up all."""
+        keys = list(self._sums)
+        if most is not None and len(keys) + 1 > most:
+            keys = keys[1 - most :]
+        rows = [[shorten(name, _NAME_SIZE), label, *self._sums[name, label].cells()] for name, label in keys]
+        if len(self._sums) > 1:
+            rows.append([f"all {len(self._sums):,}", "", *self._all.cells()])
+        columns = dict(COLUMNS)
+        for name in ("in the mempool", "label"):  # where nothing would be in it
+            at = list(columns).index(name)
+            if not any(row[at] for row in rows):
+                del columns[name]
+                rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+        return columns, rows
 
     def show(self, page: Page) -> None:
         """A table of them; nothing where there is nothing."""
         if self._matches:
             page.title("Balances, BTC")
-            page.table(COLUMNS, self.rows(), shrink="address")
+            columns, rows = self.table()
+            page.table(columns, rows, shrink="address")
 
 
 COLUMNS: dict[str, Align] = {"address": "left", "label": "left", "in blocks": "right", "in the mempool": "right", "matches": "right"}
 
 
-def _cells(row: _Row) -> list[str]:
-    return [bitcoin(row[0]), f"{'+' if row[1] > 0 else ''}{bitcoin(row[1])}" if row[1] else "", str(row[2])]
+def _identity(match: Match) -> tuple[MatchKind, bytes, int]:
+    return match.kind, match.txid, match.index

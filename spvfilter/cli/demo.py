@@ -1,4 +1,4 @@
-"""`spvfilter demo`: a wallet's addresses, its BIP-37 filter and its matches, on a small chain made in memory. No file, no network."""
+"""`spvfilter demo`: a wallet's filter, then the wallet followed live through a small node on this machine, a reorganisation included."""
 
 from __future__ import annotations
 
@@ -6,45 +6,53 @@ import argparse
 import asyncio
 import sys
 import textwrap
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from spvfilter.aio.matcher import Matcher
+from spvfilter.aio.events import Event, MatchConfirmed, MatchFound, MatchWithdrawn, PeerWarning, Synced
+from spvfilter.aio.light import LightClient
+from spvfilter.aio.node_tx import COINBASE_MATURITY
+from spvfilter.cli.balances import Balances
 from spvfilter.cli.demochain import NETWORK, DemoChain, wallet_addresses
-from spvfilter.cli.matches import Totals, printer
+from spvfilter.cli.demonode import DemoNode, WatchfulSession
+from spvfilter.cli.matches import printer
 from spvfilter.cli.output import Page
+from spvfilter.cli.progress import megabytes
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.kernel import walk_block
+from spvfilter.store import Batch, FilterParameters, Store
 from spvfilter.watch import Match, WatchList
 
 _FP_RATE = 0.005  # high, so that a chain this small shows false positives
 _TWEAK = 0x5EED  # a wallet's is random; here every run shall look the same
 _DECOY_KEY = b"the demo's, no secret at all"
 _HEX_COLUMNS = 64
+_TIMEOUT_S = 60.0  # for all of it; it takes two
 
 _YOUR_OWN = """\
 Put your addresses into a file, one a line, each with ,LABEL behind it or not:
 
-  spvfilter filterload --watch wallet.txt
+  spvfilter watch --watch wallet.txt --connect HOST:PORT --db wallet.db
   spvfilter scan ~/.bitcoin/blocks --watch wallet.txt
+  spvfilter filterload --watch wallet.txt
+  spvfilter node
 
-The first prints the filterload payload for a node, the second what concerns you
-in the blocks of your own node. Both know --network and --help."""
+The first follows them live through a full node and remembers, the second
+looks through the blocks of your own node, the third prints the filterload
+payload, the fourth is a node like the demo's, to try things out. All know
+--help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Make a small chain in memory and show a wallet's watch list, BIP-37 filter and matches on it."
+    parser.description = "Serve a small chain from a node on this machine and show a wallet's filter, its matches, and what a reorg does."
 
 
 def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
-    chain = DemoChain()
-    watch = WatchList.from_addresses(((address, kind) for kind, address in wallet_addresses().items()), NETWORK)
+    watch = _wallet()
     made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
 
-    page.line(f"A {NETWORK} chain of {len(chain.blocks)} blocks, made on the spot and the same on every run:")
-    page.line("true proof of work, merkle roots and witness commitments, made-up signatures.")
-    page.title("1. The wallet watches")
+    page.line("1. The wallet watches", "bold")
     page.table({"label": "left", "address": "left"}, [[kind, address] for kind, address in wallet_addresses().items()])
 
     page.title("2. Its BIP-37 filter")
@@ -53,16 +61,21 @@ def run(args: argparse.Namespace) -> int:
     for line in textwrap.wrap(bytes(made).hex(), _HEX_COLUMNS):
         page.line(f"  {line}")
 
-    page.title("3. What the blocks hold for it, found exactly")
-    matches = asyncio.run(_scan(watch, chain.blocks, page))
-
-    page.title("4. What a node with this filter would send")
-    _show_answers(page, made, chain.blocks, matches)
+    page.title("3. A light client asks a node on this machine, over a socket")
+    chain = DemoChain(COINBASE_MATURITY)
+    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run: true proof")
+    page.line("  of work, merkle roots and witness commitments, made-up signatures.")
+    page.line()
+    asyncio.run(_live(watch, chain, page))
 
     page.title("5. With your own data")
     for line in _YOUR_OWN.splitlines():
         page.line(line)
     return 0
+
+
+def _wallet() -> WatchList:
+    return WatchList.from_addresses(((address, kind) for kind, address in wallet_addresses().items()), NETWORK)
 
 
 def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
@@ -77,25 +90,79 @@ def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
     ]
 
 
-async def _scan(watch: WatchList, blocks: Sequence[bytes], page: Page) -> list[Match]:
-    show, totals, found = printer(page, "table"), Totals(), []
-    async with aclosing(Matcher(watch, check=True).scan(blocks)) as matches:
-        async for match in matches:
-            show(match)
-            totals.add(match)
-            found.append(match)
-    totals.show(page)
-    return found
+async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
+    async with asyncio.timeout(_TIMEOUT_S), DemoNode(chain.blocks, chain.time) as node:
+        with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
+            store = _prepared(Path(folder) / "wallet.db", watch)
+            async with LightClient(watch, peers=[node.place], store=store, fp_rate=_FP_RATE) as client:
+                story = _Story(client.events(), page)
+                await story.until(Synced)
+                _show_traffic(page, node.seen[0], {match.txid for match in story.matches})
+                page.title("4. And then, live")
+                await _happenings(client, node, chain, story, page)
+                story.balances.show(page)
 
 
-def _show_answers(page: Page, made: Bip37Filter, blocks: Sequence[bytes], matches: Sequence[Match]) -> None:
-    """The node's side: its own copy of the filter, which learns outpoints as the flags say."""
-    node, ours = made.copy(), {match.txid for match in matches}
-    rows, missing = [], set(ours)
-    for height, block in enumerate(blocks, 1):
-        sent = {match.txid for match in node.scan_block(block)}
-        missing -= sent
-        counts = (height, sum(1 for _ in walk_block(block)), len(sent), len(sent & ours), len(sent - ours))
-        rows.append([str(count) for count in counts])
-    page.table({"height": "right", "transactions": "right", "sent": "right", "ours": "right", "false positives": "right"}, rows)
-    page.line(f"  {len(ours) - len(missing)} of the wallet's {len(ours)} transactions are among those sent.")
+def _prepared(path: Path, watch: WatchList) -> Path:
+    """A database whose filter is the one shown, not a random one."""
+    made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
+    assert made.capacity is not None
+    store = Store.open(path, NETWORK)
+    try:
+        store.commit(Batch(headers=NETWORK.genesis, filter=FilterParameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)))
+    finally:
+        store.close()
+    return path
+
+
+class _Story:
+    """What the client tells, printed."""
+
+    def __init__(self, events: AsyncIterator[Event], page: Page) -> None:
+        self.matches: list[Match] = []
+        self.balances = Balances()
+        self._events = events
+        self._page = page
+        self._show: Callable[[Match], None] = printer(page, "table")
+
+    async def until(self, kind: type[Event], count: int = 1) -> None:
+        """Go on until so many events of a kind have come."""
+        async for event in self._events:
+            match event:
+                case MatchWithdrawn(match):
+                    self.balances.remove(match)
+                case MatchFound(match) | MatchConfirmed(match):
+                    self.matches.append(match)
+                    self.balances.put(match)
+                    self._show(match)
+                case PeerWarning(_, error):
+                    raise error
+            count -= isinstance(event, kind)
+            if not count:
+                return
+
+
+def _show_traffic(page: Page, session: WatchfulSession, ours: set[bytes]) -> None:
+    blocks, foreign = session.sent["merkleblock"], session.sent["tx"] - len(ours)
+    page.line(f"  {blocks} filtered blocks, {megabytes(session.size)}: {len(ours)} transactions of the wallet,")
+    page.line(f"  {foreign} false positives, every one proved to be in its block.")
+
+
+async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, story: _Story, page: Page) -> None:
+    payment, spend = chain.next_payments()
+    page.line("  Someone pays the wallet:")
+    node.regtest.submit_tx(payment)
+    await story.until(MatchFound)
+    page.line("  The wallet broadcasts a transaction that passes it on, the rest is change:")
+    await client.broadcast(spend)
+    await story.until(MatchFound, 2)
+    page.line("  A block confirms both:")
+    node.regtest.mine()
+    await story.until(MatchConfirmed, 3)
+    page.line("  A longer branch without them takes over: withdrawn, and waiting again:")
+    node.regtest.reorg(1)
+    await story.until(MatchWithdrawn, 3)
+    await story.until(MatchFound, 3)
+    page.line("  The next block confirms them for good:")
+    node.regtest.mine()
+    await story.until(MatchConfirmed, 3)

@@ -49,15 +49,20 @@ def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
 
 
 class DemoChain:
-    """Blocks on regtest's genesis: coins for strangers, receipts on every kind of address, spends, one block that is all strangers'."""
+    """Blocks on regtest's genesis: coins for strangers, receipts on every kind of address, spends, one block that is all strangers'.
 
-    def __init__(self) -> None:
+    After the first block come `empty` ones: with COINBASE_MATURITY of them a node takes the chain.
+    """
+
+    def __init__(self, empty: int = 0) -> None:
         self.blocks: list[bytes] = []
         self._tip = NETWORK.genesis_hash
         self._names = count()
         self._coins: deque[tuple[TxIn, int]] = deque()  # what strangers may spend, and its value
         self._pending: list[bytes] = []  # transactions of the next block, but for the coinbase
         self._mine(coins=STRANGERS)
+        for _ in range(empty):
+            self._mine()
         wallet = _locks("wallet")
         pkh = self._receive(wallet["P2PKH"], 50_000_000)
         wpkh = self._receive(wallet["P2WPKH"], 110_000_000)
@@ -73,6 +78,18 @@ class DemoChain:
         self._trade_and_mine()
         self._spend([wsh], 28_980_000, wallet["P2TR"], 1_000_000)
         self._trade_and_mine()
+
+    def time(self) -> float:
+        """When the block after the last is found."""
+        return _START + 600 * (len(self.blocks) + 1)
+
+    def next_payments(self) -> tuple[bytes, bytes]:
+        """Two transactions in no block: a stranger pays the wallet's P2TR address, and the wallet passes most of it on."""
+        wallet, self._pending = _locks("wallet"), []
+        received = self._receive(wallet["P2TR"], 12_500_000)
+        self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
+        payment, spend = self._pending
+        return payment, spend
 
     def _stranger(self) -> Lock:
         number = next(self._names)
@@ -114,7 +131,8 @@ class DemoChain:
         height = len(self.blocks) + 1
         locks, value = [self._stranger() for _ in range(coins)], subsidy(height) // coins
         coinbase = build_coinbase(height, [lock.pays(value) for lock in locks], self._pending)
-        self._coins.extend((coin, value) for coin in _spends(coinbase, locks))
+        if height == 1:  # the others are not mature before the end
+            self._coins.extend((coin, value) for coin in _spends(coinbase, locks))
         self.blocks.append(build_block(self._tip, _START + 600 * height, [coinbase, *self._pending]))
         self._tip = sha256d(self.blocks[-1][:HEADER_SIZE])
         self._pending = []

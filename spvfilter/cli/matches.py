@@ -82,7 +82,7 @@ class _Table:
         txid = hash_to_hex(match.txid)
         index = f":{match.index}"
         line = self._cells(
-            "?" if match.height is None else str(match.height),
+            str(match.height) if match.height is not None else "mempool" if match.block_hash is None else "?",
             "received" if received else "spent",
             value,
             (shorten(txid, min(64, self._id_width - len(index))) + index).ljust(self._id_width),

@@ -35,7 +35,7 @@ class LineProgress(Progress):
         rate = done / max(time.monotonic() - self._start, 0.001)
         text = f"{megabytes(done)}, {megabytes(rate)}/s"
         if total:
-            left = f", {_clock((total - done) / rate)} left" if done else ""
+            left = f", {clock((total - done) / rate)} left" if done else ""
             text = f"{done / total:4.0%} of {megabytes(total)}, {megabytes(rate)}/s{left}"
         print("\r" + text.ljust(self._shown), end="", file=sys.stderr, flush=True)
         self._shown = len(text)
@@ -84,6 +84,7 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, and hours where there are any."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

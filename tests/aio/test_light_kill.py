@@ -20,7 +20,7 @@ from support import effort
 PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(lightprocess.__file__).parent)])
 
 
-@pytest.mark.parametrize("seed", range(effort(1, 2, 20)))
+@pytest.mark.parametrize("seed", range(effort(1, 1, 20)))
 async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(seed: int, tmp_path: Path) -> None:
     world = World(70 + seed)
     world.grow(40, share=0.6)
@@ -28,7 +28,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(seed: in
     path = tmp_path / "w.db"
     scripts = [lock.script_pubkey.hex() for lock in world.locks]
     async with Node(world.regtest) as node:
-        for round in range(effort(3, 5, 10)):
+        for round in range(effort(3, 6, 10)):
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, lightprocess.__file__, where(node), str(path), *scripts),
                 stdout=asyncio.subprocess.PIPE,
@@ -40,13 +40,12 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(seed: in
                 blocks = rng.randrange(0, 30 if round else 120)
                 if round % 2:
                     world.regtest.reorg(rng.randint(1, 6))
-                if blocks:  # so many were told, or as many as there are
-                    while blocks > 0 and not (not round and blocks < 0):
-                        try:
-                            async with asyncio.timeout(0.3):
-                                blocks -= len(await process.stdout.read(blocks))
-                        except TimeoutError:
-                            break
+                while blocks > 0:  # until so many were told, or as many as there are
+                    try:
+                        async with asyncio.timeout(0.3):
+                            blocks -= len(await process.stdout.read(blocks))
+                    except TimeoutError:
+                        break
             process.send_signal(signal.SIGKILL)
             await process.communicate()
             world.grow(2, share=1.0)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from bitcoin.core import CBlock
-from processes import process
+from processes import on_terminal, process
 
 from spvfilter.address import address_to_script
-from spvfilter.cli.demochain import NETWORK, wallet_addresses
+from spvfilter.aio.events import Synced
+from spvfilter.aio.light import LightClient
+from spvfilter.aio.node_tx import COINBASE_MATURITY
+from spvfilter.cli import demo
+from spvfilter.cli.demochain import NETWORK, DemoChain, wallet_addresses
+from spvfilter.cli.demonode import DemoNode
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import check_block
 
@@ -49,29 +58,72 @@ def wallet_events(chain: Sequence[bytes]) -> list[tuple[int, int]]:
     return events
 
 
-def test_the_demo_shows_every_match_and_nothing_else(run: Any, chain: Sequence[bytes]) -> None:
-    ran = run("demo")
-    assert (ran.code, ran.err) == (0, "")
-    shown = [line.split() for line in ran.out.splitlines() if " received   " in line or " spent   " in line]
-    shown = [words for words in shown if words[0].isdigit()]
-    assert [(int(words[0]), round(float(words[2]) * 1e8)) for words in shown] == wallet_events(chain)
-    assert len({height for height, _ in wallet_events(chain)}) < len(chain) - 1  # a block with transactions that is all strangers'
+def rows(text: str) -> list[tuple[str, int]]:
+    """(height, satoshi) of every row of a match."""
+    words = [line.split() for line in text.splitlines() if " received   " in line or " spent   " in line]
+    return [(found[0], round(float(found[2]) * 1e8)) for found in words]
 
 
-def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(run: Any) -> None:
-    out = run("demo").out
-    lines = out.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
+@pytest.fixture(scope="module")
+def shown() -> str:
+    ran = process("demo")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    return ran.stdout.decode()
+
+
+def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: str) -> None:
+    blocks = DemoChain(COINBASE_MATURITY).blocks
+    events = wallet_events(blocks)
+    assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
+    assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1  # a block that is all strangers'
+    assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
+    assert ": 8 transactions of the wallet,\n" in shown
+
+
+def test_payments_live_go_from_the_mempool_into_a_block_out_of_it_and_into_another(shown: str) -> None:
+    seen = rows(shown.partition("\n4. ")[2])
+    values = [12_500_000, -12_500_000, 2_490_000]
+    places = ["mempool", "108", "mempool", "110"]
+    assert seen == [(place, value) for place in places for value in values]
+    assert shown.partition("Balances, BTC")[2].partition("\n\n")[0].split()[-2:] == ["0.51960000", "16"]
+
+
+def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(shown: str) -> None:
+    lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
     made = Bip37Filter.parse(bytes.fromhex("".join(lines)))
     hashes = [address_to_script(address, NETWORK) for address in wallet_addresses().values()]
     pushes = [script[3:23] if len(script) == 25 else script[2:22] if len(script) == 23 else script[2:] for script in hashes]
     assert all(push in made for push in pushes)
-    assert "8 of the wallet's 8 transactions are among those sent." in out
-    assert "spvfilter filterload --watch wallet.txt\n" in out
-    assert "spvfilter scan ~/.bitcoin/blocks --watch wallet.txt\n" in out
+    for command in ("watch --watch wallet.txt --connect HOST:PORT", "scan ~/.bitcoin/blocks --watch wallet.txt", "filterload --watch"):
+        assert f"spvfilter {command}" in shown
 
 
-def test_two_runs_print_the_same() -> None:
-    first, second = process("demo"), process("demo")
-    assert first.returncode == 0
-    assert first.stdout == second.stdout
-    assert b"\x1b" not in first.stdout
+def test_the_filter_that_the_node_is_told_is_the_one_shown(shown: str) -> None:
+    lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
+
+    async def told(folder: Path) -> bytes:
+        chain, watch = DemoChain(COINBASE_MATURITY), demo._wallet()
+        async with DemoNode(chain.blocks, chain.time) as node:
+            store = demo._prepared(folder / "wallet.db", watch)
+            async with LightClient(watch, peers=[node.place], store=store, fp_rate=demo._FP_RATE) as client:
+                async for event in client.events():
+                    if isinstance(event, Synced):
+                        break
+            assert node.seen[0].told is not None
+            assert node.suspects(node.seen[0].told)[0] > len(wallet_addresses())
+            return bytes(node.seen[0].told)
+
+    with TemporaryDirectory() as folder:
+        assert asyncio.run(told(Path(folder))).hex() == "".join(line.strip() for line in lines)
+
+
+def test_two_runs_print_the_same(shown: str) -> None:
+    assert process("demo").stdout.decode() == shown
+    assert "\x1b" not in shown
+
+
+def test_a_terminal_of_80_columns_holds_it() -> None:
+    code, text = on_terminal("demo")
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert max(map(len, plain.splitlines())) <= 80

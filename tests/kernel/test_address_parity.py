@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def agree(text: str, network: Network) -> bool:
 
 
 def custom(p2pkh_version: int, p2sh_version: int, hrp: str) -> Network:
-    return Network("custom", b"....", p2pkh_version, p2sh_version, 0, hrp, bytes(32), 0, 0)
+    return replace(MAINNET, name="custom", p2pkh_version=p2pkh_version, p2sh_version=p2sh_version, hrp=hrp)
 
 
 hrps = st.sampled_from(["", "x", "k", "bc", "tb", "tpub", "a1b", "BC", "é", "q" * 16, "q" * 17])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from spvfilter.cli import main
 from spvfilter.kernel import backend
 
 NATIVE = "spvfilter.kernel.native"
-COMPILED = importlib.util.find_spec(NATIVE) is not None
+STUBS = Path(backend.__file__).with_name("native.pyi")
 HINT = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"
 
 
@@ -83,6 +84,13 @@ def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: A
     assert isinstance(caught.value, ImportError)
 
 
+def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: ModuleType) -> None:
+    wanted("native")
+    del there.walk_block
+    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled of other sources"):
+        backend.choose()
+
+
 @pytest.mark.usefixtures("broken")
 def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
     wanted("auto")
@@ -113,10 +121,30 @@ def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(
     assert capsys.readouterr().out == f"{first}\n"
 
 
-def test_the_backend_is_the_one_forced() -> None:
-    for name in ["pure", "native"] if COMPILED else ["pure"]:
-        ran = python("from spvfilter.kernel import BACKEND; print(BACKEND)", name)
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{name}\n", "")
+@pytest.mark.parametrize("name", ["pure", pytest.param("native", marks=pytest.mark.native)])
+def test_the_backend_is_the_one_forced(name: str) -> None:
+    ran = python("from spvfilter.kernel import BACKEND; print(BACKEND)", name)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{name}\n", "")
+
+
+@pytest.mark.native
+def test_the_compiled_kernel_loads_nothing_of_the_reference() -> None:
+    ran = python("import sys, spvfilter.kernel; print(*(name for name in sys.modules if 'kernel.pure' in name))", "native")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "\n", "")
+
+
+@pytest.mark.native
+def test_both_twins_have_the_same_names() -> None:
+    native, reference = importlib.import_module(NATIVE), backend.reference()
+    assert public(native) == reference.keys()
+    assert public(native) == set(re.findall(r"\w+ as (\w+)", STUBS.read_text(encoding="utf-8")))
+    for name, twin in reference.items():
+        if isinstance(twin, type):
+            assert public(getattr(native, name)) == public(twin), name
+
+
+def public(of: object) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
 
 
 def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() -> None:

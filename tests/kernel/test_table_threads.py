@@ -13,7 +13,7 @@ from build import TxIn, TxOut
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, WatchTable
 from support import effort
 
-ROUNDS = effort(20, 200, 5_000)
+ROUNDS = effort(60, 200, 5_000)
 PATIENCE = 300  # seconds, for what ends in a few
 MINE = [build.p2wpkh(number.to_bytes(20, "big")) for number in range(50)]
 FUNDING = build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(number, script) for number, script in enumerate(MINE)])

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from spvfilter.kernel import EntryKind, pure
+from spvfilter.kernel.pure_gcs import gcs_build
 from spvfilter.primitives import script_pushes
 
 LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it
@@ -135,7 +136,28 @@ def address(vectors: Path) -> Iterator[bytes]:
         yield bytes([number % 3, number]) + random.randbytes(40)
 
 
-TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {"parse": parse, "bip37": bip37, "watch": watch, "bits": bits, "address": address}
+def set_with_items(p: int, m: int, key: bytes, items: list[bytes], data: bytes) -> bytes:
+    asked = [item for item in items if len(item) < 256][:255]
+    head = bytes([p - 1]) + m.to_bytes(4, "little") + key + bytes([len(asked)])
+    return head + b"".join(bytes([len(item)]) + item for item in asked) + data
+
+
+def gcs(vectors: Path) -> Iterator[bytes]:
+    """Filters of real blocks with scripts that are in them and scripts that are not, and sets with other parameters."""
+    for case in json.loads((vectors / "04_bip158/real_blocks.json").read_text())["vectors"]:
+        items = [bytes.fromhex(item) for item in case["match"][:10] + case["no_match"][:10]]
+        data = bytes.fromhex(case["filter"])
+        if len(data) <= LARGEST:
+            yield set_with_items(19, 784_931, bytes.fromhex(case["key"]), items, data)
+    for _ in range(200):
+        p, items = random.randrange(1, 33), [random.randbytes(random.choice((0, 1, 20, 25, 34, 200))) for _ in range(random.randrange(20))]
+        m, key = random.choice((1, (1 << p) - 1, min((1 << p) * 3 // 2, (1 << 32) - 1))), random.randbytes(16)
+        yield set_with_items(p, m, key, random.sample(items, len(items) // 2), gcs_build(items, key, p, m))
+
+
+TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
+    "address": address, "bip37": bip37, "bits": bits, "gcs": gcs, "parse": parse, "watch": watch,
+}  # fmt: skip
 
 if __name__ == "__main__":
     name, vectors, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])

@@ -3,6 +3,7 @@
 #include "selftest.h"
 
 #include "cpu.h"
+#include "headers.h"
 #include "merkle.h"
 #include "sha256_way.h"
 
@@ -60,6 +61,8 @@ void test_real_blocks(const real_block *blocks, size_t count) {
         spv_merkle_root(ids, block->transactions, root, &mutated);
         CHECK(!memcmp(root, block->raw + 36, 32) && !memcmp(root, wanted, 32) && !mutated && !plainly_mutated);
         CHECK(!spv_check_block(block->raw, block->size, &error));
+        oracle_sha256d(block->raw, SPV_HEADER_SIZE, wanted);
+        CHECK(!spv_header_hashes(block->raw, SPV_HEADER_SIZE, &root, &error) && !memcmp(root, wanted, 32));
         free(ids);
     }
 }

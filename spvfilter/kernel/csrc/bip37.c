@@ -14,18 +14,18 @@ typedef struct {
     const uint8_t *raw;
     const spv_filter *filter;
     spv_tx_matches *matches;
-    spv_tx *txs;      /* room for AT_ONCE, or for all of a smaller block */
-    spv_hash *txids;  /* theirs, and room behind for what lanes read too much */
-    uint32_t done;    /* transactions before txs[0] */
-    spv_window *window;
-    uint16_t first[SPV_WINDOW]; /* elements of the window with which a transaction begins */
-    size_t begun;               /* how many do */
+    uint32_t done;  /* transactions before txs[0] */
     /* Where the decisions are. */
     uint32_t tx;      /* behind the current one, which is txs[tx - 1] */
     bool found;
     uint32_t matched; /* the output of it that matched last; AN_INPUT before any */
     uint32_t output;  /* one of its outputs, and where it lies; only moves on */
     size_t output_at;
+    size_t begun;     /* how many transactions begin in the window */
+    uint16_t first[SPV_WINDOW]; /* the elements with which they do */
+    spv_window window;
+    spv_hash *txids;  /* behind txs, and behind them room for what lanes read too much */
+    spv_tx txs[];     /* AT_ONCE, or all of a smaller block */
 } scan;
 
 void spv_tx_matches_free(spv_tx_matches *matches) {
@@ -76,7 +76,7 @@ static bool update(scan *s, uint32_t index) {
 
 /* Tests the window's elements and decides, in Core's order, what they mean; the window is empty then. */
 static spv_status decide(scan *s) {
-    spv_window *w = s->window;
+    spv_window *w = &s->window;
     size_t begun = 0;
     spv_status status = SPV_OK;
     spv_window_test(w);
@@ -100,8 +100,8 @@ static spv_status decide(scan *s) {
 }
 
 SPV_INLINE spv_status put(scan *s, const uint8_t *data, size_t size, uint32_t owner, bool safe) {
-    spv_window_put(s->window, data, size, owner, safe);
-    return SPV_UNLIKELY(s->window->count == SPV_WINDOW) ? decide(s) : SPV_OK;
+    spv_window_put(&s->window, data, size, owner, safe);
+    return SPV_UNLIKELY(s->window.count == SPV_WINDOW) ? decide(s) : SPV_OK;
 }
 
 SPV_INLINE spv_status put_pushes(scan *s, const uint8_t *script, size_t size, uint32_t owner) {
@@ -114,7 +114,7 @@ SPV_INLINE spv_status put_pushes(scan *s, const uint8_t *script, size_t size, ui
 
 /* A transaction's elements, in Core's order. */
 static spv_status put_tx(scan *s, const spv_tx *tx, const uint8_t *txid) {
-    s->first[s->begun++] = (uint16_t)s->window->count;
+    s->first[s->begun++] = (uint16_t)s->window.count;
     spv_status status = put(s, txid, 32, THE_TXID, true);
     size_t at = tx->outputs_at;
     for (uint32_t i = 0; i < tx->outputs && !status; i++) {
@@ -165,20 +165,14 @@ spv_status spv_bip37_scan_block(const uint8_t *raw, size_t size, const spv_bip37
         return status;
     size_t room = count < AT_ONCE ? count : AT_ONCE;
     spv_filter ready = spv_filter_of(filter);
-    scan *s = malloc(sizeof *s);
-    spv_window *window = malloc(sizeof *window);
-    spv_tx *txs = malloc(room * sizeof *txs);
-    spv_hash *txids = malloc(room * sizeof *txids + SPV_MURMUR3_BEYOND);
-    status = SPV_NOMEM;
-    if (s && window && txs && txids) {
-        memset(s, 0, sizeof *s);
-        s->raw = raw, s->filter = &ready, s->matches = matches, s->txs = txs, s->txids = txids, s->window = window;
-        spv_window_start(window, &ready, spv_murmur3_usable(0), raw, size);
-        status = scan_all(s, size, at, count, error);
-    }
-    free(txids);
-    free(txs);
-    free(window);
+    /* all at once: glibc learns the size and does not return the memory to the system after each scan */
+    scan *s = malloc(sizeof *s + room * (sizeof *s->txs + sizeof *s->txids) + SPV_MURMUR3_BEYOND);
+    if (!s)
+        return SPV_NOMEM;
+    memset(s, 0, offsetof(scan, first));
+    s->raw = raw, s->filter = &ready, s->matches = matches, s->txids = (spv_hash *)(s->txs + room);
+    spv_window_start(&s->window, &ready, spv_murmur3_usable(0), raw, size);
+    status = scan_all(s, size, at, count, error);
     free(s);
     return status;
 }

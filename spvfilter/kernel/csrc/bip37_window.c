@@ -30,6 +30,7 @@ void spv_window_test_short(spv_window *w, size_t size) {
     uint16_t *elements = w->bucket[size];
     const uint32_t funcs = w->filter->hash_funcs;
     const size_t lanes = w->way->lanes;
+    const uint8_t *bits = w->filter->bits;
     size_t left = w->waiting[size];
     for (size_t i = 0; i < left; i++)
         keys[i] = w->data[elements[i]];
@@ -41,11 +42,12 @@ void spv_window_test_short(spv_window *w, size_t size) {
             keys[i] = keys[0];
         w->way->hash(keys, whole, size, seeds, w->filter->modulus, first, second);
         for (size_t i = 0; i < left; i++) { /* half of the elements go with each function: no branch could be predicted */
-            bool set = spv_bit(w->filter, first[i]), both = set & spv_bit(w->filter, second[i]);
-            w->bit[elements[i]] = set ? second[i] : first[i];
+            uint32_t a = first[i], b = second[i], set = bits[a >> 3] >> (a & 7) & 1;
+            uint16_t element = elements[i];
+            w->bit[element] = a ^ ((a ^ b) & (0 - set));
             keys[survivors] = keys[i];
-            elements[survivors] = elements[i];
-            survivors += both;
+            elements[survivors] = element;
+            survivors += set & bits[b >> 3] >> (b & 7);
         }
         left = survivors;
     }

@@ -1,5 +1,7 @@
 #include "counters.h"
 
+#include <stdlib.h>
+
 SPV_INLINE unsigned get(const uint8_t *cells, uint64_t at) {
     return (unsigned)__atomic_load_n(cells + (at >> 1), __ATOMIC_RELAXED) >> 4 * (at & 1) & 15;
 }
@@ -23,35 +25,48 @@ SPV_INLINE unsigned move(uint8_t *cells, uint64_t at, bool up, bool shared) {
     }
 }
 
-/* Whether one of the positions before number `i` is the same: a key counts once in each of its counters. */
-SPV_INLINE bool seen(const uint64_t *positions, size_t i) {
-    bool found = false;
-    for (size_t j = 0; j < i; j++)
-        found |= positions[j] == positions[i];
-    return found;
+static int by_value(const void *left, const void *right) {
+    const uint64_t one = *(const uint64_t *)left, other = *(const uint64_t *)right;
+    return (one > other) - (one < other);
+}
+
+/* Leaves each position once, as a key counts once in each of its counters; how many there are. */
+SPV_INLINE size_t distinct(uint64_t *positions, size_t count) {
+    const bool many = count > 32;
+    size_t kept = 0;
+    if (many)
+        qsort(positions, count, sizeof *positions, by_value);
+    for (size_t i = 0; i < count; i++) {
+        bool again = false;
+        for (size_t j = many && kept ? kept - 1 : 0; j < kept; j++)
+            again |= positions[j] == positions[i];
+        if (!again)
+            positions[kept++] = positions[i];
+    }
+    return kept;
 }
 
 SPV_INLINE bool add(uint8_t *cells, const uint64_t *positions, size_t count, bool shared) {
     bool fresh = false;
     for (size_t i = 0; i < count; i++)
-        if (!seen(positions, i))
-            fresh |= !move(cells, positions[i], true, shared);
+        fresh |= !move(cells, positions[i], true, shared);
     return fresh;
 }
 
-bool spv_counters_add(uint8_t *cells, const uint64_t *positions, size_t count, bool shared) {
+bool spv_counters_add(uint8_t *cells, uint64_t *positions, size_t count, bool shared) {
+    count = distinct(positions, count);
     return shared ? add(cells, positions, count, true) : add(cells, positions, count, false);
 }
 
-bool spv_counters_remove(uint8_t *cells, const uint64_t *positions, size_t count, bool shared) {
+bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared) {
     if (!spv_counters_least(cells, positions, count))
         return false;
+    count = distinct(positions, count);
     for (size_t i = 0; i < count; i++) {
-        if (seen(positions, i) || move(cells, positions[i], false, shared))
+        if (move(cells, positions[i], false, shared))
             continue;
         while (i--) /* another removed it meanwhile: put back what was taken */
-            if (!seen(positions, i))
-                move(cells, positions[i], true, shared);
+            move(cells, positions[i], true, shared);
         return false;
     }
     return true;

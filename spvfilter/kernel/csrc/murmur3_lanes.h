@@ -56,7 +56,11 @@ TARGET void NAME(
                 b = XOR(b, mixed);
             }
         }
-        STORE(first + i, finish(a, size, m));
-        STORE(second + i, finish(b, size, m));
+        STORE(first + i, a);
+        STORE(second + i, b);
+    }
+    for (size_t i = 0; i < count; i += LANES) {
+        STORE(first + i, finish(LOAD(first + i), size, m));
+        STORE(second + i, finish(LOAD(second + i), size, m));
     }
 }

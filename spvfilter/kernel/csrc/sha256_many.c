@@ -69,7 +69,7 @@ SPV_INLINE bool next_stretch(lanes_at_work *w, size_t i) {
     return true;
 }
 
-/* The rest of the only message that is left. */
+/* The rest of a message, by itself. */
 static void finish_alone(const spv_sha256_way *way, lanes_at_work *w, size_t i, uint8_t digest[32]) {
     uint32_t state[8];
     for (size_t k = 0; k < 8; k++)
@@ -93,7 +93,7 @@ static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *
             live++;
         }
     }
-    while (live > 1 || next < count) {
+    while (live >= way->worth) { /* all lanes are, until the messages run out */
         size_t least = 0;
         for (size_t i = 1; i < lanes; i++)
             least = w.left[i] < w.left[least] ? i : least;
@@ -124,6 +124,16 @@ static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *
             finish_alone(way, &w, i, j->out[w.message[i]]);
 }
 
+static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t digest[32]) {
+    spv_padded padded;
+    if (pair) {
+        spv_pad(&padded, pair, 64);
+        spv_hash_padded(way, &padded, digest);
+    }
+    spv_pad(&padded, digest, 32);
+    spv_hash_padded(way, &padded, digest);
+}
+
 /* Messages of one size: pairs of hashes, twice hashed, or with NULL what is in `out`, hashed in its place. */
 static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
     static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* 512 bits */
@@ -138,9 +148,14 @@ static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t 
     }
     for (size_t done = 0; done < count; done += lanes) {
         size_t some = count - done < lanes ? count - done : lanes;
+        if (some < way->worth) {
+            for (size_t i = done; i < count; i++)
+                hash_one(way, pairs ? (const uint8_t *)(pairs + 2 * i) : NULL, out[i]);
+            break;
+        }
         if (pairs) {
             for (size_t i = 0; i < lanes; i++)
-                data[i] = pairs[2 * (done + (i < some ? i : 0))];
+                data[i] = (const uint8_t *)(pairs + 2 * (done + (i < some ? i : 0)));
             for (size_t i = 0; i < lanes; i++)
                 reset(state + i, lanes);
             way->many(state, data, 1);

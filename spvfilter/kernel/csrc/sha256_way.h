@@ -10,6 +10,7 @@ typedef struct {
     const char *name;
     unsigned needs; /* of spv_cpu */
     size_t lanes;   /* messages that `many` advances at once, ≤ SPV_MAX_LANES */
+    size_t worth;   /* fewer messages are faster one by one */
     /* Blocks of 64 bytes of one message. */
     void (*one)(uint32_t state[8], const uint8_t *data, size_t blocks);
     /* As many blocks of each of `lanes` messages; word i of lane l's state is state[i * lanes + l], the whole aligned to 64 bytes. */
@@ -42,18 +43,19 @@ void spv_sha256_arm(uint32_t state[8], const uint8_t *data, size_t blocks);
 void spv_sha256_arm_2(uint32_t *state, const uint8_t *const *data, size_t blocks);
 #endif
 
-/* The stretches of whole blocks that make up a padded message: some lie in the message, others are put together here. */
+/* The stretches of whole blocks that make up a padded message. A short one is copied as a whole, so that it takes one step among others;
+   of a long one only the ends are put together here. */
 typedef struct {
     struct {
         const uint8_t *at;
         size_t blocks;
     } stretch[3];
     size_t stretches;
-    uint8_t head[64];
-    uint8_t before[64], tail[128]; /* `before` takes what copies of a fixed size move too much */
+    uint8_t buffer[8 * 64];
 } spv_padded;
 
 void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
+void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]); /* once */
 /* Version, body and lock time, four bytes, `size` and four: what a txid commits to. */
 void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time);
 

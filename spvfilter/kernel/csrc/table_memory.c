@@ -109,7 +109,7 @@ spv_status spv_pile_reserve(spv_pile *pile) {
     if (pile->room >= (uint32_t)1 << 31)
         return SPV_RANGE;
     size_t have = segments_of(pile);
-    if (!(have & (have - 1)) && (pile->room >= SPV_SEGMENT || !have)) { /* the list of segments doubles: 8 bytes for each 1024 records */
+    if (!(have & (have - 1)) && (pile->room >= SPV_SEGMENT || !have)) { /* the list of segments doubles: 8 bytes for each 256 records */
         uint8_t **segments = realloc(pile->segments, (have ? 2 * have : 1) * sizeof *segments);
         if (!segments)
             return SPV_NOMEM;

@@ -21,7 +21,7 @@ uint8_t *spv_arena_take(spv_arena *arena, size_t size); /* NULL: no memory */
 void spv_arena_free(spv_arena *arena);
 
 /* Records of one size by their number, in segments. Only the first segment is ever moved, while it is small. */
-enum { SPV_SEGMENT_SHIFT = 10, SPV_SEGMENT = 1 << SPV_SEGMENT_SHIFT };
+enum { SPV_SEGMENT_SHIFT = 8, SPV_SEGMENT = 1 << SPV_SEGMENT_SHIFT };
 typedef struct {
     uint8_t **segments;
     size_t record; /* bytes */

@@ -1,7 +1,7 @@
 /* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
+#include "merkle.h"
 #include "oracle.h"
 #include "script.h"
-#include "sha256.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -116,6 +116,22 @@ static void check_tx(const uint8_t *data, size_t size) {
     }
 }
 
+/* With the root that its transactions have, a block is refused only for transactions that stand in it twice, or for its witnesses. */
+static void check_commitments(const uint8_t *data, size_t size, spv_hash *ids, uint32_t count) {
+    uint8_t *block = exact_copy(data, size), root[32];
+    bool mutated, plainly_mutated;
+    spv_error error;
+    oracle_merkle_root(ids, count, block + 36, &plainly_mutated);
+    spv_status status = spv_check_block(block, size, &error);
+    CHECK(plainly_mutated == (status && !strcmp(error.field, "merkle root")));
+    CHECK(!status || plainly_mutated || !strcmp(error.field, "witness commitment"));
+    spv_merkle_root(ids, count, root, &mutated);
+    CHECK(same(root, block + 36, 32) && mutated == plainly_mutated);
+    block[36] ^= 1;
+    CHECK(spv_check_block(block, size, &error) == SPV_FORMAT && !strcmp(error.field, "merkle root"));
+    free(block);
+}
+
 static void check_block(const uint8_t *data, size_t size) {
     uint32_t count;
     spv_error error;
@@ -132,6 +148,7 @@ static void check_block(const uint8_t *data, size_t size) {
         CHECK(!memcmp(ids[i], wanted, 32));
     }
     CHECK(txs[count - 1].end == size);
+    check_commitments(data, size, ids, count);
     free(ids);
     free(txs);
 }

@@ -48,16 +48,19 @@ static bool understand(const core_arguments *given, unsigned shift, spv_core *fr
         return false;
     }
     fresh->hash_funcs = (uint32_t)functions;
-    if (given->partitioned && !functions) {
-        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
-        return false;
-    }
     fresh->family = PyObject_CallFunctionObjArgs(spv_known.Family, given->family, NULL);
     fresh->encoding = !fresh->family      ? NULL
                       : !given->encoding ? PyObject_CallFunction(spv_known.Encoding, "i", 0)
                                          : PyObject_CallFunctionObjArgs(spv_known.Encoding, given->encoding, NULL);
     if (!fresh->encoding)
         return false;
+    if (!spv_view_of(given->buffer, spv_size_of(fresh->cells, shift), &fresh->view))
+        return false;
+    fresh->buffer = Py_NewRef(given->buffer);
+    if (given->partitioned && !functions) {
+        PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+        return false;
+    }
     fresh->key = Py_NewRef(given->key);
     fresh->encode = given->encode != Py_None ? Py_NewRef(given->encode) : NULL;
     fresh->encoder = encoder_of(fresh->encoding, fresh->encode);
@@ -77,9 +80,6 @@ static bool understand(const core_arguments *given, unsigned shift, spv_core *fr
             return false;
         }
     }
-    if (!spv_view_of(given->buffer, spv_size_of(fresh->cells, shift), &fresh->view))
-        return false;
-    fresh->buffer = Py_NewRef(given->buffer);
     return true;
 }
 

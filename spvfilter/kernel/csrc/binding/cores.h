@@ -8,7 +8,7 @@
 #include "../counters.h"
 
 #ifdef Py_GIL_DISABLED /* what the interpreter's lock does elsewhere: nobody changes the buffer meanwhile */
-#define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core))
+#define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
 #define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
 #else
 #define SPV_LOCK(core) {

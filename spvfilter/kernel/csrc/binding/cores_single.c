@@ -2,7 +2,7 @@
 #include "cores.h"
 
 /* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
-static int add_at(spv_core *core, const uint64_t *positions) {
+static int add_at(spv_core *core, uint64_t *positions) {
     if (!spv_check_writable(core))
         return -1;
     const bool shared = spv_gate_enter(&core->gate);
@@ -110,8 +110,10 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
         spv_free_positions(positions, room);
     }
     spv_let_go(&held);
-    if (!was_there)
-        PyErr_SetObject(PyExc_KeyError, key);
+    PyObject *absent = was_there ? NULL : PyObject_CallFunctionObjArgs(PyExc_KeyError, key, NULL);
+    if (absent)
+        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, as a tuple would be taken for several arguments */
+    Py_XDECREF(absent);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 

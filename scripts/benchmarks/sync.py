@@ -1,0 +1,97 @@
+"""A light client's first synchronisation from the embedded node, which runs in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from measure import Row
+
+from spvfilter import LightClient, Node, Synced, WatchList
+from spvfilter.aio import node_scripts
+from spvfilter.aio.node_regtest import Regtest
+from spvfilter.primitives import TxOut
+
+_BLOCKS = 2_000
+_TXS = 20  # in each block
+_RELEVANT = 100  # one transaction in so many pays the wallet
+_HEADERS = 20_000
+_KEY = b"\x02" + b"\x11" * 32
+
+
+def _serve(blocks: int, txs: int, pipe: Connection) -> None:
+    """In a process of its own: a node with that many blocks of that many payments each."""
+    regtest = Regtest()
+    regtest.mine(101 if txs else blocks)
+    mine = node_scripts.p2wpkh(_KEY).script_pubkey
+    source = random.Random(1)
+    kinds = (node_scripts.p2pkh, node_scripts.p2wpkh, node_scripts.p2tr, node_scripts.p2pk)
+    for number in range(blocks if txs else 0):
+        for each in range(txs):
+            key = b"\x02" + source.randbytes(32)
+            kind = kinds[each % len(kinds)]
+            script = kind(key[1:] if kind is node_scripts.p2tr else key).script_pubkey
+            regtest.pay(TxOut(1_000, mine if (number * txs + each) % _RELEVANT == 0 else script))
+        regtest.mine()
+
+    async def serve() -> None:
+        async with Node(regtest) as node:
+            pipe.send((node.port, regtest.height))
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(serve())
+
+
+def sync(_: Path, rounds: int) -> list[Row]:
+    """Rates as milliseconds for each block or header, beside the goals: 2,000 filtered blocks and 50,000 headers a second."""
+    blocks, lag = _measured(_BLOCKS, _TXS, rounds)
+    headers, _ = _measured(_HEADERS, 0, 1)
+    return [
+        Row(f"{_BLOCKS:,} blocks of {_TXS} transactions, ms each", blocks, 1 / 2, "goal: 2,000 a second", 1.0),
+        Row("loop lag p99 meanwhile, ms", lag, 20.0, "goal", 1.0),
+        Row(f"{_HEADERS:,} headers into the store, ms each", headers, 1 / 50, "goal: 50,000 a second", 1.0),
+    ]
+
+
+def _measured(blocks: int, txs: int, rounds: int) -> tuple[float, float]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    server = context.Process(target=_serve, args=(blocks, txs, theirs), daemon=True)
+    server.start()
+    port, height = ours.recv()
+    try:
+        runs = [asyncio.run(_synchronise(port, height, txs)) for _ in range(min(rounds, 3))]
+    finally:
+        ours.send(None)
+        server.join()
+    return min(taken for taken, _ in runs) / blocks, min(lag for _, lag in runs)
+
+
+async def _synchronise(port: int, height: int, txs: int) -> tuple[float, float]:
+    """Milliseconds to the tip, and the 99th percentile of how late the loop wakes a sleeper."""
+    watch = WatchList("regtest")
+    watch.add_script(node_scripts.p2wpkh(_KEY).script_pubkey)
+    delays: list[float] = []
+
+    async def sleep() -> None:
+        while True:
+            asked = time.perf_counter() + 0.001
+            await asyncio.sleep(0.001)
+            delays.append((time.perf_counter() - asked) * 1e3)
+
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        first = 0 if txs else height + 1  # headers alone
+        async with LightClient(watch, peers=[f"127.0.0.1:{port}"], store=Path(folder) / "wallet.db", from_height=first) as client:
+            sleeper = asyncio.create_task(sleep())
+            async for event in client.events():
+                if isinstance(event, Synced):
+                    break
+            taken = (time.perf_counter() - start) * 1e3
+            sleeper.cancel()
+    return taken, sorted(delays)[len(delays) * 99 // 100]

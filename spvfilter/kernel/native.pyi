@@ -1,0 +1,22 @@
+"""The compiled twin, made of csrc/: what backend.py takes from it, with the reference's signatures."""
+
+from spvfilter.kernel.pure import (
+    bip37_scan_block as bip37_scan_block,
+    bip37_scan_tx as bip37_scan_tx,
+    check_block as check_block,
+    is_p2pk as is_p2pk,
+    is_pubkey as is_pubkey,
+    merkle_root as merkle_root,
+    multisig_keys as multisig_keys,
+    parse_tx as parse_tx,
+    strip_witness as strip_witness,
+    txid as txid,
+    walk_block as walk_block,
+    walk_tx as walk_tx,
+    wtxid as wtxid,
+)
+from spvfilter.kernel.pure_address import decode_address as decode_address
+from spvfilter.kernel.pure_bits import BitCore as BitCore, CounterCore as CounterCore
+from spvfilter.kernel.pure_gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
+from spvfilter.kernel.pure_headers import header_hashes as header_hashes
+from spvfilter.kernel.pure_table import WatchTable as WatchTable

@@ -1,0 +1,213 @@
+"""`watch` against a node in another process: what it prints, what it remembers, how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
+from processes import WITHOUT_RICH, on_terminal, process
+
+KEYS = ["event", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeProcess]:
+    with node_process("--blocks", 110) as made:
+        made.do(f"pay {ADDRESS} 70000", "mine")  # 111
+        made.do(f"pay {OTHER} 50000", f"pay {ADDRESS} 1234", "mine")  # 112
+        made.do("mine 12")  # 124
+        yield made
+
+
+def once(place: str, *argv: object, code: str = "") -> tuple[int, list[dict[str, Any]], str]:
+    """A run to the tip: exit code, JSON lines, standard error."""
+    ran = process("watch", "--network", "regtest", "--connect", place, "--once", *argv, code=code)
+    return ran.returncode, [json.loads(line) for line in ran.stdout.decode().splitlines()], ran.stderr.decode()
+
+
+def values(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return sorted((event["height"], event["value"]) for event in events if event["event"] == "found")
+
+
+@pytest.mark.parametrize(("mode", "said"), [("bip37", "unproven"), ("compact", "1 peer"), ("auto", "1 peer")])
+def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess, mode: str, said: str) -> None:
+    code, events, errors = once(node.place, ADDRESS, "--mode", mode)
+    assert (code, errors) == (0, "")
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert all(list(event) == KEYS for event in events[:-1])
+    assert {event["completeness"] for event in events[:-1]} == {said}
+    assert (events[-1]["event"], events[-1]["height"]) == ("synced", 124)
+
+
+def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
+    assert values(once(node.place, ADDRESS, "--from-height", 112)[1]) == [(112, 1_234)]
+    assert values(once(node.place, ADDRESS, "--birthday", "2100-01-01")[1]) == []
+
+
+def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    assert values(once(node.place, "--db", db, ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    assert stat.S_IMODE(db.stat().st_mode) == 0o600
+    assert values(once(node.place, "--db", db)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+
+
+def test_payments_are_told_as_they_come_and_go() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "bip37", ADDRESS) as child:
+            assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
+            node.do(f"pay {ADDRESS} 5000")
+            (found,) = events_until(child, "found")
+            assert (found["value"], found["height"], found["block"]) == (5_000, None, None)
+            node.do("mine")
+            confirmed, synced = events_until(child, "synced")
+            assert (confirmed["event"], confirmed["outpoint"], confirmed["height"]) == ("confirmed", found["outpoint"], 112)
+            assert (synced["height"], synced["block"]) == (112, confirmed["block"])
+            node.do("reorg 1")
+            withdrawn, disconnected, *_, synced = events_until(child, "synced")
+            assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == ("withdrawn", found["outpoint"], "reorg")
+            assert disconnected == {"event": "disconnected", "height": 112, "block": confirmed["block"]}
+            assert synced["height"] == 113
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_two_nodes_that_agree_make_it_proven(node: NodeProcess) -> None:
+    events = once(node.place, "--connect", f"localhost:{node.port}", ADDRESS, "--mode", "compact")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"proven"}
+
+
+def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "compact", ADDRESS) as child:
+            (found, synced) = events_until(child, "synced")
+            assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
+            node.do("reorg 1")
+            withdrawn, disconnected, synced = events_until(child, "synced")
+            assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
+            node.do("mine")
+            found, synced = events_until(child, "synced")
+            assert (found["event"], found["height"]) == ("found", 113)
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    (tmp_path / "list.txt").write_text(f"data:{'c0ffee' * 3}\n")
+    code, events, errors = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt", "--mode", "compact")
+    assert (code, events, errors) == (2, [], f"spvfilter: compact filters cannot find: {'c0ffee' * 3}\n")
+    events = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"unproven"}
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_a_signal_ends_it_cleanly_and_the_database_is_free(
+    node: NodeProcess, tmp_path: Path, number: signal.Signals, code: int, said: str
+) -> None:
+    argv = ("watch", "--network", "regtest", "--connect", node.place, "--db", tmp_path / "wallet.db", ADDRESS)
+    with running(*argv) as child:
+        events_until(child, "synced")
+        second = process(*argv)
+        assert (second.returncode, second.stdout, second.stderr.count(b"\n")) == (2, b"", 1)
+        assert b"wallet.db: " in second.stderr
+        child.send_signal(number)
+        assert child.wait(timeout=20) == code
+        assert child.stderr is not None
+        assert child.stderr.read().decode() == f"spvfilter: {said}\n"
+    assert values(once(node.place, "--db", tmp_path / "wallet.db")[1]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_a_signal_ends_the_wait_for_a_node() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        place = f"127.0.0.1:{mute.getsockname()[1]}"
+        with running("watch", "--network", "regtest", "--connect", place, ADDRESS) as child:
+            mute.accept()[0].close()
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_a_database_of_another_network_is_refused(node: NodeProcess, tmp_path: Path) -> None:
+    once(node.place, "--db", tmp_path / "wallet.db", ADDRESS)
+    ran = process("watch", "--network", "signet", "--connect", node.place, "--db", tmp_path / "wallet.db", "--once")
+    assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (2, b"", 1)
+    assert ran.stderr.endswith(b"wallet.db: a wallet of another network than signet\n")
+
+
+def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    once(node.place, "--db", db, ADDRESS)
+    db.write_bytes(db.read_bytes()[:-4096])
+    code, events, errors = once(node.place, "--db", db, ADDRESS)
+    assert (code, events, errors.count("\n")) == (2, [], 1)
+    assert values(once(node.place, "--db", db, ADDRESS, "--rebuild")[1]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_once_gives_up_where_no_node_answers_and_tells_each_failure_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    code, events, errors = once(place, ADDRESS, "--timeout", 2.5)
+    assert (code, events) == (2, [])
+    assert errors.splitlines() == [
+        f"spvfilter: {place}: connection refused; it is tried again",
+        "spvfilter: gave up: no usable node for 2.5 s",
+    ]
+
+
+def test_a_node_without_filters_is_of_no_use() -> None:
+    code = (
+        "import asyncio, sys, threading\n"
+        "from dataclasses import replace\n"
+        "from spvfilter.aio.node import SETTINGS, Node\n"
+        "from spvfilter.cli import main\n"
+        "from spvfilter.wire.session import Service\n"
+        "async def serve(ready):\n"
+        "    async with Node(settings=replace(SETTINGS, services=Service.NETWORK)) as node:\n"
+        "        sys.argv += ['--connect', f'127.0.0.1:{node.port}']\n"
+        "        ready.set()\n"
+        "        await asyncio.Event().wait()\n"
+        "ready = threading.Event()\n"
+        "threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()\n"
+        "ready.wait()\n"
+        "sys.exit(main())\n"
+    )
+    ran = process("watch", "--network", "regtest", "--once", "--timeout", 0.5, ADDRESS, code=code)
+    first, *_, last = ran.stderr.decode().splitlines()
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert "filters" in first
+    assert last == "spvfilter: gave up: no usable node for 0.5 s"
+
+
+@pytest.mark.parametrize("code", ["", WITHOUT_RICH])
+def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeProcess, code: str) -> None:
+    ended, shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", ADDRESS, OTHER, code=code)
+    assert ended == 0
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == (0 if code else 1)
+    after = shown.rpartition("Balances, BTC")[2]
+    assert "0.00071234" in after
+    assert "0.00121234" in after
+    assert "height 124: 3 matches" in shown
+    assert [word in shown for word in ("+0.00070000", "+0.00050000", "+0.00001234")] == [True] * 3
+
+
+def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
+    shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--birthday", "2100-01-01", ADDRESS)[1]
+    assert "height 124: nothing found" in shown
+
+
+def test_a_pipe_that_breaks_ends_it_quietly(node: NodeProcess) -> None:
+    ran = process("watch", "--network", "regtest", "--connect", node.place, ADDRESS, shell="| head -n 1")
+    assert (ran.stdout.count(b"\n"), ran.stderr) == (1, b"")
