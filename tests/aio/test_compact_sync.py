@@ -237,3 +237,20 @@ async def test_a_broadcast_is_followed_into_its_block() -> None:
         await run.synced(world)
         assert not run.books.waiting()
         assert run.books.confirmed() == world.scan()
+
+
+async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_match() -> None:
+    world = grown(blocks=60)
+    limits = replace(LIMITS, filters=5)
+    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=limits, mode="compact") as run:
+        seen = 0
+        while seen < 6:
+            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)
+            seen += 1
+            world.grow(1)
+            if seen % 3 == 0:
+                world.regtest.reorg(2)
+                world.coins.clear()
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert not run.books.warnings
