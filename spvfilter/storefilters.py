@@ -63,7 +63,7 @@ class FilterRows:
             if height != number or not isinstance(digest, bytes) or len(digest) != _SIZE:
                 raise StoreCorruptError(f"{self._path}: no filter hash of height {number}")
             self._append(digest)
-        if self.height >= 0 and self.header_at(self.height) != self._rows.meta("filter header"):
+        if self._rows.meta("filter header") != (self.header_at(self.height) if self.height >= 0 else None):
             raise StoreCorruptError(f"{self._path}: the last filter header is not the one written last")
 
     def _append(self, digest: bytes) -> None:

@@ -20,6 +20,7 @@ from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import TICK_S, Sync
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
+from spvfilter.wire.session import Service
 
 T = TypeVar("T")
 
@@ -54,12 +55,12 @@ class CompactSync(Sync):
     @property
     def members(self) -> list[Remote]:
         """Connected peers that serve compact filters."""
-        return [remote for remote in self.peers.ready.values() if remote.has_compact]
+        return [remote for remote in self.peers.ready.values() if _serves_filters(remote)]
 
     @property
     def is_interrupted(self) -> bool:
         """Whether something is to be done before the search goes on."""
-        return self._searching != self.epoch or bool(self._moves) or self.headers.is_refuted
+        return self._searching != self.epoch or self.headers.is_refuted
 
     async def tell(self, *events: Event) -> None:
         await self._tell(events)
@@ -76,14 +77,18 @@ class CompactSync(Sync):
         super().headers_came(remote, update)
 
     async def in_time(self, remote: Remote, asked: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
-        """A peer's answer. Raises TimeoutError where it is slow and there are others to ask; its answer may still come."""
+        """A peer's answer. Raises SlowError where it is slow and there are others to ask; its answer may still come."""
         task = asked if isinstance(asked, asyncio.Task) else asyncio.create_task(asked)
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=self.limits.stall_s)
-                if not task.done() and any(other not in self.slow for other in self.members if other is not remote):
+                await asyncio.wait({task}, timeout=self._stall_s)
+                if not task.done() and any(other is not remote for other in self.members):
+                    self._stall_s = min(2 * self._stall_s, self.limits.max_stall_s)
                     self.slow.add(remote)
+                    if self.slow.issuperset(self.members):
+                        self.slow = {remote}  # once more
                     raise SlowError
+            self._stall_s = max(self.limits.stall_s, self._stall_s * 0.85)
             return task.result()
         finally:
             task.cancel()
@@ -150,7 +155,7 @@ class CompactSync(Sync):
         if self.peers.exhausted:
             raise UselessPeerError("no peer is left: every one of them lied")
         for remote in self.peers.ready.values():
-            if not remote.has_compact and not (bloom and remote.has_bloom):
+            if not _serves_filters(remote) and not (bloom and remote.has_bloom):
                 self.peers.leave(remote, UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)"))
 
     async def _follow_filters(self) -> None:
@@ -193,14 +198,15 @@ class CompactSync(Sync):
                 await FilterScan(self).run()
             except UselessPeerError as error:
                 logger.debug("%s", error)
-            if self._store.cursor > cursor or self.is_interrupted:
-                return True
-        elif self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
+            if self._store.cursor == cursor and not self.is_interrupted:
+                await self._sleep(self.limits.stall_s)  # nobody can be asked just now
+            return True
+        if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
             self._synced = self.chain.tip_hash
             for remote in self.headers.vouching(self.chain.height):
                 self.peers.did_well(remote)
             await self._emit(Synced(self.chain.height, self.chain.tip_hash))
-        if not self.is_interrupted:
+        if not self._moves and not self._txs and not self.is_interrupted:
             await self._idle()
         return True
 
@@ -235,7 +241,7 @@ class CompactSync(Sync):
             return True
         late = self._clock.monotonic() - self.limits.stall_s
         if fresh and all(remote.last_heard <= late for remote in waiting):
-            remote = max(fresh, key=lambda remote: remote.has_compact)
+            remote = max(fresh, key=_serves_filters)
             self._accompany(remote, self._greet(remote))
         done = max((remote.headers_height for remote in waiting), default=0)
         total = max((remote.connection.ready.version.start_height for remote in waiting), default=0)
@@ -267,6 +273,10 @@ class CompactSync(Sync):
             for remote in self.peers.ready.values():
                 remote.is_greeted = False
         await self.tell(*await self.db(self.ledger.expire, int(self._clock.wall())))
+
+
+def _serves_filters(remote: Remote) -> bool:
+    return bool(remote.connection.services & Service.COMPACT_FILTERS)
 
 
 class SlowError(Exception):

@@ -106,15 +106,12 @@ class FilterScan:
 
     def _ask(self, part: _Part) -> bool:
         """Ask the least busy of the peers that stand by the headers; False where all are busy."""
-        able = [
-            remote
-            for remote in self._sync.headers.vouching(part.last)
-            if remote.compact.flights < self._sync.limits.flights and remote not in part.asked.values()
-        ]
-        if not able:
-            return False
+        able = [remote for remote in self._sync.headers.vouching(part.last) if remote not in part.asked.values()]
         random.shuffle(able)
-        remote = min(able, key=lambda remote: remote.compact.flights)
+        remote = next((remote for remote in able if remote.compact.owes(part.hashes)), None)  # from a search that was broken off
+        remote = remote or min(able, key=lambda remote: remote.compact.flights, default=None)
+        if remote is None or (remote.compact.flights >= self._sync.limits.flights and not remote.compact.owes(part.hashes)):
+            return False
         asking = asyncio.create_task(remote.compact.filters(part.first, part.hashes, part.headers))
         part.asked[asking] = remote
         return True

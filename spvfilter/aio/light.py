@@ -1,4 +1,4 @@
-"""LightClient: a wallet's eyes on the network, over BIP-37. Peers, headers and books are put together here, each is worked elsewhere."""
+"""LightClient: a wallet's eyes on the network, by BIP-37 or compact filters. What it puts together here is worked elsewhere."""
 
 from __future__ import annotations
 
@@ -47,8 +47,16 @@ class LightClient:
     first time; later from where the last run ended. `proxy` is socks5://…, through which names are resolved too. `discover` asks DNS seeds
     for peers, never with a proxy. Several peers are kept connected; one is asked for blocks, another one serves as its witness.
 
-    Results of BIP-37 are "unproven": a peer can leave a payment out. With two or more peers they are compared, and an omission is
-    told as PeerWarning. Raises ParameterError; entering raises StoreError, InexpressibleError for entries that BIP-37 cannot find.
+    `mode` "bip37" gives a peer a filter of what is ours. Its results are "unproven": a peer can leave a payment out. With two or more peers
+    they are compared, and an omission is told as PeerWarning.
+
+    `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match whole: no peer is told
+    what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. There is no
+    mempool in this mode: payments show once they are in a block. `keep_filters` keeps the filters in `store` (mainnet: 13 GB), so that a
+    search for new addresses needs no network but for blocks that match. "auto" prefers compact where a peer serves it and the list can
+    be said in it, else takes bip37.
+
+    Raises ParameterError; entering raises StoreError, InexpressibleError for entries that the mode cannot find.
     """
 
     def __init__(

@@ -87,10 +87,6 @@ class Remote:
         return bool(self.connection.services & Service.BLOOM)
 
     @property
-    def has_compact(self) -> bool:
-        return bool(self.connection.services & Service.COMPACT_FILTERS)
-
-    @property
     def is_busy(self) -> bool:
         """Whether an answer is due."""
         return bool(self._flights or self._whole or self._headers_asked or self.compact)

@@ -13,7 +13,7 @@ from typing import Any  # whatever the futures are for
 
 from spvfilter.aio.client import Limits
 from spvfilter.aio.flight import Lie
-from spvfilter.errors import LieError, UselessPeerError
+from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import BASIC_FILTER_TYPE, filter_hash, filter_header, filter_headers
 from spvfilter.primitives import hash_to_hex
 from spvfilter.wire.filtering import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
@@ -45,6 +45,8 @@ class _Range:
 class _Flight:
     """Filters asked for together."""
 
+    blocks: Sequence[bytes]
+    headers: Sequence[bytes]
     data: list[bytes]
     missing: int
     done: asyncio.Future[list[bytes]]
@@ -106,13 +108,23 @@ class CompactQuestions:
 
         Raises PeerError; TimeoutError after a long silence.
         """
-        if any(block in self._filters for block in blocks):
-            raise UselessPeerError(f"owes filters from height {first} on already")
-        flight = _Flight([b""] * len(blocks), len(blocks), _future())
+        while (flight := next((self._filters[block][0] for block in blocks if block in self._filters), None)) is not None:
+            if (flight.blocks, flight.headers) == (blocks, headers):  # somebody has asked and gone
+                return await self._landed(flight)
+            await self._landed(flight)
+        flight = _Flight(blocks, headers, [b""] * len(blocks), len(blocks), _future())
         for place, block in enumerate(blocks):
             self._filters[block] = flight, place, headers[place + 1], headers[place]
         self.flights += 1
         await self._ask(GetCFilters(BASIC_FILTER_TYPE, first, blocks[-1]))
+        return await self._landed(flight)
+
+    def owes(self, blocks: Sequence[bytes]) -> bool:
+        """Whether just these filters were asked for, and have not come."""
+        owed = self._filters.get(blocks[-1])
+        return owed is not None and owed[0].blocks == blocks
+
+    async def _landed(self, flight: _Flight) -> list[bytes]:
         while not flight.done.done():
             heard = self._heard
             await asyncio.wait({flight.done}, timeout=self._limits.reply_s)
