@@ -87,7 +87,8 @@ def _build(args: argparse.Namespace, page: Page, as_json: bool) -> int:
     if args.previous is not None and runs != 1:
         raise ParameterError(f"--previous goes with blocks that follow one upon the other, these are {runs} runs")
     given = None if args.prevouts is None else read_prevouts(args.prevouts)
-    outputs, headers = SeenOutputs(), {bytes(32): GENESIS_PREVIOUS}
+    outputs = SeenOutputs(forget=len({ref.previous for ref in order}) == len(order))
+    headers = {bytes(32): GENESIS_PREVIOUS}
     if args.previous is not None:
         headers[order[0].previous] = args.previous
     show = _Shown(page, as_json)

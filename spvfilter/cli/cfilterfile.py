@@ -105,9 +105,10 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 class SeenOutputs:
-    """scriptPubKeys of the outputs of blocks, for blocks that spend them."""
+    """scriptPubKeys of the outputs of blocks, for blocks that spend them. With `forget` what is spent is forgotten: there are no forks."""
 
-    def __init__(self) -> None:
+    def __init__(self, forget: bool) -> None:
+        self._forget = forget
         self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
@@ -119,7 +120,8 @@ class SeenOutputs:
                 if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # nothing can spend it
                     self._scripts[digest + index.to_bytes(4, "little")] = raw_block[start:end]
         spent = [raw_block[at : at + 36] for tx in spans[1:] for at, _, _ in tx.inputs]
-        return [self._scripts.get(outpoint) for outpoint in spent]
+        find = self._scripts.pop if self._forget else self._scripts.get
+        return [find(outpoint, None) for outpoint in spent]
 
 
 def read_prevouts(path: str) -> Sequence[bytes]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from spvfilter.aio.compact import Mode
 from spvfilter.aio.events import Event, MatchConfirmed, MatchFound, MatchWithdrawn, PeerWarning, Synced
 from spvfilter.aio.light import LightClient
 from spvfilter.aio.node_tx import COINBASE_MATURITY
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     page.line()
     asyncio.run(_live(watch, chain, page))
 
-    page.title("5. With your own data")
+    page.title("6. With your own data")
     for line in _YOUR_OWN.splitlines():
         page.line(line)
     return 0
@@ -101,6 +102,8 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
                 page.title("4. And then, live")
                 await _happenings(client, node, chain, story, page)
                 story.balances.show(page)
+            page.title("5. The same wallet asks for it all again, in both ways")
+            await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), page)
 
 
 def _prepared(path: Path, watch: WatchList) -> Path:
@@ -166,3 +169,30 @@ async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, sto
     page.line("  The next block confirms them for good:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)
+
+
+async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
+    """What each way costs and gives away."""
+    ours: set[bytes] = set()
+    sessions = []
+    for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
+        async with LightClient(_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE) as client:
+            async for event in client.events():
+                if isinstance(event, Synced):
+                    break
+            ours |= {found.match.txid for found in await client.matches()}
+        sessions.append(node.seen[-1])
+    bloom, compact = sessions
+    assert bloom.told is not None
+    suspects, scripts = node.suspects(bloom.told)
+    blocks = compact.sent["block"]
+    rows = [
+        ["traffic", megabytes(bloom.size), megabytes(compact.size)],
+        ["for each block", "proof and transactions", "its filter"],
+        ["whole blocks fetched", str(bloom.sent["block"]), str(blocks)],
+        ["transactions for nothing", str(bloom.sent["tx"] - len(ours)), "those in these blocks"],
+        ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
+    ]
+    page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
+    page.line(f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by chance.")
+    page.line("  Of compact filters a node learns but which blocks are wanted whole.")

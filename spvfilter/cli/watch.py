@@ -24,6 +24,7 @@ from spvfilter.aio.events import (
     MatchWithdrawn,
     PeerChanged,
     PeerWarning,
+    Phase,
     Progress,
     Synced,
 )
@@ -193,7 +194,11 @@ class _Patience:
             self._timeout.reschedule(None)
 
     def progress(self) -> None:
+        """So there is a node, whatever was told of it."""
         self._left = self._seconds
+        if self._since is not None:
+            self._since = None
+            self.without_peer()
 
 
 class _Watch:
@@ -209,6 +214,7 @@ class _Watch:
         self._json = as_json
         self._show = printer(page, "table")
         self._told: dict[str, str] = {}  # the last warning about a peer
+        self._furthest: dict[Phase, int] = {}
 
     async def run(self) -> None:
         try:
@@ -253,8 +259,11 @@ class _Watch:
                     self._match(name, event, shown)
             case Progress(phase, done, total):
                 shown.progress(phase.value, done, total)
-            case BlockConnected() if self._patience is not None:
-                self._patience.progress()
+                if done > self._furthest.get(phase, 0):
+                    self._furthest[phase] = done
+                    self._progressed()
+            case BlockConnected():
+                self._progressed()
             case Synced(height, digest):
                 if self._once:
                     await self._print_all(shown)
@@ -266,9 +275,11 @@ class _Watch:
                 self._peer_changed(address, agent, shown)
             case PeerWarning():
                 self._warn(event, shown)
-            case _:
-                pass
         return False
+
+    def _progressed(self) -> None:
+        if self._patience is not None:
+            self._patience.progress()
 
     def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status) -> None:
         withdrawn = isinstance(event, MatchWithdrawn)

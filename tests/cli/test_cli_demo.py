@@ -88,6 +88,16 @@ def test_payments_live_go_from_the_mempool_into_a_block_out_of_it_and_into_anoth
     assert shown.partition("Balances, BTC")[2].partition("\n\n")[0].split()[-2:] == ["0.51960000", "16"]
 
 
+def test_both_ways_are_compared_and_the_filter_matches_more_than_the_wallet(shown: str) -> None:
+    table = shown.partition("\n5. ")[2].partition("\n6. ")[0]
+    said = {cells[0]: cells[1:] for cells in (re.split("  +", line.strip()) for line in table.splitlines())}
+    assert said["whole blocks fetched"] == ["0", "6"]  # 102, 103, 104, 106, 107 and 110
+    learned = said["the node learned"]
+    suspects, _, scripts, _ = learned[0].split()
+    assert len(wallet_addresses()) < int(suspects) < int(scripts) // 10
+    assert learned[1] == "6 blocks of 111"
+
+
 def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(shown: str) -> None:
     lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
     made = Bip37Filter.parse(bytes.fromhex("".join(lines)))
