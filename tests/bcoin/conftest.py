@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from bcoinprocess import Bcoin, running_bcoin
+from wallets import Wallets
 
 
 @pytest.fixture
@@ -13,3 +14,8 @@ async def bcoin() -> AsyncIterator[Bcoin]:
     """A full node on regtest, its chain empty, listening on 127.0.0.1."""
     async with running_bcoin("full") as node:
         yield node
+
+
+@pytest.fixture
+def wallets(bcoin: Bcoin) -> Wallets:
+    return Wallets(bcoin)

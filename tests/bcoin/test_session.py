@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from bcoinprocess import Bcoin
 from conversation import Conversation, conversation
+from wallets import Wallets
 
 from build import block_hash, txid
 from spvfilter.filters.bip37 import Bip37Filter
@@ -24,42 +25,6 @@ SETTINGS = Settings(REGTEST, required_services=Service.NETWORK | Service.BLOOM |
 BLOCKS = 600
 BUSY = effort(10, 30, 100)  # of them with payments
 BATCH = 50  # blocks asked for at once
-
-
-class Wallets:
-    """bcoin's own wallet: it mines to one account, and pays to and spends from another that we watch."""
-
-    def __init__(self, bcoin: Bcoin) -> None:
-        self.bcoin = bcoin
-        self.watch = WatchList(REGTEST)
-        self.mined_to = ""
-
-    async def prepare(self, blocks: int) -> None:
-        self.mined_to = (await self.bcoin.call("address"))["address"]
-        await self.mine(blocks)
-
-    async def mine(self, count: int = 1) -> list[bytes]:
-        hashes = await self.bcoin.call("mine", {"count": count, "address": self.mined_to})
-        return [bytes.fromhex(digest)[::-1] for digest in hashes]
-
-    async def receive(self, value: int, others: int = 0) -> str:
-        """Pay a fresh address that is watched, and as many others that are not; the txid."""
-        script = (await self.bcoin.call("address", {"account": "segwit"}))["script"]
-        self.watch.add_script(bytes.fromhex(script))
-        outputs = [[f"0014{number + 1:040x}", 10_000 + number] for number in range(others)]
-        return str((await self.bcoin.call("send", {"outputs": [*outputs, [script, value]], "account": "default"}))["txid"])
-
-    async def spend(self, value: int) -> str:
-        """Pay somebody else from what was received, and with it the change to a new address."""
-        return str((await self.bcoin.call("send", {"outputs": [["0014" + "77" * 20, value]], "account": "segwit"}))["txid"])
-
-    async def pay_strangers(self, outputs: int) -> None:
-        await self.bcoin.call("send", {"outputs": [[f"0014{n + 9:040x}", 9_000] for n in range(outputs)], "account": "default"})
-
-
-@pytest.fixture
-def wallets(bcoin: Bcoin) -> Wallets:
-    return Wallets(bcoin)
 
 
 def filterload(filter_: Bip37Filter) -> FilterLoad:
