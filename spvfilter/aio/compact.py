@@ -252,7 +252,8 @@ class CompactSync(Sync):
     async def _hears(self) -> bool:
         """Wait for what peers say of our filter headers, and for peers that are coming, but not long; whether that was worth it."""
         asking = self.headers.asking - self.slow
-        alone = bool(self.peers.connecting) and len(self.headers.vouching(self.headers.height)) < 2
+        coming = self.peers.connecting or any(remote not in self.slow for remote in self._company if _serves_filters(remote))
+        alone = bool(coming) and len(self.headers.vouching(self.headers.height)) < 2
         if not asking and not alone:
             self._patience = None
             return False
@@ -260,7 +261,7 @@ class CompactSync(Sync):
         if self._patience is None:
             self._patience = now + self.limits.stall_s
         if now >= self._patience:
-            self.slow |= asking
+            self.slow |= asking | self._company.keys()
             return False
         await self._sleep(self._patience - now)
         return True

@@ -14,10 +14,13 @@ from spvfilter.aio.compact import Mode
 from spvfilter.aio.events import ONE_PEER, PROVEN, UNPROVEN, MatchFound, PeerChanged, Phase, Progress, Synced
 from spvfilter.aio.node import SERVICES, SETTINGS, Node
 from spvfilter.aio.node_filters import Question
+from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_scripts import p2wpkh
 from spvfilter.aio.node_session import Session
 from spvfilter.errors import InexpressibleError
 from spvfilter.primitives import OutPoint
+from spvfilter.wire.inventory import GetHeaders
+from spvfilter.wire.peer import Peer
 from spvfilter.wire.session import Service
 from support import effort
 
@@ -55,6 +58,30 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
         assert run.books.confirmed() == world.scan()
         assert completeness(run) == {PROVEN}
         assert {place(found.match) for found in await run.client.matches()} == world.scan()
+
+
+class Hesitates(Session):
+    """Takes a tenth of the patience that the test below has to tell its headers."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.waiting: list[tuple[float, GetHeaders]] = []
+
+    def on_getheaders(self, asked: GetHeaders) -> None:
+        self.waiting.append((asyncio.get_running_loop().time() + LIMITS.stall_s, asked))
+
+    def step(self) -> bool:
+        if self.waiting and self.waiting[0][0] <= asyncio.get_running_loop().time():
+            super().on_getheaders(self.waiting.pop(0)[1])
+        return super().step() or bool(self.waiting)
+
+
+async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
+    world = grown()
+    nodes = Node(world.regtest), Node(world.regtest, session=Hesitates)
+    async with nodes[0], nodes[1], running(world, *nodes, limits=replace(LIMITS, stall_s=2), mode="compact") as run:
+        await run.synced(world)
+        assert completeness(run) == {PROVEN}
 
 
 async def reach_tip(run: Run, world: World) -> None:
