@@ -100,9 +100,12 @@ class BloomFilter(GenericFilter, BloomBits):
     1 and "1" never alias; `partitioned`, a plane of bits for each function; `buffer`, any writable buffer of ⌈m/8⌉ bytes to hold the bits
     (bytearray, mmap, shared memory), used with what is in it.
 
-    `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear` are the kernel's (see spvfilter.kernel.BitCore). Raises
-    ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more than the machine
-    has, MismatchError (a ParameterError) for operands that put keys elsewhere.
+    `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear` are the kernel's (see spvfilter.kernel.BitCore). Where that is
+    compiled, any number of threads may add to a filter at once, and processes to filters over one shared memory or map, and batches, best
+    given as buffers or lists, let other threads run.
+
+    Raises ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more than the
+    machine has, MismatchError (a ParameterError) for operands that put keys elsewhere.
     """
 
     KIND = KIND_BITS

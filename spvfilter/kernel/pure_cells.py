@@ -144,7 +144,8 @@ class Hashed:
 
     `private` says that nothing but this object writes to the buffer, until `buffer` is read. The compiled twin, whose batches run without
     the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it sets bits by atomic OR and counts
-    by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of each other's.
+    by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of each other's. This one is for one
+    thread at a time.
     """
 
     __slots__ = ("_buffer", "_encode", "_positions", "_spans", "_view", "cells", "encoding", "family", "hash_funcs", "key", "partitioned")

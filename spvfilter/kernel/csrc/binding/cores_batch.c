@@ -158,8 +158,9 @@ static bool take(batch_run *run, taken_keys *taken, PyObject *key) {
 /* Lists and tuples by number, which takes no reference, and lets the keys be fetched ahead. */
 static bool take_sequence(batch_run *run, taken_keys *taken, PyObject *keys, PyObject *get(PyObject *, Py_ssize_t)) {
     const Py_ssize_t ahead = 8;
-    for (Py_ssize_t i = 0; i < PySequence_Size(keys); i++) { /* what Python code an encoding runs may change a list */
-        if (i + ahead < PySequence_Size(keys))
+    Py_ssize_t size;
+    for (Py_ssize_t i = 0; i < (size = PySequence_Size(keys)); i++) { /* what Python code an encoding runs may change a list */
+        if (i + ahead < size)
             __builtin_prefetch(get(keys, i + ahead));
         if (!take(run, taken, get(keys, i)))
             return false;
