@@ -308,6 +308,19 @@ def test_a_deep_branch_is_stored_when_it_is_the_better_one(more: int) -> None:
     assert steps[0].after is Phase.PRESYNC
 
 
+def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(long_chain: HeaderChain) -> None:
+    chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 10_000)])
+    peer = fork_of(chain, 500, 9_800)
+    told = 0
+    for step in talk(HeaderSync(chain, SALT), peer):
+        told = step.height
+        assert (peer.hash_at(501) in chain) == (chain.tip_hash == peer.hash_at(chain.height))
+        if step.after is Phase.REDOWNLOAD:
+            assert chain.tip_hash == long_chain.hash_at(10_000)
+    assert told == 10_300
+    assert chain.tip_hash == peer.tip_hash
+
+
 @pytest.mark.parametrize("less", [0, 1, 1_000])
 def test_a_deep_branch_that_is_no_better_leaves_nothing(less: int) -> None:
     chain = grown(4_300)
