@@ -209,6 +209,24 @@ def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
     assert 1 <= found.count(True) <= 20
 
 
+def test_what_is_committed_to_cannot_be_ground_without_the_salt(long_chain: HeaderChain) -> None:
+    """Two peers whose commitments lie at the same places, of the same headers, have different ones."""
+    seen: dict[int, HeaderSync] = {}
+    for number in range(10_000):
+        sync = HeaderSync(HeaderChain(demanding(14_500)), sha256d(number.to_bytes(4, "little")))
+        twin = seen.setdefault(sync._offset, sync)
+        if twin is not sync:
+            break
+    committed = []
+    for each in (sync, twin):
+        for at in range(1, 14_000, 2_000):
+            each.receive(long_chain.headers(at, 2_000), NOW)
+        assert each._passes is not None
+        committed.append(bytes(each._passes.commitments))
+    assert len(committed[0]) == len(committed[1]) >= 23
+    assert committed[0] != committed[1]
+
+
 def test_a_second_pass_that_ends_early_is_an_error(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
@@ -344,6 +362,22 @@ def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
     with pytest.raises(LowWorkError, match="no longer enough work"):
         list(talk(sync, peer))
     assert (chain.tip_hash, sync.phase) == (tip, Phase.DIRECT)
+
+
+def test_the_second_pass_reads_no_further_than_the_first() -> None:
+    """What lies beyond was never committed to, whatever our own chain has become meanwhile."""
+    chain = grown(4_300)
+    peer = fork_of(chain, 500, 5_900)
+    sync = HeaderSync(chain, SALT)
+    for step in talk(sync, peer):
+        if step.after is Phase.REDOWNLOAD:
+            break
+    chain.accept(regular(chain, 2_500), NOW)
+    told = []
+    with pytest.raises(LowWorkError, match="no longer enough work"):
+        for step in talk(sync, peer):
+            told.append(step.height)  # noqa: PERF401  # it ends in an error
+    assert max(told) < 4_500
 
 
 def test_a_branch_upon_a_stored_fork_is_taken() -> None:
