@@ -27,6 +27,7 @@ class World:
             *(b"\x6a" + build.push(data) for data in self.data),
             *(rng.randbytes(rng.choice(LENGTHS)) for _ in range(3)),
         ]
+        self.mined: list[bytes] = []
         self.points = [rng.randbytes(32) + rng.choice((0, 1, 7)).to_bytes(4, "little") for _ in range(4)]
 
     def entry(self) -> tuple[EntryKind, bytes]:
@@ -78,8 +79,14 @@ class World:
         return raw
 
     def block(self) -> bytes:
-        """A block of a few transactions, seldom one of them twice, which may spend each other's outputs and those of earlier blocks."""
+        """A block of a few transactions, seldom one of them twice, which may spend each other's outputs and those of earlier blocks.
+
+        Some have been in an earlier block: a reorganisation, or a scan that began anew.
+        """
         txs = [self.tx() for _ in range(self.rng.choice((1, 2, 3, 6)))]
+        self.mined = [*self.mined[-6:], self.rng.choice(txs)]
+        if self.rng.random() < 0.3:
+            txs.insert(0, self.rng.choice(self.mined))
         if self.rng.random() < 0.1:
             txs.append(self.rng.choice(txs))
         return bytes(80) + build.var_int(len(txs)) + b"".join(txs)

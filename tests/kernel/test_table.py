@@ -236,4 +236,5 @@ def test_scripts_of_every_length_are_told_apart_by_every_byte(size: int) -> None
     assert [made.match_script(other) for other in others] == list(range(len(others)))
     made.add(EntryKind.SCRIPT, script)
     (hit,) = made.scan_tx(pays(script))
+    assert made.copy().scan_tx(pays(script)) == [hit]
     assert (hit.entry, hit.script, made.entry(hit.entry)) == (len(others), script, (EntryKind.SCRIPT, script))

@@ -80,6 +80,7 @@ def test_any_life_of_a_table_is_the_same(seed: int) -> None:
             case 2:
                 table.same("set_coin", *world.coin(len(table.tables[0])))
                 table.same("coin", world.point())
+                found.same("set_coin", *world.coin(len(table.tables[0])))
             case 3:
                 table.same("entry", rng.randrange(-1, len(table.tables[0]) + 1))
             case 4:
