@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import bcoin
 import blocks
 import compact
 import generic
@@ -35,6 +36,7 @@ SUITES = {
     "headers": headers.headers,
     "gcs": compact.gcs,
     "sync": sync.sync,
+    "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
 ON_BLOCKS = {"scan", "bip37", "lag", "threads", "pipeline", "growth"}

@@ -14,7 +14,8 @@ from spvfilter.wire.messages import Message
 from spvfilter.wire.peer import Peer
 from spvfilter.wire.session import Cause, Disconnected, Event, Ready, Role, Settings
 
-_CHUNK = 1 << 16  # bytes read from the socket at once; after each, others have their turn
+_BUFFER = 1 << 16  # bytes that wait to be read
+_CHUNK = 1 << 14  # bytes read at once, some dozen filtered blocks; after each, others have their turn
 _HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
 
 
@@ -31,9 +32,10 @@ class Limits:
     retry_s: float = 1.0  # before a peer is tried again; doubles each time; ours
     max_retry_s: float = 300.0  # ours
     stale_tip_s: float = 1800.0  # without a new block: ask for headers again
-    flight: int = 500  # filtered blocks asked for at once; ours
-    flights: int = 2  # of these under way; ours
-    filters: int = 250  # compact filters asked for at once, of a peer `flights` times; BIP-157: at most 1,000
+    flight: int = 125  # filtered blocks asked for at once; ours
+    flights: int = 8  # of these under way; ours
+    filters: int = 250  # compact filters asked for at once; BIP-157: at most 1,000
+    filter_flights: int = 2  # of these under way, of a peer; ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ class Connection:
 
 async def _connect(address: Address, proxy: str | None, timeout_s: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if proxy is None:
-        return await asyncio.open_connection(address.host, address.port, limit=_CHUNK)
+        return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
     try:
         from python_socks import ProxyError
         from python_socks.async_.asyncio import Proxy
@@ -224,7 +226,7 @@ async def _connect(address: Address, proxy: str | None, timeout_s: float) -> tup
     except ProxyError as error:
         raise ConnectionRefusedError(f"{address} through the proxy: {error}") from error
     try:
-        return await asyncio.open_connection(sock=socket, limit=_CHUNK)
+        return await asyncio.open_connection(sock=socket, limit=_BUFFER)
     except BaseException:
         socket.close()
         raise

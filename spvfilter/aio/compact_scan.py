@@ -86,7 +86,7 @@ class FilterScan:
 
     async def _fill(self) -> None:
         """Look as far ahead as the peers may be asked, and twice."""
-        window = 2 * self._sync.limits.flights * max(1, len(self._sync.members))
+        window = 2 * self._sync.limits.filter_flights * max(1, len(self._sync.members))
         while len(self._parts) < window and self._next <= self._sync.headers.height:
             first = self._next
             last = min(first + self._sync.limits.filters - 1, self._sync.headers.height)
@@ -110,7 +110,7 @@ class FilterScan:
         random.shuffle(able)
         remote = next((remote for remote in able if remote.compact.owes(part.hashes)), None)  # from a search that was broken off
         remote = remote or min(able, key=lambda remote: remote.compact.flights, default=None)
-        if remote is None or (remote.compact.flights >= self._sync.limits.flights and not remote.compact.owes(part.hashes)):
+        if remote is None or (remote.compact.flights >= self._sync.limits.filter_flights and not remote.compact.owes(part.hashes)):
             return False
         asking = asyncio.create_task(remote.compact.filters(part.first, part.hashes, part.headers))
         part.asked[asking] = remote
