@@ -123,7 +123,7 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
         reader.send(version)
         reader.until(b"verack")
         reader.send(wire.Verack())
-        for known in hashes[:: MAX_HEADERS]:
+        for known in hashes[::MAX_HEADERS]:
             reader.send(wire.GetHeaders((known,)))
             reader.fence()
         reader.send(wire.FilterLoad.parse(bytes(made)))

@@ -24,6 +24,8 @@ SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_F
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
 MAX_CONNECTIONS = 1_000
 STALL_S = 60.0
+_TURN_S = 0.001  # a connection works at once, while others wait
+_TURN_SIZE = 1 << 15  # bytes it sends at once
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +197,7 @@ class Connection(asyncio.Protocol):
         if self._gone or self._stalled is not None:
             return
         try:
-            more = self.session.step()
+            more = self._steps()
         except BaseException:  # a bug, perhaps of a session made to misbehave: it must not hang
             self.abort()
             raise
@@ -210,6 +212,14 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
         self._set_timer()
+
+    def _steps(self) -> bool:
+        """Some steps, what they say is sent at once; whether there is more to do."""
+        peer, end = self.session.peer, self._loop.time() + _TURN_S
+        while more := self.session.step():
+            if peer.waiting >= _TURN_SIZE or self._loop.time() >= end:
+                break
+        return more
 
     def _cut(self) -> None:
         logger.debug("cut: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import parse_tx, strip_witness, txid, walk_block
+from spvfilter.kernel import merkle_root, parse_tx, strip_witness, txid, walk_block
 from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
 from spvfilter.wire.fields import HASH_SIZE, PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
@@ -115,11 +115,14 @@ class MerkleBlock:
         marked = set(positions)
         if outside := [position for position in marked if not 0 <= position < len(txids)]:
             raise ParameterError(f"no transaction at position {outside[0]}: the block has {len(txids)}")
-        levels = _levels(txids)
-        if levels[-1][0] != header.merkle_root:
+        root, is_mutated = merkle_root(txids)
+        if is_mutated:
+            raise ParameterError(f"two equal hashes are siblings at height {_height_of_twins(txids)} (CVE-2012-2459)")
+        if root != header.merkle_root:
             raise ParameterError("the header's merkle root is not that of the transactions")
+        depth = (len(txids) - 1).bit_length()  # at most 15
         marks = [marked]
-        while len(marks) < len(levels):
+        while len(marks) <= depth:
             marks.append({position >> 1 for position in marks[-1]})
         bits: list[str] = []
         hashes: list[bytes] = []
@@ -128,13 +131,13 @@ class MerkleBlock:
             mark = position in marks[height]
             bits.append("1" if mark else "0")
             if not mark or not height:
-                hashes.append(levels[height][position])
+                hashes.append(_node(txids, height, position))
                 return
             visit(height - 1, 2 * position)
-            if 2 * position + 1 < len(levels[height - 1]):
+            if (2 * position + 1) << height - 1 < len(txids):
                 visit(height - 1, 2 * position + 1)
 
-        visit(len(levels) - 1, 0)  # at most 15 deep
+        visit(depth, 0)
         flags = int("".join(reversed(bits)), 2).to_bytes((len(bits) + 7) // 8, "little")
         return cls(header, len(txids), tuple(hashes), flags)
 
@@ -210,12 +213,19 @@ class MerkleBlock:
         return Proof(self.header, tuple(matched), total, ambiguous)
 
 
-def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """Every level of the merkle tree, the leaves first (Core merkleblock.cpp CalcHash)."""
-    levels = [list(leaves)]
-    while len(below := levels[-1]) > 1:
-        if any(below[at] == below[at + 1] for at in range(0, len(below) - 1, 2)):
-            raise ParameterError(f"two equal hashes are siblings at height {len(levels) - 1} (CVE-2012-2459)")
-        pairs = zip(below[::2], below[1::2] + below[-1:], strict=False)  # what an even level has one too many of is left over
-        levels.append([sha256d(left + right) for left, right in pairs])
-    return levels
+def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
+    """A node of the merkle tree (Core merkleblock.cpp CalcHash)."""
+    below = leaves[position << height : position + 1 << height]
+    digest, _ = merkle_root(below)
+    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge
+        digest = sha256d(digest + digest)
+    return digest
+
+
+def _height_of_twins(level: Sequence[bytes]) -> int:
+    """The lowest height at which two siblings are equal, where there are some."""
+    height = 0
+    while all(level[at] != level[at + 1] for at in range(0, len(level) - 1, 2)):
+        level = [sha256d(left + right) for left, right in zip(level[::2], [*level[1::2], level[-1]], strict=False)]
+        height += 1
+    return height

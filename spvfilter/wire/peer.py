@@ -122,6 +122,11 @@ class Peer:
     # Out
 
     @property
+    def waiting(self) -> int:
+        """Bytes that wait in `data_to_send`."""
+        return len(self._outgoing)
+
+    @property
     def can_send(self) -> bool:
         """Whether less than 1 MB waits in `data_to_send`. A message may be sent all the same, up to 16 MB."""
         return len(self._outgoing) < SEND_BUFFER
