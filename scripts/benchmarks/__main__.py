@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import bcoin
 import blocks
 import compact
 import generic
@@ -21,6 +20,7 @@ import pipeline
 import sync
 from measure import Row, print_table
 
+import bcoin
 from spvfilter.kernel import BACKEND
 
 SUITES = {
