@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from lightworld import FAST, Run, World, place, running
+from lightworld import FAST, Run, World, check_stored, place, running
 from spvfilter.aio.node import Node
 from spvfilter.aio.node_scripts import p2wpkh
 from spvfilter.errors import StoreFullError
-from spvfilter.network import REGTEST
-from spvfilter.store import Store
 from support import effort
 
 MODES = {"bip37": {"mode": "bip37"}, "compact": {"mode": "compact"}, "kept": {"mode": "compact", "keep_filters": True}}
@@ -76,18 +74,6 @@ async def live(run: Run, world: World) -> None:
     await run.synced(world)
 
 
-def check_prefix(path: Path, world: World) -> None:
-    """What is on disk belongs together: of the chain as far as it was searched, every match and no other."""
-    with Store.open(path, REGTEST) as store:
-        store.attach(world.watch())
-        chain = world.regtest.chain.active
-        if store.tip >= len(chain) or (store.tip >= 0 and b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]):
-            return  # of the branch before the reorganisation
-        known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.found(confirmed=True)}
-        searched = {(each[1], each[2], each[0] == "input") for each in world.scan() if (each[3] or 0) <= max(store.cursor, store.searched)}
-        assert known == searched
-
-
 @pytest.mark.parametrize("name", MODES)
 async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +102,7 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
                         told = run.books.confirmed()
             refused += bool(disk.refused)
             if path.exists():
-                check_prefix(path, world)
+                check_stored(path, world)
             async with running(world, node, store=path, limits=FAST, **MODES[name]) as run:
                 for each in await run.client.matches():
                     run.books.take(each)  # refuses what is there twice
