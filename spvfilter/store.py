@@ -134,10 +134,11 @@ class Store:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
-            db.executescript(
-                f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
-            )
-            with self._rows.transaction():
+            with self._rows.transaction():  # one, so that a database begun is a database made
+                for statement in SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._rows.set_meta("network", self.network.genesis_hash)
                 self._rows.set_meta("secret", secrets.token_bytes(32))
                 self._rows.set_meta("cursor", number(-1) + number(-1))

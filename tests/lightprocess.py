@@ -1,28 +1,40 @@
-"""A light client as a process of its own, to be killed: python lightprocess.py HOST:PORT DATABASE SCRIPT..."""
+"""Light clients in processes of their own, to be killed: python lightprocess.py forks one for each line of JSON it reads.
+
+What takes long, starting Python, is done once. No threads, no loop before the fork.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 
 from spvfilter.aio.client import Limits
-from spvfilter.aio.events import BlockConnected
 from spvfilter.aio.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.watch import WatchList
 
 
-async def main(address: str, path: str, *scripts: str) -> None:
-    """Follow the chain, and write a dot for each block and the like, until killed."""
+async def follow(address: str, path: str, scripts: list[str], options: dict[str, object]) -> None:
+    """Follow the chain, and write a dot for each event, until killed."""
     watch = WatchList(REGTEST)
     for script in scripts:
         watch.add_script(bytes.fromhex(script))
-    async with LightClient(watch, peers=[address], store=path, limits=Limits(flight=10)) as client:
-        print("ready", flush=True)
-        async for event in client.events():
-            if isinstance(event, BlockConnected):
-                print(".", end="", flush=True)
+    client = LightClient(watch, peers=[address], store=path, limits=Limits(flight=10, filters=10), **options)  # type: ignore[arg-type]  # by name
+    async with client:
+        async for _ in client.events():
+            os.write(1, b".")
+
+
+def main() -> None:
+    for line in sys.stdin:
+        if not (child := os.fork()):
+            asyncio.run(follow(**json.loads(line)))
+        os.write(1, b"%d\n" % child)
+        os.waitpid(child, 0)
+        os.write(1, b"\nended\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    main()

@@ -18,6 +18,7 @@ from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.store import Store
 from spvfilter.watch import Match, WatchList
 
 START = 1_700_000_000  # seconds since 1970
@@ -206,6 +207,20 @@ async def running(
     finally:
         left = asyncio.all_tasks() - before
         assert not left, left
+
+
+def check_stored(path: Path, world: World) -> None:
+    """What is in the database of a client that ended somehow belongs together: every match of the blocks it searched, and no other."""
+    with Store.open(path, REGTEST) as store:
+        store.attach(world.watch())
+        chain = world.regtest.chain.active
+        if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
+            return  # of a branch that it was not yet told to leave
+        searched = max(store.cursor, store.searched)
+        known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.found(confirmed=True)}
+        assert known == {
+            (txid, n, kind == "input") for kind, txid, n, height, _ in world.scan() if height is not None and height <= searched
+        }
 
 
 def outputs(lock: Lock, *values: int) -> list[TxOut]:

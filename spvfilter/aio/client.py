@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from spvfilter.aio.proxy import Proxy
 from spvfilter.errors import ParameterError, SessionError
 from spvfilter.wire.messages import Message
 from spvfilter.wire.peer import Peer
@@ -24,6 +25,7 @@ class Limits:
     """How long to wait for a peer, in seconds (Core's values unless said), and how much is asked of it at once."""
 
     connect_s: float = 5.0
+    proxy_s: float = 20.0  # for a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)
     headers_s: float = 900.0  # for all headers a peer has, and a millisecond for each that it says it has
     reply_s: float = 120.0  # for everything else that was asked for
     stall_s: float = 2.0  # without a block while another peer could send it; doubles each time, up to max_stall_s
@@ -62,7 +64,7 @@ class Address:
             host, _, port = host.partition(":")
         if not port.isascii() or not port.isdigit() or len(port) > 5:
             raise ParameterError(f"not a port: {port[:20]!r}")
-        if not host or not (_is_ip(host) or all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split("."))):
+        if not (_is_ip(host) or _is_name(host)):
             raise ParameterError(f"not a host: {host[:80]!r}")
         return cls(host, int(port))
 
@@ -76,6 +78,16 @@ def _is_ip(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_name(host: str) -> bool:
+    """Whether it can be asked for: resolvers and proxies stumble over what cannot be encoded, RFC 1035 § 2.3.4."""
+    if not all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")):
+        return False
+    try:
+        return len(host.encode("idna")) <= 253
+    except UnicodeError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +117,18 @@ class Connection:
         address: Address,
         settings: Settings,
         *,
-        proxy: str | None = None,
+        proxy: Proxy | None = None,
         limits: Limits | None = None,
         clock: Clock | None = None,
         own_nonces: Collection[int] = (),
         draw_nonce: Callable[[], int] | None = None,
     ) -> Connection:
-        """Connect and shake hands. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT; names are then resolved there.
+        """Connect and shake hands; with a `proxy` names are resolved there.
 
         Raises OSError where there is no connection, TimeoutError where none came in time, PeerError for a peer that does not fit.
         """
         limits, clock = limits or Limits(), clock or Clock()
-        async with asyncio.timeout(limits.connect_s):
-            reader, writer = await _connect(address, proxy, limits.connect_s)
+        reader, writer = await _connect(address, proxy, limits)
         try:
             now = clock.monotonic()
             draw = draw_nonce or (lambda: secrets.randbits(64))
@@ -213,18 +224,14 @@ class Connection:
         self._writer.transport.abort()
 
 
-async def _connect(address: Address, proxy: str | None, timeout_s: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if proxy is None:
-        return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
-    try:
-        from python_socks import ProxyError
-        from python_socks.async_.asyncio import Proxy
-    except ImportError as error:
-        raise ParameterError("a proxy needs python-socks: pip install 'spvfilter[socks]'") from error
-    try:
-        socket = await Proxy.from_url(proxy, rdns=True).connect(address.host, address.port, timeout=timeout_s)
-    except ProxyError as error:
-        raise ConnectionRefusedError(f"{address} through the proxy: {error}") from error
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
+        except TimeoutError as error:  # ours says nothing, the system's does
+            raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
+    socket = await proxy.connect(address.host, address.port, limits.proxy_s)
     try:
         return await asyncio.open_connection(sock=socket, limit=_BUFFER)
     except BaseException:

@@ -17,6 +17,7 @@ from spvfilter.aio.compact import CompactSync, Mode
 from spvfilter.aio.events import Event, MatchFound, PeerWarning
 from spvfilter.aio.ledger import Ledger
 from spvfilter.aio.peers import LOST, Peers, resolve_seeds
+from spvfilter.aio.proxy import Proxy
 from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import Sync
 from spvfilter.chain import HeaderChain
@@ -44,8 +45,9 @@ class LightClient:
 
     `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without
     `store` everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the
-    first time; later from where the last run ended. `proxy` is socks5://…, through which names are resolved too. `discover` asks DNS seeds
-    for peers, never with a proxy. Several peers are kept connected; one is asked for blocks, another one serves as its witness.
+    first time; later from where the last run ended. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers
+    are resolved too. `discover` asks DNS seeds for peers, never with a proxy. Several peers are kept connected; one is asked for blocks,
+    another one serves as its witness.
 
     `mode` "bip37" gives a peer a filter of what is ours. Its results are "unproven": a peer can leave a payment out. With two or more peers
     they are compared, and an omission is told as PeerWarning.
@@ -84,8 +86,10 @@ class LightClient:
         if isinstance(peers, str):
             raise TypeError("an iterable of peers expected, not one string")
         self._addresses = [Address.parse(peer, self.network.default_port) for peer in peers]
-        if discover and proxy:
+        if discover and proxy is not None:
             raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
+        if discover and not self.network.dns_seeds:
+            raise ParameterError(f"{self.network} has no DNS seeds: name peers")
         if not self._addresses and not discover:
             raise ParameterError("no peers: name some, or let them be discovered")
         if from_height < 0:
@@ -98,7 +102,7 @@ class LightClient:
         self._fp_rate = fp_rate
         self._from_height = from_height
         self._birthday = birthday
-        self._proxy = proxy
+        self._proxy = None if proxy is None else Proxy.parse(proxy)
         self._discover = discover
         self._max_peers = max_peers
         self._limits = limits or Limits()

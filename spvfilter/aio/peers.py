@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
+from socket import SOCK_STREAM
 
 from spvfilter.aio.client import Address, Clock, Connection, Limits
+from spvfilter.aio.proxy import Proxy
 from spvfilter.aio.remote import Listener, Remote
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EnvelopeError, InvalidHeaderError, LieError, MessageError, PeerError, ProofError, UselessPeerError
@@ -31,7 +32,7 @@ class Peers:
         warn: Callable[[Address, Exception, bool], None],
         changed: Callable[[], None],
         most: int = 8,
-        proxy: str | None = None,
+        proxy: Proxy | None = None,
         limits: Limits,
         clock: Clock,
     ) -> None:
@@ -131,13 +132,16 @@ class Peers:
 
 
 async def resolve_seeds(names: Iterable[str], port: int) -> list[Address]:
-    """Addresses from DNS seeds. Raises UselessPeerError where none of them answers."""
+    """Addresses from DNS seeds, all asked at once. Raises UselessPeerError where none of them answers."""
     loop = asyncio.get_running_loop()
+    answers = await asyncio.gather(*(loop.getaddrinfo(name, port, type=SOCK_STREAM) for name in names), return_exceptions=True)
     found: dict[Address, None] = {}
-    for name in names:
-        with suppress(OSError):
-            for _, _, _, _, place in await loop.getaddrinfo(name, port, type=1):
-                found[Address(str(place[0]), port)] = None
+    for answer in answers:
+        if isinstance(answer, OSError):
+            continue  # a seed that does not answer
+        if isinstance(answer, BaseException):
+            raise answer
+        found.update((Address(str(place[0]), port), None) for _, _, _, _, place in answer)
     if not found:
         raise UselessPeerError("no DNS seed gave an address")
     return list(found)

@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 from contextlib import suppress
-from urllib.parse import urlsplit
 
 from spvfilter.aio.client import Address
 from spvfilter.aio.compact import Mode
@@ -29,6 +28,7 @@ from spvfilter.aio.events import (
     Synced,
 )
 from spvfilter.aio.light import LightClient
+from spvfilter.aio.proxy import Proxy
 from spvfilter.cli.arguments import add_network, add_watch_file, probability, watch_list, whole
 from spvfilter.cli.balances import Balances
 from spvfilter.cli.matches import printer, record
@@ -56,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--connect", metavar="HOST:PORT", type=_peer, action="append", default=[], help="a full node; the port may be left out; repeatable"
     )
     parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
-    parser.add_argument("--proxy", metavar="URL", type=_proxy, help="socks5://HOST:PORT, such as Tor's; names are resolved there")
+    parser.add_argument(
+        "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; names are resolved there"
+    )
     add_network(parser)
     parser.add_argument(
         "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
@@ -99,12 +101,11 @@ def _peer(text: str) -> str:
 
 
 def _proxy(text: str) -> str:
-    """An error does not repeat it: there may be a password in it."""
-    with suppress(ValueError):
-        parts = urlsplit(text)
-        if parts.scheme == "socks5" and parts.hostname and parts.port:
-            return text
-    raise argparse.ArgumentTypeError("socks5://HOST:PORT expected")
+    try:
+        Proxy.parse(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _seconds(text: str) -> float:

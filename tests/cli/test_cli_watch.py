@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
-from processes import WITHOUT_RICH, on_terminal, process
+from processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 
 KEYS = ["event", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
 
@@ -154,6 +154,16 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     code, events, errors = once(node.place, "--db", db, ADDRESS)
     assert (code, events, errors.count("\n")) == (2, [], 1)
     assert values(once(node.place, "--db", db, ADDRESS, "--rebuild")[1]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    for room in (30_000, 70_000):  # bytes of a file
+        code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, -1)); " + WITH_SIGINT
+        ended, events, errors = once(node.place, "--db", db, "--keep-filters", ADDRESS, code=code)
+        assert (ended, events, errors.count("\n")) == (2, [], 1)
+        assert errors.startswith(f"spvfilter: {db}: ")
+    assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
 
 
 def test_once_gives_up_where_no_node_answers_and_tells_each_failure_once() -> None:

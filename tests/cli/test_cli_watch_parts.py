@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from spvfilter.cli import watch
 from spvfilter.cli.balances import Balances
 from spvfilter.cli.status import Status
 from spvfilter.errors import UselessPeerError
+from spvfilter.network import SIGNET
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import Match, MatchKind
 
@@ -30,9 +32,22 @@ HERE = ["--connect", "127.0.0.1:1"]
         ([ADDRESS, "--connect", ""], "argument --connect: HOST or HOST:PORT expected, these 0 characters are not"),
         ([ADDRESS, "--connect", "host:99999"], "argument --connect: HOST or HOST:PORT expected, these 10 characters are not"),
         ([ADDRESS, "--connect", OTHER], "argument --connect: HOST or HOST:PORT expected, these 64 characters are not"),
-        ([ADDRESS, *HERE, "--proxy", "http://127.0.0.1:1"], "argument --proxy: socks5://HOST:PORT expected"),
-        ([ADDRESS, *HERE, "--proxy", "socks5://[::1"], "argument --proxy: socks5://HOST:PORT expected"),
+        *(
+            ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: socks5://[USER:PASSWORD@]HOST:PORT expected for a proxy")
+            for url in (
+                "http://127.0.0.1:1",
+                "socks5://[::1",
+                "",
+                "127.0.0.1:9050",
+                "socks5://h",
+                "socks5://h:65536",
+                "socks5://h:1/x",
+                "\0",
+            )
+        ),
+        ([ADDRESS, *HERE, "--proxy", "socks5://user@h:1"], "argument --proxy: a proxy's user and password are both of 1 to 255"),
         ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
+        ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
         ([ADDRESS, *HERE, "--rebuild"], "--rebuild goes with --db FILE"),
         ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters goes with --db FILE"),
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
@@ -56,7 +71,7 @@ def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(run: Any, arg
     "argv",
     [
         [WIF, *HERE], [SEED, *HERE], [ADDRESS, "--connect", WIF], [ADDRESS, "--connect", f"{WIF}:8333"], [ADDRESS, "--connect", SEED],
-        [ADDRESS, *HERE, "--proxy", f"socks4://user:{WIF}@127.0.0.1:1"],
+        [ADDRESS, *HERE, "--proxy", f"socks4://user:{WIF}@127.0.0.1:1"], [ADDRESS, *HERE, "--proxy", f"socks5://user:{WIF}@127.0.0.1"],
     ],
 )  # fmt: skip
 def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +79,42 @@ def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(run: Any, argv: li
     ran = run("watch", "--network", "regtest", *argv)
     assert ran.code == 2
     assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about"))
+
+
+def test_a_proxy_without_python_socks_names_what_to_install(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    ran = run("watch", "--network", "regtest", ADDRESS, *HERE, "--proxy", "socks5://127.0.0.1:1")
+    said = "spvfilter: argument --proxy: a proxy needs python-socks: pip install 'spvfilter[socks]'"
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(said)
+
+
+SIGNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"  # the same program
+
+
+def test_discovering_asks_the_seeds_and_then_the_nodes_they_name(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **named: Any) -> Any:
+        asked.append(host)
+        return resolve("127.0.0.1" if host in SIGNET.dns_seeds else host, port, *args, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once", "--timeout", "0.3")
+    assert set(SIGNET.dns_seeds) <= set(asked)
+    assert ran.code == 2
+    assert ran.err.startswith("spvfilter: 127.0.0.1:38333: connection refused")
+    assert ran.err.endswith("spvfilter: gave up: no usable node for 0.3 s\n")
+
+
+def test_where_no_seed_answers_that_is_said(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*args: Any, **named: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once")
+    assert (ran.code, ran.out, ran.err) == (2, "", "spvfilter: no DNS seed gave an address\n")
 
 
 def test_help_fits_80_columns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
