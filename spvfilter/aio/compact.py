@@ -1,6 +1,6 @@
 """What a light client does all day with compact filters (BIP-157): headers, filter headers, filters, then the blocks that match.
 
-There is no mempool in this mode: a peer tells of a transaction only once it is in a block, for it does not know what is ours.
+A peer does not know what is ours, so for the mempool every transaction that is announced is fetched, from the tip on.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import TICK_S, Sync
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
+from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.wire.session import Service
 
 T = TypeVar("T")
+
+_MAX_HEARD = 50_000  # txids and wtxids of the mempool that are remembered; ours
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class CompactSync(Sync):
         self._searching = -1  # epoch of the watch list that filters are searched for
         self._led_by: Remote | None = None
         self._patience: float | None = None  # until when peers are waited for
+        self._heard: dict[bytes, None] = {}  # txid and wtxid of what came from the mempool, the oldest first
 
     # For headers and scan
 
@@ -74,7 +78,22 @@ class CompactSync(Sync):
     def headers_came(self, remote: Remote, update: Update | None) -> None:
         if update is not None and update.old_hashes:
             self.headers.turned(update.fork_height)
+            self._heard.clear()  # what stood in the blocks left behind comes again
         super().headers_came(remote, update)
+
+    def entries_changed(self) -> None:
+        self._heard.clear()
+        super().entries_changed()
+
+    def has_tx(self, digest: bytes) -> bool:
+        return digest in self._heard
+
+    def tx_came(self, remote: Remote, raw: bytes) -> None:
+        tx = parse_tx(raw)
+        self._heard.update(dict.fromkeys((txid(raw, tx), wtxid(raw, tx))))
+        while len(self._heard) > _MAX_HEARD:
+            del self._heard[next(iter(self._heard))]
+        super().tx_came(remote, raw)
 
     async def in_time(self, remote: Remote, asked: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
         """A peer's answer. Raises SlowError where it is slow and there are others to ask; its answer may still come."""
@@ -206,9 +225,24 @@ class CompactSync(Sync):
             for remote in self.headers.vouching(self.chain.height):
                 self.peers.did_well(remote)
             await self._emit(Synced(self.chain.height, self.chain.tip_hash))
+        if self._synced is not None and self._mempool:
+            await self._listen()
         if not self._moves and not self._txs and not self.is_interrupted:
             await self._idle()
         return True
+
+    async def _listen(self) -> None:
+        """Have every peer's announcements fetched; those that serve BIP-37 also tell, without a filter, what was announced before."""
+        wants, self._wants_mempool = self._wants_mempool, False
+        for remote in self.members:
+            if remote.takes_all and not wants:
+                continue
+            remote.takes_all = True
+            try:
+                if remote.has_bloom:
+                    await remote.ask_mempool()
+            except LOST as error:
+                self.peers.leave(remote, error)
 
     async def _tell_leader(self, leader: Remote | None) -> None:
         if leader is self._led_by:

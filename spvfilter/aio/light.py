@@ -53,10 +53,12 @@ class LightClient:
     they are compared, and an omission is told as PeerWarning.
 
     `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match whole: no peer is told
-    what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. There is no
-    mempool in this mode: payments show once they are in a block. `keep_filters` keeps the filters in `store` (mainnet: 13 GB), so that a
-    search for new addresses needs no network but for blocks that match. "auto" prefers compact where a peer serves it and the list can
-    be said in it, else takes bip37.
+    what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. `keep_filters`
+    keeps the filters in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match. "auto"
+    prefers compact where a peer serves it and the list can be said in it, else takes bip37.
+
+    With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce
+    from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block.
 
     Raises ParameterError; entering raises StoreError, InexpressibleError for entries that the mode cannot find.
     """
@@ -70,6 +72,7 @@ class LightClient:
         store: str | os.PathLike[str] | None = None,
         mode: Mode | str = Mode.BIP37,
         keep_filters: bool = False,
+        mempool: bool = True,
         fp_rate: float = DEFAULT_FP_RATE,
         from_height: int = 0,
         birthday: int | None = None,
@@ -99,6 +102,7 @@ class LightClient:
         self._rebuild = rebuild
         self.mode = Mode(mode)
         self._keep_filters = keep_filters
+        self._mempool = mempool
         self._fp_rate = fp_rate
         self._from_height = from_height
         self._birthday = birthday
@@ -134,12 +138,13 @@ class LightClient:
             self._database,
             fp_rate=self._fp_rate,
             start=self._first_height,
+            mempool=self._mempool,
             limits=self._limits,
             clock=self._clock,
         )
         self._peers = self._sync.peers = Peers(
             self._addresses,
-            Settings(self.network, relay=False),
+            Settings(self.network, relay=self._mempool and self.mode is not Mode.BIP37),
             self.chain,
             self._sync,
             warn=self._warn,

@@ -43,6 +43,10 @@ class Listener(Protocol):
         """The peer has these transactions."""
         ...
 
+    def has_tx(self, digest: bytes) -> bool:
+        """Whether a transaction, by its txid or wtxid, came before; of those a peer's filter lets through all are wanted."""
+        ...
+
 
 class Remote:
     """A connected peer. `run` reads until the end; everything else may be called meanwhile."""
@@ -56,6 +60,7 @@ class Remote:
         self.last_heard = clock.monotonic()  # something that was asked for
         self.is_greeted = False  # its headers are known; for its owner
         self.epoch = -1  # of the watch list that its filter was made of; for its owner
+        self.takes_all = False  # whether without a filter every transaction announced is asked for; for its owner
         self._chain = chain
         self._listener = listener
         self._limits = limits
@@ -241,7 +246,7 @@ class Remote:
             return
         self._listener.txs_announced(self, txs)
         if self.filter is None:
-            return
+            txs = [item for item in txs if self.takes_all and not self._listener.has_tx(item.hash)]
         unasked = [item for item in txs if item.hash not in self._asked_txs]
         wanted = unasked[: MAX_ASKED_TXS - len(self._asked_txs)]
         self._misses_txs = self._misses_txs or len(wanted) < len(unasked)
@@ -312,7 +317,8 @@ class Remote:
         self._asked_txs.pop(digests[0], None)
         self._asked_txs.pop(digests[1], None)
         self._flights.is_exact = not self._misses_txs  # what is still to come was announced after this one
-        self._flights.judge(raw)
+        if self.filter is not None:
+            self._flights.judge(raw)
         self._flights.is_exact = not self._asked_txs and not self._misses_txs
         self._listener.tx_came(self, raw)
 

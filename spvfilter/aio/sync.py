@@ -43,12 +43,14 @@ class Sync(Search):
         *,
         fp_rate: float,
         start: Callable[[HeaderChain], int],
+        mempool: bool,
         limits: Limits,
         clock: Clock,
     ) -> None:
         super().__init__(ledger, chain, emit, database, limits, clock)
         self._fp_rate = fp_rate
         self._start = start
+        self._mempool = mempool  # whether transactions in no block are told of
         self._wake = asyncio.Event()
         self._moves: deque[Update] = deque()
         self._txs: deque[bytes] = deque()
@@ -74,11 +76,16 @@ class Sync(Search):
         self._wake.set()
 
     def tx_came(self, remote: Remote, raw: bytes) -> None:
+        if not self._mempool:
+            return
         if len(self._txs) < MAX_ASKED_TXS and sum(map(len, self._txs)) < _MAX_TXS:
             self._txs.append(raw)
         else:
             self._wants_mempool = True
         self._wake.set()
+
+    def has_tx(self, digest: bytes) -> bool:
+        return False
 
     def txs_announced(self, remote: Remote, items: Sequence[InvItem]) -> None:
         self._relayed.update(item.hash for item in items if item.hash in self._own and not remote.was_offered(item.hash))
@@ -222,7 +229,7 @@ class Sync(Search):
                 else:
                     await self._wait_for_news(remote)
                 continue
-            if self._wants_mempool:
+            if self._wants_mempool and self._mempool:
                 self._wants_mempool = False
                 await remote.ask_mempool()
                 await remote.fence()

@@ -62,8 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network(parser)
     parser.add_argument(
         "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
-        help="compact: nodes learn nothing of the wallet, payments are seen once they are in a block; bip37: nodes get a filter of it, the "
-        "mempool is seen as well; auto (default): compact where a node serves it and it can find all that is watched, else bip37",
+        help="compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where a node serves it "
+        "and it can find all that is watched, else bip37",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-mempool", action="store_true",
+        help="tell of payments once they are in a block; with compact filters this spares fetching every transaction (300 MB a day)",
     )  # fmt: skip
     parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
     parser.add_argument("--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept")
@@ -141,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
         store=args.db,
         mode=args.mode,
         keep_filters=args.keep_filters,
+        mempool=not args.no_mempool,
         fp_rate=args.fp_rate,
         from_height=args.from_height,
         birthday=args.birthday,

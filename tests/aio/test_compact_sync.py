@@ -11,7 +11,7 @@ import pytest
 
 from lightworld import FAST, TIMEOUT_S, Run, World, place, running
 from spvfilter.aio.compact import Mode
-from spvfilter.aio.events import ONE_PEER, PROVEN, UNPROVEN, MatchFound, PeerChanged, Phase, Progress, Synced
+from spvfilter.aio.events import ONE_PEER, PROVEN, UNPROVEN, MatchConfirmed, MatchFound, PeerChanged, Phase, Progress, Synced
 from spvfilter.aio.node import SERVICES, SETTINGS, Node
 from spvfilter.aio.node_filters import Question
 from spvfilter.aio.node_regtest import Regtest
@@ -19,7 +19,9 @@ from spvfilter.aio.node_scripts import p2wpkh
 from spvfilter.aio.node_session import Session
 from spvfilter.errors import InexpressibleError
 from spvfilter.primitives import OutPoint
+from spvfilter.wire.filtering import FilterAdd, FilterLoad
 from spvfilter.wire.inventory import GetHeaders
+from spvfilter.wire.messages import Message
 from spvfilter.wire.peer import Peer
 from spvfilter.wire.session import Service
 from support import effort
@@ -57,7 +59,7 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert completeness(run) == {PROVEN}
-        assert {place(found.match) for found in await run.client.matches()} == world.scan()
+        assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
 
 
 class Hesitates(Session):
@@ -74,6 +76,14 @@ class Hesitates(Session):
         if self.waiting and self.waiting[0][0] <= asyncio.get_running_loop().time():
             super().on_getheaders(self.waiting.pop(0)[1])
         return super().step() or bool(self.waiting)
+
+
+class Deaf(Session):
+    """Takes no filter."""
+
+    def on_message(self, message: Message) -> None:
+        assert not isinstance(message, FilterLoad | FilterAdd)
+        super().on_message(message)
 
 
 async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
@@ -143,7 +153,7 @@ async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the
             change()
             async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
                 await reach_tip(run, world)
-                assert {place(found.match) for found in await run.client.matches()} == world.scan()
+                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
         asked = session.asked["GetCFilters"]
         async with running(world, node, limits=LIMITS, store=store, mode="compact") as run:
             await reach_tip(run, world)
@@ -157,7 +167,7 @@ async def test_a_wallet_may_change_modes_between_runs(tmp_path: Path) -> None:
         for mode in ("bip37", "compact", "bip37", "auto"):
             async with running(world, node, limits=LIMITS, store=store, mode=mode) as run:
                 await run.synced(world)
-                assert {place(found.match) for found in await run.client.matches()} == world.scan()
+                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
             world.grow(5)
 
 
@@ -193,7 +203,7 @@ async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters
     async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=tmp_path / "kept.db", watch=world.watch()) as run:
             await run.synced(world)
-            assert {place(found.match) for found in await run.client.matches()} == world.scan()
+            assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
             assert not session.asked["GetCFilters"]
 
 
@@ -281,3 +291,45 @@ async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_m
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
+
+
+@pytest.mark.parametrize("services", [SERVICES, SERVICES & ~Service.BLOOM])
+async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filter(services: Service) -> None:
+    world = grown()
+    nodes = [Node(world.regtest, settings=replace(SETTINGS, services=services), session=Deaf) for _ in range(2)]
+    async with nodes[0], nodes[1]:
+        waiting = world.receive()
+        async with running(world, *nodes, limits=LIMITS, mode="compact") as run:
+            await run.synced(world)
+            if services & Service.BLOOM:  # BIP-35 asks for it
+                await run.until(lambda books: waiting in books.waiting())
+            for _ in range(3):
+                world.others(5)
+                payment = world.receive()
+                await run.until(lambda books, payment=payment: payment in books.waiting())
+            spend = world.spend()
+            await run.until(lambda books: spend in books.waiting())
+            world.regtest.mine()
+            await run.synced(world)
+            assert not run.books.waiting()
+            assert run.books.confirmed() == world.scan()
+            world.regtest.reorg(1)
+            await run.synced(world)
+            if services & Service.BLOOM:
+                await run.until(lambda books: {waiting, payment, spend} <= books.waiting())
+            world.regtest.mine()
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert not run.books.warnings
+
+
+async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
+    world = grown()
+    for mode in Mode:
+        async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode=mode, mempool=False) as run:
+            await run.synced(world)
+            world.receive()
+            world.regtest.mine()
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert not any(isinstance(event, MatchConfirmed) for event in run.books.events)

@@ -95,9 +95,11 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             node.do("reorg 1")
             withdrawn, disconnected, synced = events_until(child, "synced")
             assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
+            (found,) = events_until(child, "found")
+            assert (found["height"], found["outpoint"]) == (None, withdrawn["outpoint"])
             node.do("mine")
-            found, synced = events_until(child, "synced")
-            assert (found["event"], found["height"]) == ("found", 113)
+            confirmed, synced = events_until(child, "synced")
+            assert (confirmed["event"], confirmed["height"]) == ("confirmed", 113)
             child.send_signal(signal.SIGTERM)
             assert child.wait(timeout=20) == 143
 
