@@ -14,7 +14,7 @@ from typing import Any, TypeVar  # whatever the base's arguments are
 
 from spvfilter.aio.compact_headers import FilterHeaders
 from spvfilter.aio.compact_scan import FilterScan
-from spvfilter.aio.events import Event, PeerChanged, Phase, Progress, Synced
+from spvfilter.aio.events import PROVEN, Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.aio.peers import LOST
 from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import TICK_S, Sync
@@ -220,6 +220,8 @@ class CompactSync(Sync):
             if self._store.cursor == cursor and not self.is_interrupted:
                 await self._sleep(self.limits.stall_s)  # nobody can be asked just now
             return True
+        if self._store.cursor == self.chain.height and self.ledger.may_prove and self.headers.completeness(self.chain.height) == PROVEN:
+            await self.db(self.ledger.prove)
         if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
             self._synced = self.chain.tip_hash
             for remote in self.headers.vouching(self.chain.height):

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spvfilter.aio.events import (
+    ONE_PEER,
+    PROVEN,
     UNPROVEN,
     BlockConnected,
     BlockDisconnected,
@@ -72,6 +74,7 @@ class Ledger:
         self.store = store
         store.attach(watch, since)
         self._seen_at = 0  # when the last transaction of the mempool came
+        self.may_prove = True  # whether there may be matches that rest on one peer's compact filters
         self._owed: int | None = None  # a rewind that failed and is still to be made
         self._unmatched: deque[bytes] = deque(maxlen=MAX_UNMATCHED)
         self._load()
@@ -157,6 +160,7 @@ class Ledger:
                 continue  # known from an earlier search, or of a coinbase that stands in two blocks (BIP-30)
             recorded.add(identity)
             batch.found.append(Found(hit, block.hash, block.height, block.completeness))
+            self.may_prove = self.may_prove or block.completeness == ONE_PEER
             match = self._match(hit, block.hash, block.height)
             yield (MatchFound if before is None else MatchConfirmed)(match, block.completeness)
         if self._pending:
@@ -215,6 +219,15 @@ class Ledger:
                 if height <= searched or lost:
                     events.append(BlockDisconnected(height, digest))
         return events
+
+    def prove(self) -> None:
+        """What rested on one peer's compact filters rests on two now, who agree on the headers of all of them."""
+        if self.may_prove:
+            with self._committed(Batch()) as batch:
+                batch.found += (
+                    found._replace(completeness=PROVEN) for found in self.store.found(confirmed=True) if found.completeness == ONE_PEER
+                )
+            self.may_prove = False
 
     def rewind(self, height: int) -> None:
         """Blocks above `height` are to be searched again, for entries that are new; these are in the database then."""

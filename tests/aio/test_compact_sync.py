@@ -62,6 +62,23 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
         assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
 
 
+async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: Path) -> None:
+    world = grown()
+    store = tmp_path / "wallet.db"
+    async with Node(world.regtest) as one, Node(world.regtest) as two:
+        async with running(world, one, limits=LIMITS, store=store, mode="compact") as run:
+            await run.synced(world)
+            assert {found.completeness for found in await run.client.matches()} == {ONE_PEER}
+        async with running(world, one, two, limits=LIMITS, store=store, mode="compact") as run:
+            await run.synced(world)
+            assert {found.completeness for found in await run.client.matches()} == {PROVEN}
+        async with running(world, two, limits=LIMITS, store=store, mode="compact") as run:
+            world.receive()
+            world.regtest.mine()
+            await run.synced(world)
+            assert Counter(found.completeness for found in await run.client.matches())[ONE_PEER] == 1
+
+
 class Hesitates(Session):
     """Takes a tenth of the patience that the test below has to tell its headers."""
 
