@@ -30,6 +30,15 @@ class FormatError(SpvFilterError, ValueError):
         self.field = field
 
 
+class BlockFilterError(FormatError):
+    """One of many compact filters that is malformed; `block_hash` (32 bytes, wire order) says whose it is."""
+
+    def __init__(self, error: FormatError, block_hash: bytes) -> None:
+        field = f"{error.field} of the filter of block {block_hash[::-1].hex()}"
+        super().__init__(error.message, offset=error.offset, field=field)
+        self.block_hash = block_hash
+
+
 class ParameterError(SpvFilterError, ValueError):
     """An argument outside its domain; the message carries the offending value."""
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from spvfilter.aio.events import Event, MatchFound, Phase, Progress
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.peers import LOST
-from spvfilter.errors import FormatError, UselessPeerError
-from spvfilter.filters.bip158 import BasicFilter, match_filters
+from spvfilter.errors import BlockFilterError, UselessPeerError
+from spvfilter.filters.candidates import match_filters
 from spvfilter.kernel import GcsQuery, parse_tx
 from spvfilter.store import Batch
 from spvfilter.storefilters import FilterBatch
@@ -171,12 +171,11 @@ class FilterScan:
         if elements != self._elements:
             self._query = GcsQuery(elements)
         self._elements = elements
-        pairs = list(zip(part.hashes, filters, strict=True))
+        candidates = match_filters(zip(part.hashes, filters, strict=True), self._query)
         try:
-            found = await asyncio.to_thread(match_filters, pairs, self._query) if elements else []
-        except FormatError:
-            height, reason = await asyncio.to_thread(_first_malformed, part.first, pairs)
-            self._sync.headers.refute(height, reason)
+            found = await asyncio.to_thread(list, candidates) if elements else []
+        except BlockFilterError as error:
+            self._sync.headers.refute(part.first + part.hashes.index(error.block_hash), f"is malformed: {error.message}")
             return None
         return {*found, *self._sync.whole.intersection(part.hashes)}
 
@@ -216,13 +215,3 @@ class FilterScan:
         """In the database's thread; nothing is recorded if entries were added since the filters were matched."""
         ledger = self._sync.ledger
         return ledger.connect(blocks) if len(ledger.watch) == self._entries else []
-
-
-def _first_malformed(first: int, pairs: Sequence[tuple[bytes, bytes]]) -> tuple[int, str]:
-    """Height and fault of the first filter that is none."""
-    for height, (block_hash, data) in enumerate(pairs, first):
-        try:
-            BasicFilter.parse(data, block_hash)
-        except FormatError as error:
-            return height, str(error)
-    raise AssertionError("all are sound")
