@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spvfilter.errors import (
         AddressError as AddressError,
         BlockFilterError as BlockFilterError,
+        FalseFilterError as FalseFilterError,
         FormatError as FormatError,
         FpRateWarning as FpRateWarning,
         IncompleteScanError as IncompleteScanError,
@@ -98,8 +99,8 @@ _HOME = {
     "aio.feed": "ScanReport",
     "aio.redis": "RedisBloomFilter",
     "aio.sources": "BlockFiles RawBlock",
-    "errors": "AddressError BlockFilterError FormatError FpRateWarning IncompleteScanError InexpressibleError LostSpendsWarning "
-    "MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
+    "errors": "AddressError BlockFilterError FalseFilterError FormatError FpRateWarning IncompleteScanError InexpressibleError "
+    "LostSpendsWarning MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
     "RemoteExistsError RemoteFullError RemoteMissingError "
     "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning StoreError TooLargeError WatchFileError "
     "WrongNetworkError",

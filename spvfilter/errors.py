@@ -90,6 +90,15 @@ class SourceError(SpvFilterError):
     """A file or stream of blocks that cannot be read; the message names it."""
 
 
+class FalseFilterError(SourceError):
+    """A filter that is not the one its block's filter header commits to; `height` and `block_hash` (32 bytes, wire order) say whose."""
+
+    def __init__(self, height: int, block_hash: bytes) -> None:
+        super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} is not the one that its filter header commits to")
+        self.height = height
+        self.block_hash = block_hash
+
+
 class IncompleteScanError(SourceError):
     """A scan that reached its end but could not read everything; `problems` says what. All matches were given before."""
 

@@ -32,6 +32,7 @@ class _Part:
     first: int
     hashes: Sequence[bytes]
     headers: Sequence[bytes]  # of their filters, and the one before
+    digests: Sequence[bytes]  # hashes of their filters
     filters: Sequence[bytes] | None = None
     is_kept: bool = False  # its filters come from the database
     asked: dict[asyncio.Task[list[bytes]], Remote] = field(default_factory=dict)
@@ -91,7 +92,8 @@ class FilterScan:
             first = self._next
             last = min(first + self._sync.limits.filters - 1, self._sync.headers.height)
             hashes = [self._sync.chain.hash_at(height) for height in range(first, last + 1)]
-            part = _Part(first, hashes, self._rows.headers(first - 1, last))
+            digests = [self._rows.hash_at(height) for height in range(first, last + 1)]
+            part = _Part(first, hashes, self._rows.headers(first - 1, last), digests)
             self._parts.append(part)
             self._next = last + 1
             kept = await self._sync.db(self._rows.kept, first, last)
@@ -138,7 +140,7 @@ class FilterScan:
     async def _search(self, part: _Part, filters: Sequence[bytes]) -> bool:
         """Match the filters, fetch the blocks that match, record all; False where that was not possible to the end."""
         if self._sync.keeps_filters and not part.is_kept:
-            batch = Batch(filters=FilterBatch(kept=list(enumerate(filters, part.first))))
+            batch = Batch(filters=FilterBatch(kept=list(zip(part.digests, filters, strict=True))))
             await self._sync.db(self._sync.ledger.store.commit, batch)
         at, wanted = 0, None
         while at < len(filters):

@@ -12,6 +12,7 @@ from pathlib import Path
 from spvfilter.aio.sources import BlockFiles, BlockRef, Problem
 from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
 from spvfilter.cli.cfilterfile import FilterRecord, SeenOutputs, chain_order, read_prevouts, read_records
+from spvfilter.cli.cfilterstore import export_filters, import_filters
 from spvfilter.cli.output import Page, complain
 from spvfilter.cli.progress import megabytes
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError
@@ -24,10 +25,18 @@ FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1  # exit code
 _MAX_SIZE = 4_000_000  # bytes; a filter is smaller than its block
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
-_OPTIONS = {"build": ("prevouts", "previous"), "match": ("watch", "address", "block", "jobs"), "info": ("block", "previous")}
+_OPTIONS = {
+    "build": ("prevouts", "previous"),
+    "match": ("watch", "address", "block", "jobs"),
+    "info": ("block", "previous"),
+    "import": ("db",),
+    "export": ("db",),
+}
 _USAGE = """spvfilter cfilter build BLOCKS ... [--prevouts FILE] [--previous HEADER]
        spvfilter cfilter match FILTERS ... (--watch FILE | --address A ...)
-       spvfilter cfilter info FILTERS ... [--previous HEADER]"""
+       spvfilter cfilter info FILTERS ... [--previous HEADER]
+       spvfilter cfilter import FILTERS ... --db FILE
+       spvfilter cfilter export --db FILE"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compact filters (BIP-158, basic) on disk. build makes those of blocks: raw, hex or blk*.dat files, or directories of them; the "
         "outputs that a block spends are found in the blocks before it, or in --prevouts. match prints the blocks that may concern a "
-        "wallet. info says what filters hold and whether their headers follow from each other. FILTERS are JSON lines as build prints "
-        "them; - is standard input. One filter alone may also be given in hex or as a file of its bytes."
+        "wallet. info says what filters hold and whether their headers follow from each other. import keeps filters in the database of "
+        "watch, which then need not fetch them, now or for new addresses; it uses those alone that the nodes' filter headers commit to. "
+        "export prints those kept there. FILTERS are JSON lines as build prints them; - is standard input. match and info also take one "
+        "filter alone, in hex or as a file of its bytes."
     )
     parser.add_argument("action", metavar="ACTION", choices=tuple(_OPTIONS), help=", ".join(_OPTIONS))
     parser.add_argument("names", metavar="BLOCKS | FILTERS", nargs="*", help="files, or one filter in hex")
@@ -48,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", metavar="A", nargs="+", action="extend", help="match: addresses to look for; repeatable")
     parser.add_argument("--block", metavar="HASH", type=_hash, help="match, info: the block of a filter given alone")
     parser.add_argument("--jobs", metavar="J", type=whole(1, 256), help="match: threads, where the kernel is compiled; default 1")
+    parser.add_argument("--db", metavar="FILE", help="import, export: the database of watch; import makes it where there is none")
     add_network(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, else jsonl")
 
@@ -63,9 +75,17 @@ def run(args: argparse.Namespace) -> int:
     for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
         if getattr(args, name) is not None and name not in _OPTIONS[args.action]:
             raise ParameterError(f"cfilter {args.action} does not take --{name}")
+    if args.action in ("import", "export") and args.db is None:
+        raise ParameterError(f"cfilter {args.action} needs --db FILE")
+    if args.action == "export":
+        if args.names:
+            raise ParameterError("cfilter export takes no FILTERS: it prints those in --db")
+        return export_filters(args.db, args.network, Page(sys.stdout))
     if not args.names:
         what = "BLOCKS" if args.action == "build" else "FILTERS"
         raise ParameterError(f"cfilter {args.action} needs the name of {what} (see 'spvfilter cfilter --help')")
+    if args.action == "import":
+        return import_filters(_given(args), args.db, args.network)
     page = Page(sys.stdout)
     as_json = args.format == "jsonl" or (args.format is None and not page.is_terminal)
     return {"build": _build, "match": _match, "info": _info}[args.action](args, page, as_json)
