@@ -90,3 +90,26 @@ def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> Non
         db.execute("UPDATE filters SET data = x'00' WHERE hash = ?", (HASHES[4],))
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         assert store.filters.kept(3, 5).keys() == {3, 5}
+
+
+def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(tmp_path: Path) -> None:
+    data = [bytes((number,)) * 9_000 for number in range(40)]
+    hashes = [filter_hash(each) for each in data]
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(filters=FilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True)))))
+    with closing(sqlite3.connect(path)) as db:
+        ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'filters'")
+        ((size,),) = db.execute("PRAGMA page_size")
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(bytes((7,)) * 1_000) + 100] ^= 1
+    path.write_bytes(raw)
+    with Store.open(path, REGTEST) as store:
+        assert store.filters.kept(0, 39).keys() == set(range(40)) - {7}
+    raw[size * (root - 1) : size * root] = b"\xff" * size
+    path.write_bytes(raw)
+    with Store.open(path, REGTEST) as store:
+        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+            store.filters.kept(0, 39)
+        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+            store.filters.is_kept(hashes[0], data[0])
