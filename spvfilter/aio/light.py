@@ -55,8 +55,9 @@ class LightClient:
     `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match whole: no peer is told
     what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. There is no
     mempool in this mode: payments show once they are in a block. `keep_filters` keeps the filters in `store` (mainnet: 13 GB), so that a
-    search for new addresses needs no network but for blocks that match. "auto" prefers compact where a peer serves it and the list can
-    be said in it, else takes bip37.
+    search for new addresses needs no network but for blocks that match; filters may be brought there before, too (`spvfilter cfilter
+    import`), and those that the peers' filter headers commit to are not fetched. "auto" prefers compact where a peer serves it and the
+    list can be said in it, else takes bip37.
 
     Raises ParameterError; entering raises StoreError, InexpressibleError for entries that the mode cannot find.
     """
