@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from spvfilter.chain import HeaderChain
@@ -19,7 +20,7 @@ from spvfilter.store import Store
 from spvfilter.storeimport import FilterImport, ImportCounts
 
 _INCOMPLETE = 1  # exit code
-_AT_ONCE = 500  # filters read from the database
+_AT_ONCE = 500  # filters read from the database, or imported until that is shown
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
@@ -27,24 +28,28 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 
     Raises SourceError, StoreError.
     """
+    first = next(given, None)  # before a database is made for nothing
+    if first is None:
+        raise SourceError("no filter was given")
     with Store.open(db, network) as store:
         importing = FilterImport(store)
         try:
             with progress(None) as shown:
                 size = 0
-                for name, record in given:
+                for number, (name, record) in enumerate(chain([first], given)):
                     try:
                         importing.add(record.block, record.data, previous=record.previous, height=record.height, header=record.header)
                     except (BlockFilterError, SourceError) as error:
                         raise SourceError(f"{name}: {error}") from None
                     size += len(record.data)
-                    shown.update(size, None)
+                    if number % _AT_ONCE == 0:
+                        shown.update(size, None)
         finally:
             importing.flush()
             _tell(importing.counts, db)
         counts = importing.counts
         if not counts.kept + counts.present:
-            raise SourceError(f"no filter of {'the best chain' if counts.stale else 'any block'} was given")
+            raise SourceError("no filter of the best chain was given")
         return _INCOMPLETE if counts.stale else 0
 
 
@@ -66,12 +71,12 @@ def export_filters(db: str, network: Network, page: Page) -> int:
         raise SourceError(f"{db}: no such file")
     count = size = 0
     with Store.open(db, network) as store:
-        chain = HeaderChain.load(network, store.headers(1))
-        last = min(store.filters.height, chain.height)
+        headers = HeaderChain.load(network, store.headers(1))
+        last = min(store.filters.height, headers.height)
         for first in range(0, last + 1, _AT_ONCE):
             for height, data in sorted(store.filters.kept(first, min(first + _AT_ONCE - 1, last)).items()):
-                block = chain.hash_at(height)
-                previous = chain.hash_at(height - 1) if height else bytes(32)
+                block = headers.hash_at(height)
+                previous = headers.hash_at(height - 1) if height else bytes(32)
                 record = FilterRecord(block, previous, height, data, store.filters.header_at(height))
                 page.line(json.dumps(record.line(BasicFilter.parse(data, block).n), separators=(",", ":")))
                 count += 1

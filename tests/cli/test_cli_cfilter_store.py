@@ -164,6 +164,15 @@ def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file:
     assert ran.err.endswith(": these filters are not of signet\n")
 
 
+def test_a_database_in_use_is_left_alone(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+    path = file(lines)
+    with Store.open(db, REGTEST):
+        for argv in (("import", path), ("export",)):
+            ran = process("cfilter", *argv, "--db", db, *NETWORK)
+            assert (ran.returncode, ran.stdout, b"in use by another process" in ran.stderr) == (2, b"", True)
+    assert kept(db) == set()
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -183,7 +192,10 @@ def test_usage_errors(run: Any, argv: list[str], said: str) -> None:
 
 def test_nothing_to_import_or_export_is_an_error(run: Any, db: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
-    assert run("cfilter", "import", tmp_path / "empty", "--db", db, *NETWORK).code == 2
+    for name, said in (("empty", "no filter was given"), ("none", f"{tmp_path}/none: No such file or directory")):
+        ran = run("cfilter", "import", tmp_path / name, "--db", tmp_path / "new.db", *NETWORK)
+        assert (ran.code, ran.err) == (2, f"spvfilter: {said}\n")
+    assert not (tmp_path / "new.db").exists()
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert (ran.code, ran.err) == (2, f"spvfilter: {db}: no filter is kept\n")
 
