@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from spvfilter.aio.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
     from spvfilter.errors import (
         AddressError as AddressError,
+        BlockFilterError as BlockFilterError,
+        FalseFilterError as FalseFilterError,
         FormatError as FormatError,
         FpRateWarning as FpRateWarning,
         IncompleteScanError as IncompleteScanError,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     )
     from spvfilter.filters.bip158 import BasicFilter as BasicFilter
     from spvfilter.filters.bloom import BloomFilter as BloomFilter
+    from spvfilter.filters.candidates import match_filters as match_filters
     from spvfilter.filters.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.filters.families import (
         Bip37Hash as Bip37Hash,
@@ -96,14 +99,15 @@ _HOME = {
     "aio.feed": "ScanReport",
     "aio.redis": "RedisBloomFilter",
     "aio.sources": "BlockFiles RawBlock",
-    "errors": "AddressError FormatError FpRateWarning IncompleteScanError InexpressibleError LostSpendsWarning "
-    "MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
+    "errors": "AddressError BlockFilterError FalseFilterError FormatError FpRateWarning IncompleteScanError InexpressibleError "
+    "LostSpendsWarning MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
     "RemoteExistsError RemoteFullError RemoteMissingError "
     "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning StoreError TooLargeError WatchFileError "
     "WrongNetworkError",
     "filters.bip158": "BasicFilter",
     "filters.bip37": "Bip37Filter MatchedTx UpdateFlags filteradd_payload parse_filteradd",
     "filters.bloom": "BloomFilter",
+    "filters.candidates": "match_filters",
     "filters.counting": "CountingBloomFilter",
     "filters.families": "Bip37Hash CustomHash FastHash HashFamily SipHash",
     "filters.gcs": "GolombCodedSet",

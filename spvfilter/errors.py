@@ -30,6 +30,15 @@ class FormatError(SpvFilterError, ValueError):
         self.field = field
 
 
+class BlockFilterError(FormatError):
+    """One of many compact filters that is malformed; `block_hash` (32 bytes, wire order) says whose it is."""
+
+    def __init__(self, error: FormatError, block_hash: bytes) -> None:
+        field = f"{error.field} of the filter of block {block_hash[::-1].hex()}"
+        super().__init__(error.message, offset=error.offset, field=field)
+        self.block_hash = block_hash
+
+
 class ParameterError(SpvFilterError, ValueError):
     """An argument outside its domain; the message carries the offending value."""
 
@@ -79,6 +88,15 @@ class WatchFileError(SpvFilterError, ValueError):
 
 class SourceError(SpvFilterError):
     """A file or stream of blocks that cannot be read; the message names it."""
+
+
+class FalseFilterError(SourceError):
+    """A filter that is not the one its block's filter header commits to; `height` and `block_hash` (32 bytes, wire order) say whose."""
+
+    def __init__(self, height: int, block_hash: bytes) -> None:
+        super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} is not the one that its filter header commits to")
+        self.height = height
+        self.block_hash = block_hash
 
 
 class IncompleteScanError(SourceError):

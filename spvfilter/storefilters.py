@@ -1,19 +1,20 @@
 """Compact filters in the wallet's database: the filter hash of every block, the headers they make, and filters kept if asked. No network.
 
-Filter headers are chained (BIP-157), so the last one, kept apart, tells whether the hashes are as they were written. A kept filter is
-held against its hash whenever it is read.
+Filter headers are chained (BIP-157), so the last one, kept apart, tells whether the hashes are as they were written. Filters lie under
+their own hashes, and are given only by the hashes that headers commit to: one that is false, damaged, stale or not vouched for yet is as
+good as not kept, and what was kept before its header was known is there once it is.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import GENESIS_PREVIOUS, filter_hash, filter_header
-from spvfilter.storefile import MarkedRows
+from spvfilter.storefile import MarkedRows, translated
 
 _SIZE = 32  # bytes of a hash
 
@@ -22,9 +23,9 @@ _SIZE = 32  # bytes of a hash
 class FilterBatch:
     """What one commit changes of the filters, in this order."""
 
-    fork: int | None = None  # the last height that stays; hashes and filters above leave
+    fork: int | None = None  # the last height that stays; hashes above leave
     hashes: Sequence[bytes] = ()  # filter hashes appended above what is there
-    kept: Sequence[tuple[int, bytes]] = field(default=())  # height and bytes of filters; those that have no hash yet are not kept
+    kept: Sequence[tuple[bytes, bytes]] = ()  # hash and bytes of filters
 
 
 class FilterRows:
@@ -50,10 +51,22 @@ class FilterRows:
         """Filter headers of some heights, both included."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
+    def hash_at(self, height: int) -> bytes:
+        """The filter hash of a block."""
+        return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
+
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """The filters kept of some heights, both included, by height; what is not what its hash says counts as not kept."""
-        rows = self._db.execute("SELECT height, data FROM filters WHERE height BETWEEN ? AND ?", (first, min(last, self.height)))
-        return {height: data for height, data in rows if filter_hash(data) == self._hashes[_SIZE * height : _SIZE * height + _SIZE]}
+        """The filters kept of some heights, both included, by height, each held against its hash."""
+        query = "SELECT height, data FROM filter_hashes JOIN filters USING (hash) WHERE height BETWEEN ? AND ?"
+        with translated(self._path):
+            rows = self._db.execute(query, (first, last))
+            return {height: data for height, data in rows if filter_hash(data) == self.hash_at(height)}
+
+    def is_kept(self, digest: bytes, data: bytes) -> bool:
+        """Whether just this filter is kept under its hash."""
+        with translated(self._path):
+            row: tuple[object] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (digest,)).fetchone()
+        return row == (data,)
 
     def load(self) -> None:
         """Raises StoreCorruptError unless every hash is as it was written."""
@@ -79,8 +92,7 @@ class FilterRows:
     def write(self, batch: FilterBatch) -> None:
         """Within a transaction; where that fails, `load` again."""
         if batch.fork is not None and batch.fork < self.height:
-            for table in ("filter_hashes", "filters"):
-                self._db.execute(f"DELETE FROM {table} WHERE height > ?", (batch.fork,))  # noqa: S608
+            self._db.execute("DELETE FROM filter_hashes WHERE height > ?", (batch.fork,))
             del self._hashes[_SIZE * (batch.fork + 1) :], self._headers[_SIZE * (batch.fork + 1) :]
         if batch.hashes:
             self._db.executemany("INSERT INTO filter_hashes VALUES (?, ?)", enumerate(batch.hashes, self.height + 1))
@@ -88,5 +100,4 @@ class FilterRows:
                 self._append(digest)
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta("filter header", self.header_at(self.height) if self.height >= 0 else None)
-        kept = [(height, data) for height, data in batch.kept if height <= self.height]
-        self._db.executemany("INSERT OR REPLACE INTO filters VALUES (?, ?)", kept)
+        self._db.executemany("INSERT OR REPLACE INTO filters VALUES (?, ?)", batch.kept)

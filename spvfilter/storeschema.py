@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE headers (height INTEGER PRIMARY KEY, raw BLOB NOT NULL);
@@ -18,7 +18,7 @@ CREATE INDEX matches_by_outpoint ON matches (outpoint);
 CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
     WITHOUT ROWID;
 CREATE TABLE filter_hashes (height INTEGER PRIMARY KEY, hash BLOB NOT NULL);
-CREATE TABLE filters (height INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 """
 MARKED = {  # tables whose rows carry marks, with the columns these cover
     "meta": "key, value",

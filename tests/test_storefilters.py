@@ -22,7 +22,7 @@ HEADERS = list(filter_headers(HASHES, bytes(32)))
 def filled(path: Path) -> None:
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(filters=FilterBatch(hashes=HASHES[:4])))
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[4:], kept=list(enumerate(DATA)))))
+        store.commit(Batch(filters=FilterBatch(hashes=HASHES[4:], kept=list(zip(HASHES, DATA, strict=True)))))
 
 
 def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path) -> None:
@@ -33,24 +33,35 @@ def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path
         assert store.filters.kept(2, 5) == {height: DATA[height] for height in range(2, 6)}
 
 
-def test_what_is_above_a_fork_is_forgotten(tmp_path: Path) -> None:
+def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_there_are(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        store.commit(Batch(filters=FilterBatch(fork=5, hashes=[HASHES[0]])))
-        assert store.filters.height == 6
+        store.commit(Batch(filters=FilterBatch(fork=5, hashes=[HASHES[0], bytes(32)])))
+        assert store.filters.height == 7
         assert store.filters.headers(5, 6) == [HEADERS[5], *filter_headers([HASHES[0]], HEADERS[5])]
-        assert store.filters.kept(0, 8).keys() == set(range(6))
+        assert store.filters.kept(0, 8) == {**{height: DATA[height] for height in range(6)}, 6: DATA[0]}
         store.commit(Batch(filters=FilterBatch(fork=-1)))
-        assert store.filters.height == -1
+        assert (store.filters.height, store.filters.kept(0, 8)) == (-1, {})
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        assert store.filters.height == -1
+        assert (store.filters.height, store.filters.kept(0, 8)) == (-1, {})
+        store.commit(Batch(filters=FilterBatch(hashes=HASHES)))  # the chain has come back
+        assert store.filters.kept(0, 8) == dict(enumerate(DATA))
+
+
+def test_a_filter_under_a_hash_that_is_not_its_own_is_never_given(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.commit(Batch(filters=FilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])])))
+        assert store.filters.kept(0, 8) == {5: DATA[5]}
+        assert not store.filters.is_kept(HASHES[3], DATA[3])
+        store.commit(Batch(filters=FilterBatch(kept=[(HASHES[3], DATA[3])])))
+        assert store.filters.kept(0, 8) == {3: DATA[3], 5: DATA[5]}
 
 
 def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         with pytest.raises(Exception, match=r".*"):
-            store.commit(Batch(filters=FilterBatch(fork=3, hashes=HASHES, kept=[(0, object())])))  # type: ignore[list-item]  # on purpose
+            store.commit(Batch(filters=FilterBatch(fork=3, hashes=HASHES, kept=[(HASHES[0], object())])))  # type: ignore[list-item]  # on purpose
         assert store.filters.headers(0, 8) == HEADERS
 
 
@@ -76,6 +87,29 @@ def test_damage_is_refused(tmp_path: Path, damage: str) -> None:
 def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with closing(sqlite3.connect(tmp_path / "w.db", isolation_level=None)) as db:
-        db.execute("UPDATE filters SET data = x'00' WHERE height = 4")
+        db.execute("UPDATE filters SET data = x'00' WHERE hash = ?", (HASHES[4],))
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         assert store.filters.kept(3, 5).keys() == {3, 5}
+
+
+def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(tmp_path: Path) -> None:
+    data = [bytes((number,)) * 9_000 for number in range(40)]
+    hashes = [filter_hash(each) for each in data]
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(filters=FilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True)))))
+    with closing(sqlite3.connect(path)) as db:
+        ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'filters'")
+        ((size,),) = db.execute("PRAGMA page_size")
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(bytes((7,)) * 1_000) + 100] ^= 1
+    path.write_bytes(raw)
+    with Store.open(path, REGTEST) as store:
+        assert store.filters.kept(0, 39).keys() == set(range(40)) - {7}
+    raw[size * (root - 1) : size * root] = b"\xff" * size
+    path.write_bytes(raw)
+    with Store.open(path, REGTEST) as store:
+        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+            store.filters.kept(0, 39)
+        with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
+            store.filters.is_kept(hashes[0], data[0])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from spvfilter.aio.events import Event, MatchFound, Phase, Progress
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.peers import LOST
-from spvfilter.errors import FormatError, UselessPeerError
-from spvfilter.filters.bip158 import BasicFilter, match_filters
+from spvfilter.errors import BlockFilterError, UselessPeerError
+from spvfilter.filters.candidates import match_filters
 from spvfilter.kernel import GcsQuery, parse_tx
 from spvfilter.store import Batch
 from spvfilter.storefilters import FilterBatch
@@ -32,6 +32,7 @@ class _Part:
     first: int
     hashes: Sequence[bytes]
     headers: Sequence[bytes]  # of their filters, and the one before
+    digests: Sequence[bytes]  # hashes of their filters
     filters: Sequence[bytes] | None = None
     is_kept: bool = False  # its filters come from the database
     asked: dict[asyncio.Task[list[bytes]], Remote] = field(default_factory=dict)
@@ -91,7 +92,8 @@ class FilterScan:
             first = self._next
             last = min(first + self._sync.limits.filters - 1, self._sync.headers.height)
             hashes = [self._sync.chain.hash_at(height) for height in range(first, last + 1)]
-            part = _Part(first, hashes, self._rows.headers(first - 1, last))
+            digests = [self._rows.hash_at(height) for height in range(first, last + 1)]
+            part = _Part(first, hashes, self._rows.headers(first - 1, last), digests)
             self._parts.append(part)
             self._next = last + 1
             kept = await self._sync.db(self._rows.kept, first, last)
@@ -138,7 +140,7 @@ class FilterScan:
     async def _search(self, part: _Part, filters: Sequence[bytes]) -> bool:
         """Match the filters, fetch the blocks that match, record all; False where that was not possible to the end."""
         if self._sync.keeps_filters and not part.is_kept:
-            batch = Batch(filters=FilterBatch(kept=list(enumerate(filters, part.first))))
+            batch = Batch(filters=FilterBatch(kept=list(zip(part.digests, filters, strict=True))))
             await self._sync.db(self._sync.ledger.store.commit, batch)
         at, wanted = 0, None
         while at < len(filters):
@@ -171,12 +173,11 @@ class FilterScan:
         if elements != self._elements:
             self._query = GcsQuery(elements)
         self._elements = elements
-        pairs = list(zip(part.hashes, filters, strict=True))
+        candidates = match_filters(zip(part.hashes, filters, strict=True), self._query)
         try:
-            found = await asyncio.to_thread(match_filters, pairs, self._query) if elements else []
-        except FormatError:
-            height, reason = await asyncio.to_thread(_first_malformed, part.first, pairs)
-            self._sync.headers.refute(height, reason)
+            found = await asyncio.to_thread(list, candidates) if elements else []
+        except BlockFilterError as error:
+            self._sync.headers.refute(part.first + part.hashes.index(error.block_hash), f"is malformed: {error.message}")
             return None
         return {*found, *self._sync.whole.intersection(part.hashes)}
 
@@ -216,13 +217,3 @@ class FilterScan:
         """In the database's thread; nothing is recorded if entries were added since the filters were matched."""
         ledger = self._sync.ledger
         return ledger.connect(blocks) if len(ledger.watch) == self._entries else []
-
-
-def _first_malformed(first: int, pairs: Sequence[tuple[bytes, bytes]]) -> tuple[int, str]:
-    """Height and fault of the first filter that is none."""
-    for height, (block_hash, data) in enumerate(pairs, first):
-        try:
-            BasicFilter.parse(data, block_hash)
-        except FormatError as error:
-            return height, str(error)
-    raise AssertionError("all are sound")

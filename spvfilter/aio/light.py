@@ -54,8 +54,9 @@ class LightClient:
 
     `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match whole: no peer is told
     what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. `keep_filters`
-    keeps the filters in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match. "auto"
-    prefers compact where a peer serves it and the list can be said in it, else takes bip37.
+    keeps the filters in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match; filters
+    may be brought there before, too (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
+    "auto" prefers compact where a peer serves it and the list can be said in it, else takes bip37.
 
     With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce
     from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block.

@@ -27,7 +27,7 @@ Which of these transactions concern my wallet?
   inspect     say what a filterload payload, a transaction or a block holds
   scan        find what concerns a wallet in blocks
   watch       follow a wallet live through full nodes
-  cfilter     compact filters of blocks in files: build, match, info
+  cfilter     compact filters in files: build, match, info, import, export
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
   demo        see all of it on a small chain made on the spot

@@ -5,28 +5,38 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from spvfilter.aio.sources import BlockFiles, BlockRef, Problem
-from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list
+from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
 from spvfilter.cli.cfilterfile import FilterRecord, SeenOutputs, chain_order, read_prevouts, read_records
+from spvfilter.cli.cfilterstore import export_filters, import_filters
 from spvfilter.cli.output import Page, complain
 from spvfilter.cli.progress import megabytes
-from spvfilter.errors import FormatError, ParameterError, SourceError
-from spvfilter.filters.bip158 import BASIC_M, BASIC_P, GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header, match_filters
+from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError
+from spvfilter.filters.bip158 import BASIC_M, BASIC_P, GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header
+from spvfilter.filters.candidates import match_filters, read_ahead
 from spvfilter.kernel import GcsQuery
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 
 FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1  # exit code
-_BATCH, _BATCH_SIZE = 2_000, 16_000_000  # filters and bytes that are matched in one call
 _MAX_SIZE = 4_000_000  # bytes; a filter is smaller than its block
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
-_OPTIONS = {"build": ("prevouts", "previous"), "match": ("watch", "address", "block"), "info": ("block", "previous")}
+_OPTIONS = {
+    "build": ("prevouts", "previous"),
+    "match": ("watch", "address", "block", "jobs"),
+    "info": ("block", "previous"),
+    "import": ("db",),
+    "export": ("db",),
+}
 _USAGE = """spvfilter cfilter build BLOCKS ... [--prevouts FILE] [--previous HEADER]
        spvfilter cfilter match FILTERS ... (--watch FILE | --address A ...)
-       spvfilter cfilter info FILTERS ... [--previous HEADER]"""
+       spvfilter cfilter info FILTERS ... [--previous HEADER]
+       spvfilter cfilter import FILTERS ... --db FILE
+       spvfilter cfilter export --db FILE"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compact filters (BIP-158, basic) on disk. build makes those of blocks: raw, hex or blk*.dat files, or directories of them; the "
         "outputs that a block spends are found in the blocks before it, or in --prevouts. match prints the blocks that may concern a "
-        "wallet. info says what filters hold and whether their headers follow from each other. FILTERS are JSON lines as build prints "
-        "them; - is standard input. One filter alone may also be given in hex or as a file of its bytes."
+        "wallet. info says what filters hold and whether their headers follow from each other. import keeps filters in the database of "
+        "watch, which then need not fetch them, now or for new addresses; it uses those alone that the nodes' filter headers commit to. "
+        "export prints those kept there. FILTERS are JSON lines as build prints them; - is standard input. match and info also take one "
+        "filter alone, in hex or as a file of its bytes."
     )
     parser.add_argument("action", metavar="ACTION", choices=tuple(_OPTIONS), help=", ".join(_OPTIONS))
     parser.add_argument("names", metavar="BLOCKS | FILTERS", nargs="*", help="files, or one filter in hex")
@@ -46,6 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_watch_file(parser)
     parser.add_argument("--address", metavar="A", nargs="+", action="extend", help="match: addresses to look for; repeatable")
     parser.add_argument("--block", metavar="HASH", type=_hash, help="match, info: the block of a filter given alone")
+    parser.add_argument("--jobs", metavar="J", type=whole(1, 256), help="match: threads, where the kernel is compiled; default 1")
+    parser.add_argument("--db", metavar="FILE", help="import, export: the database of watch; import makes it where there is none")
     add_network(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, else jsonl")
 
@@ -61,9 +75,17 @@ def run(args: argparse.Namespace) -> int:
     for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
         if getattr(args, name) is not None and name not in _OPTIONS[args.action]:
             raise ParameterError(f"cfilter {args.action} does not take --{name}")
+    if args.action in ("import", "export") and args.db is None:
+        raise ParameterError(f"cfilter {args.action} needs --db FILE")
+    if args.action == "export":
+        if args.names:
+            raise ParameterError("cfilter export takes no FILTERS: it prints those in --db")
+        return export_filters(args.db, args.network, Page(sys.stdout))
     if not args.names:
         what = "BLOCKS" if args.action == "build" else "FILTERS"
         raise ParameterError(f"cfilter {args.action} needs the name of {what} (see 'spvfilter cfilter --help')")
+    if args.action == "import":
+        return import_filters(_given(args), args.db, args.network)
     page = Page(sys.stdout)
     as_json = args.format == "jsonl" or (args.format is None and not page.is_terminal)
     return {"build": _build, "match": _match, "info": _info}[args.action](args, page, as_json)
@@ -154,17 +176,27 @@ def _match(args: argparse.Namespace, page: Page, as_json: bool) -> int:
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
-    query = GcsQuery(scripts)
+    jobs = args.jobs or 1
+    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(jobs))  # name, block and height of those read last
     filters = found = 0
-    for batch in _batches(_given(args)):
-        hits = _matching(batch, query)
-        filters += len(batch)
-        found += len(hits)
-        for record in hits:
+
+    def pairs() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal filters
+        for name, record in _given(args):
+            filters += 1
+            given.append((name, record.block, record.height))
+            yield record.block, record.data
+
+    try:
+        for block in match_filters(pairs(), GcsQuery(scripts), jobs=jobs):
+            found += 1
+            height = next(height for _, each, height in given if each == block)
             if as_json:
-                page.line(json.dumps({"block": hash_to_hex(record.block), "height": record.height}, separators=(",", ":")))
+                page.line(json.dumps({"block": hash_to_hex(block), "height": height}, separators=(",", ":")))
             else:
-                page.line(f"  {'?' if record.height is None else record.height:>7}  {hash_to_hex(record.block)}")
+                page.line(f"  {'?' if height is None else height:>7}  {hash_to_hex(block)}")
+    except BlockFilterError as error:
+        raise SourceError(f"{next(name for name, each, _ in given if each == error.block_hash)}: {error}") from None
     if not filters:
         raise SourceError(f"no filter in {', '.join(args.names)}")
     wrong = filters * len(scripts) / BASIC_M
@@ -182,29 +214,6 @@ def _given(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
     for name in args.names:
         for number, record in read_records(name):
             yield f"{name}: line {number}", record
-
-
-def _batches(filters: Iterable[tuple[str, FilterRecord]]) -> Iterator[list[tuple[str, FilterRecord]]]:
-    batch: list[tuple[str, FilterRecord]] = []
-    size = 0
-    for each in filters:
-        batch.append(each)
-        size += len(each[1].data)
-        if len(batch) == _BATCH or size >= _BATCH_SIZE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _matching(batch: Sequence[tuple[str, FilterRecord]], query: GcsQuery) -> list[FilterRecord]:
-    try:
-        hits = set(match_filters([(record.block, record.data) for _, record in batch], query))
-    except FormatError:
-        for name, record in batch:
-            _parsed(name, record)
-        raise
-    return [record for _, record in batch if record.block in hits]
 
 
 def _parsed(name: str, record: FilterRecord) -> BasicFilter:

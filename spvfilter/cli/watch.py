@@ -72,8 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
     parser.add_argument("--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept")
     parser.add_argument(
-        "--keep-filters", action="store_true", help="keep compact filters in --db, so that a search for new addresses asks for none"
-    )
+        "--keep-filters", action="store_true",
+        help="keep compact filters in --db, so that a search for new addresses asks for none; cfilter import brings some from files",
+    )  # fmt: skip
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
         "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0, help="search blocks from there on, the first time"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from spvfilter.errors import ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import GcsQuery, gcs_build, walk_block
+from spvfilter.kernel import gcs_build, walk_block
 from spvfilter.primitives import HEADER_SIZE, Serializable, to_bytes
 
 BASIC_FILTER_TYPE = 0  # BIP-158 § Block Filters
@@ -107,12 +107,3 @@ def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
     for digest in hashes:
         previous = filter_header(digest, previous)
         yield previous
-
-
-def match_filters(filters: Sequence[tuple[bytes, bytes]], query: GcsQuery) -> list[bytes]:
-    """Of (block hash, filter bytes) the block hashes whose filters match, in order: one call, without the interpreter's lock.
-
-    Raises FormatError for the first filter that is not sound.
-    """
-    mask = query.match_many([(block_hash[:16], data) for block_hash, data in filters], BASIC_P, BASIC_M)
-    return [block_hash for (block_hash, _), hit in zip(filters, mask, strict=True) if hit]

@@ -126,7 +126,7 @@ def test_prevouts_that_do_not_fit_are_refused(run: Any, chain: Sequence[bytes], 
 def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(run: Any, filters: Path, block_file: Path, kind: str) -> None:
     wanted = ("--address", wallet_addresses()[kind], *REGTEST)
     scanned = {json.loads(line)["block"] for line in run("scan", block_file, *wanted, "--format", "jsonl").out.splitlines()}
-    ran = run("cfilter", "match", filters, *wanted)
+    ran = run("cfilter", "match", filters, *wanted, "--jobs", "2")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["block"] for line in lines} == scanned  # no false positive in this chain
     assert [line["height"] for line in lines] == sorted(line["height"] for line in lines)
@@ -172,9 +172,10 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, fil
     lines = records(filters)
     lines[2].update(change)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    for argv in (("match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST), ("info", filters)):
+    before = json.dumps({"block": lines[1]["block"], "height": 2}, separators=(",", ":")) + "\n"
+    for argv, out in ((("match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST), before), (("info", filters), "")):
         ran = run("cfilter", *argv)
-        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, out, 1)
         assert ran.err.startswith(f"spvfilter: {filters}: line 3: ")
         assert said in ran.err
 
@@ -182,7 +183,7 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, fil
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before are told
     assert ran.err.endswith(": no JSON\n")
 
 

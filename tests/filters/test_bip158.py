@@ -11,8 +11,7 @@ import build
 from build import TxIn, TxOut
 from realdata import runs
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.filters.bip158 import GENESIS_PREVIOUS, BasicFilter, filter_header, filter_headers, match_filters
-from spvfilter.kernel import GcsQuery
+from spvfilter.filters.bip158 import GENESIS_PREVIOUS, BasicFilter, filter_header, filter_headers
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from support import vector_cases, vector_file, vector_path
 
@@ -132,13 +131,3 @@ def test_a_malformed_block_or_filter_is_refused() -> None:
         BasicFilter.parse(bytes(made), made.block_hash[:31])
     with pytest.raises(ParameterError, match="32 bytes, not 31 and 32"):
         filter_header(bytes(31), bytes(32))
-
-
-def test_candidates_come_in_order() -> None:
-    scripts = [build.p2wpkh(bytes((number,)) * 20) for number in range(1, 30)]
-    blocks = build.chain_of([[build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(1, script)])] for script in scripts], height=1)
-    made = [BasicFilter.build(block, [SPENT]) for block in blocks]
-    pairs = [(each.block_hash, bytes(each)) for each in made]
-    query = GcsQuery([scripts[number - 1] for number in (7, 3, 29)])
-    assert match_filters(pairs, query) == [made[number - 1].block_hash for number in (3, 7, 29)]
-    assert match_filters([], query) == []
