@@ -67,7 +67,7 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[list[b
     for position, tx in enumerate(walk_block(raw)):
         scripts = [raw[start:end] for _, start, end in tx.outputs]
         if position:
-            for (at, start, end), witness in zip(tx.inputs, _witnesses(raw, tx), strict=True):
+            for (at, start, end), witness in zip(tx.inputs, witnesses(raw, tx), strict=True):
                 outpoint = raw[at : at + 36]
                 script = made[outpoint] if outpoint in made else known(outpoint) or spent_script(raw[start:end], witness)
                 if script is None:
@@ -114,7 +114,7 @@ def _is_signature(push: bytes) -> bool:
     return not push or (push[0] == 0x30 and 8 < len(push) <= _MAX_SIGNATURE)
 
 
-def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
+def witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
     """The witness stack of each input."""
     at, stacks = tx.witness, []
     for _ in tx.inputs:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spvfilter.aio.compact_judge import spent_script, witnesses
 from spvfilter.aio.events import Event, MatchFound, Phase, Progress
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.peers import LOST
@@ -182,12 +183,18 @@ class FilterScan:
         return {*found, *self._sync.whole.intersection(part.hashes)}
 
     def _wanted(self) -> list[bytes]:
-        """In the database's thread. Blocks that hold a transaction we wait for are wanted too, whoever it pays."""
+        """In the database's thread. Blocks that hold a transaction we wait for are wanted too, whoever it pays, and its rivals.
+
+        Of these an input tells the script that they spend too, unless that is taproot's or bare.
+        """
         ledger = self._sync.ledger
         self._entries = len(ledger.watch)
         scripts = dict.fromkeys(ledger.watch.gcs_elements())
         for pending in ledger.pending.values():
-            scripts.update(dict.fromkeys(pending.raw[start:end] for _, start, end in parse_tx(pending.raw).outputs if end > start))
+            raw, tx = pending.raw, parse_tx(pending.raw)
+            scripts.update(dict.fromkeys(raw[start:end] for _, start, end in tx.outputs if end > start))
+            spent = (spent_script(raw[start:end], stack) for (_, start, end), stack in zip(tx.inputs, witnesses(raw, tx), strict=True))
+            scripts.update(dict.fromkeys(script for script in spent if script))
         return list(scripts)
 
     async def _fetch(self, part: _Part, places: Sequence[int]) -> dict[int, bytes]:

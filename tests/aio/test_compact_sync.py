@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from lightworld import FAST, TIMEOUT_S, Run, World, place, running
+from lightworld import FAST, FOREIGN, LOCKS, STRANGER, TIMEOUT_S, Run, World, key, place, running
 from spvfilter.aio.compact import Mode
-from spvfilter.aio.events import ONE_PEER, PROVEN, UNPROVEN, MatchConfirmed, MatchFound, PeerChanged, Phase, Progress, Synced
+from spvfilter.aio.events import ONE_PEER, PROVEN, UNPROVEN, MatchConfirmed, MatchFound, PeerChanged, Phase, Progress, Reason, Synced
 from spvfilter.aio.node import SERVICES, SETTINGS, Node
+from spvfilter.aio.node_build import build_tx
 from spvfilter.aio.node_filters import Question
 from spvfilter.aio.node_regtest import Regtest
-from spvfilter.aio.node_scripts import p2wpkh
+from spvfilter.aio.node_scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, push
 from spvfilter.aio.node_session import Session
 from spvfilter.errors import InexpressibleError
 from spvfilter.primitives import OutPoint
@@ -350,3 +351,18 @@ async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
             assert not any(isinstance(event, MatchConfirmed) for event in run.books.events)
+
+
+@pytest.mark.parametrize("lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])])
+async def test_a_strangers_double_spend_withdraws_his_payment(lock: Lock) -> None:
+    world = grown()
+    coin = OutPoint(world.regtest.pay(lock.pays(50_000)), 0)
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        payment = world.regtest.submit_tx(build_tx([lock.spends(coin)], [LOCKS[1].pays(49_000)]))
+        await run.until(lambda books: payment in books.waiting())
+        world.regtest.mine(transactions=[build_tx([lock.spends(coin)], [FOREIGN.pays(48_000)])])
+        books = await run.synced(world)
+        assert [(event.match.txid, event.reason) for event in books.withdrawn] == [(payment, Reason.CONFLICT)]
+        assert books.confirmed() == world.scan()
