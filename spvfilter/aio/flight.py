@@ -102,7 +102,7 @@ class Flights:
                 raise LieError(f"block {hash_to_hex(digest)}", cause=Lie.UNASKED_BLOCK)
             raise LieError(f"block {hash_to_hex(digest)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
         proof = message.verify()
-        block = Searched(height, digest)
+        block = Searched(height, digest, total=proof.total)
         flight.blocks.append(block)
         self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:

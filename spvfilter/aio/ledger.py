@@ -53,6 +53,7 @@ class Searched:
     txs: Sequence[FoundTx] = ()
     raw: bytes | None = None  # the whole block, where that was fetched
     completeness: str = UNPROVEN
+    total: int = 0  # transactions in the block, where a peer's filter was asked
 
 
 class _Identity(NamedTuple):
@@ -73,6 +74,7 @@ class Ledger:
         self.watch = watch
         self.store = store
         store.attach(watch, since)
+        self.tested = self.foreign = 0  # transactions that peers' filters were asked for, and those let through that do not concern us
         self._seen_at = 0  # when the last transaction of the mempool came
         self.may_prove = True  # whether there may be matches that rest on one peer's compact filters
         self._owed: int | None = None  # a rewind that failed and is still to be made
@@ -152,6 +154,8 @@ class Ledger:
             self.watch.table.learn(hits)
         else:
             hits = list(self._scan(block.txs))
+            self.tested += block.total
+            self.foreign += len(block.txs) - len({hit.position for hit in hits})
         known = self.store.blocks_of([_identity(hit) for hit in hits])
         for hit in hits:
             identity = _identity(hit)

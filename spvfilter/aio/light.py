@@ -273,6 +273,14 @@ class LightClient:
         """Up to here every block of the best chain was searched."""
         return self._ledger.store.cursor
 
+    @property
+    def observed_fp_rate(self) -> float:
+        """The share of foreign transactions, in the blocks of this run, that a peer's BIP-37 filter let through; 0.0 before any.
+
+        A transaction has a dozen elements or so, each of which is let through at about `fp_rate`.
+        """
+        return self._ledger.foreign / max(1, self._ledger.tested)
+
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
         """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
 

@@ -23,3 +23,19 @@ async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None
             assert not again.books.matches
             kept = {place(found.match) for found in await again.client.matches()}
             assert kept == world.scan()
+
+
+async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transactions() -> None:
+    world = World(11)
+    for _ in range(40):
+        world.others(20)
+        world.receive()
+        world.regtest.mine()
+    tested = sum(len(block.txids) for block in world.regtest.chain.active)
+    for rate, least, most in ((0.02, 0.02, 0.3), (1e-7, 0.0, 0.002)):
+        async with Node(world.regtest) as node, running(world, node, fp_rate=rate) as run:
+            await run.synced(world)
+            assert least <= run.client.observed_fp_rate <= most
+            foreign = round(run.client.observed_fp_rate * tested)
+            assert run.client.observed_fp_rate == foreign / tested
+            assert run.books.confirmed() == world.scan()
