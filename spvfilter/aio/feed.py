@@ -17,7 +17,7 @@ from spvfilter.errors import OrderError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 
-BATCH_SIZE = 1 << 20  # bytes of blocks that one thread takes at a time
+BATCH_SIZE = 4_000_000  # bytes of blocks that one thread takes at a time: as large as a block may be, so no more memory than one
 BATCH_BLOCKS = 256
 STALE = -1  # the segment of a block off the best branches
 
