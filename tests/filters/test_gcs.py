@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.kernel import GcsQuery, gcs_build, gcs_check
-from spvfilter.kernel.pure_gcs import gcs_values, rice_encode
+from spvfilter.kernel.pure_gcs import GcsQuery as PureQuery, gcs_values, rice_encode
 from support import vector_cases
 
 KEY = bytes(range(16))
@@ -98,6 +99,34 @@ def test_one_query_over_many_sets() -> None:
         query.match_many([(KEY, SET), (KEY, b""), (KEY, b"")], P, M)
 
 
+def test_of_sets_that_are_not_sound_the_first_is_named_whichever_ends_first() -> None:
+    query = GcsQuery([b"stranger"])
+    long = gcs_build([number.to_bytes(4, "little") for number in range(3_000)], KEY, P, M)
+    for sets in ([long[:-1], SET, b""], [long[:-1], SET, SET[:-1]], [SET, long + b"x", SET, SET, b"\x00\x00"], [long[:-1], long + b"x"]):
+        broken = next(number for number, data in enumerate(sets) if data not in (SET, long))
+        with pytest.raises(FormatError, match=f"of filter {broken} at byte"):
+            query.match_many([(KEY, data) for data in sets], P, M)
+
+
+def test_sets_of_any_size_and_quotients_of_any_length_side_by_side() -> None:
+    source = random.Random(5)
+    items = [source.randbytes(22) for _ in range(20)]
+    for p in (1, 6, 19, 27, 28, 32):
+        m, sets = 1 << p - 1, []
+        for size in (0, 1, 15, 16, 47, 48, 49, 200, 201, 500, 50, 3, 300):
+            longest = source.choice((2, 6, 20, 60, 300))
+            small = [source.randrange(source.choice((2, longest)) << p) for _ in range(size)]
+            count = bytes((size,)) if size < 0xFD else b"\xfd" + size.to_bytes(2, "little")
+            sets.append((source.randbytes(16), count + rice_encode(small, p)))
+            others = [source.randbytes(20) for _ in range(size)]
+            key = source.randbytes(16)
+            sets.append((key, gcs_build([*others, source.choice(items)], key, p, m)))
+        mask = GcsQuery(items).match_many(sets, p, m)
+        assert mask == PureQuery(items).match_many(sets, p, m)
+        assert mask == bytes(GcsQuery(items).match_any(data, key, p, m) for key, data in sets)
+        assert 0 in mask and mask.count(1) >= 13
+
+
 def test_the_empty_set_is_one_zero_byte_and_matches_nothing() -> None:
     assert SET != gcs_build([], KEY, P, M) == b"\x00"
     assert not GolombCodedSet.parse(b"\x00", KEY, P, M).match_any([b"", b"x"])
@@ -123,6 +152,7 @@ def test_every_truncation_is_refused_and_never_no_match() -> None:
         (b"\x01" + b"\xff" * 99 + b"\xfe\x00", 102, "element"),  # its remainder is cut off
         (b"\x00\x00", 1, "filter"),
         (SET + b"\x00", len(SET), "filter"),
+        (SET + bytes(50), len(SET), "filter"),
     ],
 )
 def test_bombs_and_nonsense_are_refused_without_memory(data: bytes, offset: int, field: str) -> None:

@@ -19,16 +19,14 @@ spv_gcs_query *spv_gcs_query_new(const spv_item_bytes *items, size_t count); /* 
 void spv_gcs_query_free(spv_gcs_query *query);
 size_t spv_gcs_query_count(const spv_gcs_query *query);
 
-/* Memory a thread works in; start with {0}, free with spv_gcs_scratch_free. */
+/* Values in memory that is used again; start with {0}, free `values` at the end. */
 typedef struct {
-    uint64_t *values, *more, *hashes, *first, *second;
-    size_t value_room, more_room, hash_room, map_room;
-} spv_gcs_scratch;
+    uint64_t *values;
+    size_t count, room;
+} spv_gcs_values;
 
-void spv_gcs_scratch_free(spv_gcs_scratch *scratch);
-
-/* pure_gcs.gcs_values: the values of a set into scratch->values, `*count` of them. */
-spv_status spv_gcs_decode(const uint8_t *data, size_t size, unsigned p, spv_gcs_scratch *scratch, size_t *count, spv_error *error);
+/* pure_gcs.gcs_values: the values of a set, ascending. */
+spv_status spv_gcs_decode(const uint8_t *data, size_t size, unsigned p, spv_gcs_values *to, spv_error *error);
 
 typedef struct {
     const uint8_t *key; /* 16 bytes */

@@ -98,15 +98,14 @@ static PyObject *gcs_check(PyObject *self, PyObject *arguments, PyObject *names)
         return NULL;
     PyObject *result = NULL;
     if (parameters(p, 1, 16)) {
-        spv_gcs_scratch scratch = {0};
+        spv_gcs_values values = {0};
         spv_error error;
         spv_status status;
-        size_t count = 0;
         Py_BEGIN_ALLOW_THREADS
-        status = spv_gcs_decode(data.buf, (size_t)data.len, (unsigned)p, &scratch, &count, &error);
-        spv_gcs_scratch_free(&scratch);
+        status = spv_gcs_decode(data.buf, (size_t)data.len, (unsigned)p, &values, &error);
+        free(values.values);
         Py_END_ALLOW_THREADS
-        result = status ? spv_raise(status, &error) : PyLong_FromSize_t(count);
+        result = status ? spv_raise(status, &error) : PyLong_FromSize_t(values.count);
     }
     PyBuffer_Release(&data);
     return result;
