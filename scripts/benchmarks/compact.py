@@ -47,7 +47,7 @@ def gcs(_: Path, rounds: int) -> list[Row]:
         source = random.Random(3)
         keys = [source.randbytes(32) for _ in range(1_000)]
         filters = [(each, gcs_build(scripts(_AVERAGE, number), each[:16], BASIC_P, BASIC_M)) for number, each in enumerate(keys)]
-        rows += _stream(filters, GcsQuery(scripts(1_000, 4)), rounds)
+        rows += _stream(filters, GcsQuery(scripts(1_000, _MAINNET)), rounds)
     return rows
 
 
