@@ -183,17 +183,25 @@ class Store:
         watch = WatchList(network)
         for _, kind, value, label in sorted(salvaged(file, "watch", MARKED["watch"])):
             watch.add_entry(EntryKind(kind), value, label)
-        for suffix in COMPANIONS:
-            old = file.with_name(file.name + suffix)
-            if old.exists():
-                old.replace(file.with_name(f"{file.name}.damaged{suffix}"))
-        store = cls._open(file, network)
-        with translated(file), store._rows.transaction():
-            for key in ("secret", "filter"):
-                if key in meta:
-                    store._rows.set_meta(key, meta[key])
-        store.attach(watch)
-        return store
+        made = file.with_name(f"{file.name}.rebuilt")
+        with translated(made):
+            for suffix in COMPANIONS:
+                made.with_name(made.name + suffix).unlink(missing_ok=True)  # of a rebuild that was broken off
+        with cls._open(made, network) as store:
+            with translated(made), store._rows.transaction():
+                for key in ("secret", "filter"):
+                    if key in meta:
+                        store._rows.set_meta(key, meta[key])
+            store.attach(watch)
+            with translated(made):
+                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; closing would not say that there was no room
+        with translated(file):
+            for suffix in reversed(COMPANIONS):
+                old = file.with_name(file.name + suffix)
+                if old.exists():
+                    old.replace(file.with_name(f"{file.name}.damaged{suffix}"))
+            made.replace(file)
+        return cls.open(file, network)
 
     def close(self) -> None:
         self._db.close()

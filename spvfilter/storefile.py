@@ -56,6 +56,8 @@ def translated(path: Path) -> Iterator[None]:
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
+    except UnicodeDecodeError as error:  # sqlite3 cannot even say what is wrong with a schema
+        raise StoreCorruptError(f"{path}: is damaged: {error}") from error
     except OSError as error:
         kind = _BY_ERRNO.get(error.errno or 0, StoreError)
         raise kind(f"{path}: {error.strerror}") from error
@@ -89,7 +91,7 @@ def salvaged(path: Path, table: str, columns: str) -> list[tuple[Any, ...]]:
             for *row, stated in db.execute(f"SELECT {columns}, mark FROM {table}"):  # noqa: S608  # names of our own
                 if stated == mark(table, row):
                     rows.append(tuple(row))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreLockedError(f"{path}: in use by another process") from error
     return rows

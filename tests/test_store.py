@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store import MEMORY, Batch, FilterParameters, Found, Pending, Store
+from spvfilter.storefile import MarkedRows
 from spvfilter.watch import WatchList
 from support import effort
 
@@ -240,6 +242,35 @@ def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_pat
     assert (tmp_path / "w.db.damaged").exists()
 
 
+def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        secret, parameters = store.secret, store.filter_parameters
+    insert = MarkedRows.insert
+    broken = 0
+    for room in range(20):
+        left = [room]
+
+        def full(self: MarkedRows, table: str, row: Sequence[object], left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            insert(self, table, row)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MarkedRows, "insert", full)
+            try:
+                Store.open(path, REGTEST, rebuild=True).close()
+            except StoreFullError:
+                broken += 1
+        with Store.open(path, REGTEST) as store:
+            store.attach(watch := WatchList(REGTEST))
+            assert (store.secret, store.filter_parameters) == (secret, parameters)
+            assert SCRIPT in watch
+            assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or made anew
+    assert 5 < broken < 20
+
+
 TAMPERED = {
     "a match lost": "DELETE FROM matches WHERE n = 4",
     "a match moved": "UPDATE matches SET height = 3 WHERE n = 4",
@@ -313,6 +344,18 @@ def test_a_damaged_file_gives_what_was_once_committed_or_a_refusal(wal: bool, tm
             if not name.endswith("-shm"):
                 (where / name).write_bytes(content)
         outcome(where / "w.db", whole)
+
+
+def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    data = path.read_bytes()
+    at = data.index(b"CREATE TABLE headers")
+    path.write_bytes(data[: at + 8] + b"\xf4" + data[at + 9 :])  # SQLite's complaint quotes it
+    with pytest.raises(StoreCorruptError):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        assert store.tip == -1
 
 
 def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

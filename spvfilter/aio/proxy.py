@@ -55,6 +55,6 @@ class Proxy:
         except ProxyTimeoutError:
             raise TimeoutError(f"no connection through the proxy within {timeout_s:g} s") from None
         except ProxyConnectionError as error:  # not by its number, which would be taken for the peer's
-            raise ConnectionRefusedError(error.strerror) from error
+            raise ConnectionRefusedError(f"no connection to the proxy {self.host}:{self.port}") from error
         except (ProxyError, OSError, ValueError) as error:  # ValueError: a reply that is no text where it should be
             raise ConnectionRefusedError(f"the proxy does not connect: {error}") from error

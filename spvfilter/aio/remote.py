@@ -23,6 +23,7 @@ from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
 
 MAX_REPEATS = 50  # ours: full messages of headers that are known already and lead no further, as where another peer was faster
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
+MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 _ANSWERS = (MerkleBlock, wire.Tx, wire.Headers, wire.Block, wire.CFilter, wire.CFHeaders, wire.CFCheckpt)
@@ -364,6 +365,11 @@ class Remote:
         item = InvItem(InvType.WTX, wtxid(raw, tx)) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, txid(raw, tx))
         fetched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._offered[item.hash] = (raw, fetched)
+        if len(self._offered) > MAX_OFFERED:
+            _, oldest = self._offered.pop(next(iter(self._offered)))
+            if not oldest.done():
+                oldest.set_exception(UselessPeerError("did not fetch a transaction"))
+                oldest.exception()  # nobody need look at it
         await self.connection.send(wire.Inv((item,)))
         return fetched
 

@@ -105,6 +105,7 @@ class Sync(Search):
     async def sent(self, raw: bytes) -> list[Event]:
         """A transaction of ours that peers have taken; what of it concerns the list."""
         events = await self.db(self.ledger.see, raw, int(self._clock.wall()), own=True)
+        await self._own_txs()
         await self._teach()
         return events
 
@@ -190,12 +191,19 @@ class Sync(Search):
 
     async def _offer_own(self, remote: Remote) -> None:
         """Transactions of ours are offered to every peer until one announces them that did not have them from us."""
-        for raw in await self.db(self.ledger.own):
-            tx = parse_tx(raw)
-            digests = {txid(raw, tx), wtxid(raw, tx)}
-            self._own |= digests
+        for raw, digests in (await self._own_txs()).items():
             if not digests & self._relayed:
                 await remote.offer(raw)
+
+    async def _own_txs(self) -> dict[bytes, set[bytes]]:
+        """Transactions of ours in no block, with txid and wtxid; those that are in one by now are forgotten."""
+        own: dict[bytes, set[bytes]] = {}
+        for raw in await self.db(self.ledger.own):
+            tx = parse_tx(raw)
+            own[raw] = {txid(raw, tx), wtxid(raw, tx)}
+        self._own = {digest for digests in own.values() for digest in digests}
+        self._relayed &= self._own
+        return own
 
     async def _sleep(self, timeout_s: float | None = None) -> None:
         """Until something happens."""

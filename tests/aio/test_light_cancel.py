@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from lightworld import START, World, place, running, where
 from spvfilter.aio.client import Clock, Limits
@@ -13,15 +16,22 @@ from spvfilter.network import REGTEST
 from spvfilter.store import Store
 from support import effort
 
+MODES: dict[str, dict[str, Any]] = {
+    "bip37": {"mode": "bip37"},
+    "compact": {"mode": "compact"},
+    "kept": {"mode": "auto", "keep_filters": True},
+}
 
-async def follow(world: World, node: Node, path: Path) -> None:
-    limits = Limits(flight=15)
-    async with LightClient(world.watch(), peers=[where(node)], store=path, limits=limits, clock=Clock(wall=lambda: START)) as client:
+
+async def follow(world: World, node: Node, path: Path, options: dict[str, Any]) -> None:
+    limits, clock = Limits(flight=15, filters=15), Clock(wall=lambda: START)
+    async with LightClient(world.watch(), peers=[where(node)], store=path, limits=limits, clock=clock, **options) as client:
         async for _ in client.events():
             pass
 
 
-async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", MODES)
+async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     world = World(60)
     world.grow(40, share=0.6)
     path = tmp_path / "w.db"
@@ -29,7 +39,7 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(tmp_path: Path)
         steps = 0
         for round in range(effort(10, 20, 400)):
             before = asyncio.all_tasks()
-            task = asyncio.create_task(follow(world, node, path))
+            task = asyncio.create_task(follow(world, node, path, MODES[name]))
             for _ in range(steps):
                 await asyncio.sleep(0)
                 if task.done():
@@ -51,7 +61,7 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(tmp_path: Path)
                 world.regtest.reorg(1 + round % 7)
                 path.unlink()
             steps += 1 + round * effort(60, 30, 1)
-        async with running(world, node, store=path) as run:
+        async with running(world, node, store=path, **MODES[name]) as run:
             await run.synced(world)
             assert {place(each.match) for each in await run.client.matches()} == world.scan()
 

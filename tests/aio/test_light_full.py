@@ -89,7 +89,7 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
                 await live(run, world)
         total = 1_000_000 - enough.room
         assert total > 100
-        for room in sorted(rng.sample(range(total), effort(5, 12, min(total, 200)))):
+        for room in sorted(rng.sample(range(total), effort(4, 8, min(total, 200)))):
             path = tmp_path / f"{room}.db"
             disk = Disk(room)
             told = set()
@@ -112,4 +112,4 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
                 assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()
                 assert run.books.confirmed() == world.scan()
             path.unlink()
-    assert refused >= effort(4, 10, 150)
+    assert refused >= effort(3, 6, 150)

@@ -79,7 +79,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
     scripts = [lock.script_pubkey.hex() for lock in world.locks]
     in_the_middle = 0
     async with Node(world.regtest) as node, victims() as processes:
-        for round in range(effort(4, 10, 200)):
+        for round in range(effort(4, 8, 200)):
             if round % 10 == 0:
                 path.unlink(missing_ok=True)  # a new wallet, so that there is a search to be killed in
             events = rng.randrange(rng.choice([3, 40, 250]))
@@ -98,4 +98,4 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
             assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()
-    assert in_the_middle >= effort(1, 3, 50)
+    assert in_the_middle >= effort(1, 2, 50)

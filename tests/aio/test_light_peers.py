@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import lightworld
 from lightworld import FAST, START, Run, World, place, running, where
 from spvfilter.aio.client import Clock, Limits
 from spvfilter.aio.events import MatchFound, PeerChanged, Progress, Synced
@@ -220,19 +221,21 @@ async def test_progress_reaches_its_total_and_never_goes_back() -> None:
         assert first_found < next(at for at, event in enumerate(run.books.events) if isinstance(event, Synced))
 
 
-async def test_many_clients_of_one_node() -> None:
+async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all at once, and each of them at the others' pace
     world = World(50)
     world.grow(10, share=0.8)
     expected = world.scan()
+    clock = Clock(wall=lambda: START)
 
     async def one(node: Node) -> None:
-        async with LightClient(world.watch(), peers=[where(node)], limits=Limits(), clock=Clock(wall=lambda: START)) as client:
+        async with LightClient(world.watch(), peers=[where(node)], from_height=95, limits=Limits(), clock=clock) as client:
             run = Run(client)
             await run.synced(world)
             assert run.books.confirmed() == expected
 
     async with Node(world.regtest) as node, asyncio.TaskGroup() as group:
-        for _ in range(effort(10, 20, 500)):
+        for _ in range(effort(10, 100, 500)):
             group.create_task(one(node))
 
 

@@ -121,7 +121,7 @@ async def test_a_proxy_that_is_not_there_is_told_apart_from_a_peer_that_is_not()
         port = taken.getsockname()[1]
     async with running(world, f"{ONION}:1", proxy=f"socks5://127.0.0.1:{port}") as run:
         await run.until(lambda books: books.warnings)
-        assert f"proxy 127.0.0.1:{port}" in str(run.books.warnings[0].error)
+        assert f"no connection to the proxy 127.0.0.1:{port}" in str(run.books.warnings[0].error)
 
 
 async def test_one_peer_behind_a_proxy_that_fails_keeps_nobody_from_another() -> None:
