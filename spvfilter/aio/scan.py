@@ -1,16 +1,18 @@
-"""One scan over many blocks: threads that scan, a merge in order that learns, a second pass for what came too late. Not an API.
+"""One scan over many blocks: threads that scan and merge in order, learning, and a second pass for what came too late. Not an API.
 
 Why the set of matches does not depend on the order in which blocks come: a spend is found by its outpoint, which the list learns
 when it sees the output. Blocks are put in chain order where their headers link them, and a block that was scanned before an
 outpoint was learned from one that does not follow it in the chain is read a second time, for its inputs alone.
 
 Several threads: each scans against what the list knows by then, at least what it knew when the batch began. The merge, in order,
-tests the inputs of every block again against the outpoints learned since that beginning.
+tests the inputs of every block again against the outpoints learned since that beginning. Whichever thread has scanned the batch
+that is next merges it, and those behind it that were waiting; no thread waits for another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
@@ -39,8 +41,10 @@ class _Result:
 
 @dataclass(slots=True)
 class _Batch:
+    number: int
     results: list[_Result]
     learned: int = 0  # outpoints learned when its scan began
+    merged: Future[tuple[list[Match], Exception | None]] = field(default_factory=Future)
 
 
 class Scan:
@@ -56,8 +60,10 @@ class Scan:
         self._coins: list[tuple[bytes, Coin]] = []  # what the blocks taught, in order, though the list may have known it
         self._taught: set[bytes] = set()  # the outpoints of these
         self._scanned: list[Block] = []
+        self._turn = threading.Lock()  # of the one thread that changes the state above, that below, and the watch list
+        self._ready: dict[int, _Batch] = {}  # scanned, by number
+        self._next = 0  # the number of the batch that is merged next
         self._workers = ThreadPoolExecutor(self._jobs, "spvfilter-scan")
-        self._merger = ThreadPoolExecutor(1, "spvfilter-merge")  # alone in changing the state above and the watch list
 
     async def aclose(self) -> None:
         """Wait for the threads that still scan; nothing touches the watch list afterwards."""
@@ -70,59 +76,74 @@ class Scan:
             raise
 
     def _close(self) -> None:
-        executors = (self._workers, self._merger)
-        for executor in executors:
-            executor.shutdown(wait=False, cancel_futures=True)
-        for executor in executors:
-            executor.shutdown()
+        self._workers.shutdown(cancel_futures=True)
         self._feed.close()
 
     async def matches(self) -> AsyncGenerator[Match]:
-        """Scan what the feed gives, at most `jobs` batches waiting, and merge the results in order. To be iterated once."""
-        waiting: asyncio.Queue[Future[_Batch] | None] = asyncio.Queue()  # bounded by `free`
-        # with one job the next batch begins when this one is merged: nothing is ever learned too late
-        free = asyncio.Semaphore(1 if self._jobs == 1 else self._jobs + 1)
+        """Scan what the feed gives, with one batch more than jobs under way. To be iterated once."""
+        waiting: asyncio.Queue[_Batch | None] = asyncio.Queue()  # bounded by `free`
+        free = asyncio.Semaphore(self._jobs + 1)
         feeder = asyncio.create_task(self._submit(waiting, free))
         try:
-            while (future := await waiting.get()) is not None:
-                batch = await asyncio.wrap_future(future)
-                matches, error = await self._in_merger(self._merge, batch)
+            while (batch := await waiting.get()) is not None:
+                matches, error = await asyncio.wrap_future(batch.merged)
                 free.release()
                 for match in matches:
                     yield match
                 if error is not None:
                     raise error
             await feeder  # raises what has ended the feed
-            again, late = await self._in_merger(self._too_early)
+            again, late = await self._in_thread(self._too_early)
             for blocks in batched(again):
-                for match in await self._in_merger(self._look_again, blocks, late):
+                for match in await self._in_thread(self._look_again, blocks, late):
                     yield match
         finally:
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
 
-    async def _submit(self, waiting: asyncio.Queue[Future[_Batch] | None], free: asyncio.Semaphore) -> None:
+    async def _submit(self, waiting: asyncio.Queue[_Batch | None], free: asyncio.Semaphore) -> None:
+        number = 0
         try:
             async with aclosing(self._feed.batches()) as batches:
                 async for blocks in batches:
-                    batch = _Batch([_Result(block, block.height) for block in blocks])
+                    batch = _Batch(number, [_Result(block, block.height) for block in blocks])
+                    batch.merged.set_running_or_notify_cancel()  # so that it cannot be cancelled with whoever waits
                     await free.acquire()
-                    waiting.put_nowait(self._workers.submit(self._work, batch))
+                    self._workers.submit(self._work, batch)
+                    waiting.put_nowait(batch)
+                    number += 1
         finally:
             waiting.put_nowait(None)
 
-    async def _in_merger(self, call: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._merger, call, *args)
+    async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, call, *args)
 
-    def _work(self, batch: _Batch) -> _Batch:
-        """In a thread: read and scan. Changes nothing but the batch."""
-        batch.learned = len(self._coins)  # before the scan: the watch list is taught first, so the scan sees at least these
-        found = WatchTable()
-        for result in batch.results:
-            if self._closing:
-                break
-            self._scan(result, found)
-        return batch
+    def _work(self, batch: _Batch) -> None:
+        """In a thread: read and scan a batch, which changes nothing but it, and merge what is next."""
+        try:
+            batch.learned = len(self._coins)  # before the scan: the watch list is taught first, so the scan sees at least these
+            found = WatchTable()
+            for result in batch.results:
+                if self._closing:
+                    return
+                self._scan(result, found)
+        except BaseException as error:
+            batch.merged.set_exception(error)
+        else:
+            self._take_turn(batch)
+
+    def _take_turn(self, batch: _Batch) -> None:
+        with self._turn:
+            self._ready[batch.number] = batch
+            while not self._closing and (ready := self._ready.pop(self._next, None)) is not None:
+                try:
+                    merged = self._merge(ready)
+                except BaseException as error:
+                    ready.merged.set_exception(error)
+                    return
+                if merged[1] is None:
+                    self._next += 1  # else it was the last
+                ready.merged.set_result(merged)
 
     def _scan(self, result: _Result, found: WatchTable) -> None:
         for ref in result.block.copies():

@@ -17,7 +17,7 @@ import pytest
 from build import TxIn, TxOut, block, block_hash, coinbase, tx
 from chains import found_by, slowly
 from matching import JOBS, KINDS, mine, paying, source, threads
-from spvfilter.aio import feed
+from spvfilter.aio import feed, scan
 from spvfilter.aio.matcher import Matcher
 from spvfilter.aio.sources import BlockList, BlockRef
 from spvfilter.watch import Match
@@ -239,3 +239,31 @@ async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pyt
         short, long = await peak(20, in_order), await peak(220, in_order)
         assert short < 2_000_000
         assert long - short < 200 * each + 100_000
+
+
+@JOBS
+@pytest.mark.parametrize("name", ["_scan", "_merge"])
+@pytest.mark.parametrize("number", [0, 1, 7])
+async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
+    name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    works = getattr(scan.Scan, name)
+    lock, calls = threading.Lock(), []
+
+    def fails(self: scan.Scan, what: scan._Batch | scan._Result, *rest: object) -> object:
+        with lock:
+            calls.append(what)
+        block = what.results[0].block if isinstance(what, scan._Batch) else what.block
+        if block.ref.hash == block_hash(blocks[number]):
+            raise MemoryError("none left")
+        return works(self, what, *rest)
+
+    monkeypatch.setattr(scan.Scan, name, fails)
+    blocks, found = paying(12), 0
+    async with asyncio.timeout(20):
+        with pytest.raises(MemoryError):
+            async for _ in Matcher(mine(), jobs=jobs).scan(blocks):
+                found += 1
+    assert found == number
+    assert calls
