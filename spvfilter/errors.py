@@ -33,9 +33,8 @@ class FormatError(SpvFilterError, ValueError):
 class BlockFilterError(FormatError):
     """One of many compact filters that is malformed; `block_hash` (32 bytes, wire order) says whose it is."""
 
-    def __init__(self, error: FormatError, block_hash: bytes) -> None:
-        field = f"{error.field} of the filter of block {block_hash[::-1].hex()}"
-        super().__init__(error.message, offset=error.offset, field=field)
+    def __init__(self, message: str, *, offset: int, field: str, block_hash: bytes) -> None:
+        super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
         self.block_hash = block_hash
 
 

@@ -82,7 +82,7 @@ class FilterImport:
         try:
             BasicFilter.parse(data, block)
         except FormatError as error:
-            raise BlockFilterError(error, block) from None
+            raise BlockFilterError(error.message, offset=error.offset, field=error.field, block_hash=block) from None
         before = None
         if previous == self._last[0]:
             before = self._last[1]

@@ -18,6 +18,8 @@ ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "WatchFileError": (("wallet.txt", tuple((line, "bad") for line in range(1, 30))), {}),
     "EnvelopeError": (("another network",), {"field": "magic"}),
     "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
+    "BlockFilterError": (("truncated",), {"offset": 3, "field": "count", "block_hash": bytes(32)}),
+    "FalseFilterError": ((7, bytes(32)), {}),
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
     "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),

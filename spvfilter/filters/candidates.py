@@ -120,5 +120,5 @@ def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exce
             if query.match_any(data, block_hash[:16], BASIC_P, BASIC_M):
                 found.append(block_hash)
         except FormatError as error:
-            return found, BlockFilterError(error, block_hash)
+            return found, BlockFilterError(error.message, offset=error.offset, field=error.field, block_hash=block_hash)
     raise AssertionError("all are sound")
