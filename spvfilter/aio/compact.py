@@ -279,7 +279,7 @@ class CompactSync(Sync):
         if fresh and all(remote.last_heard <= late for remote in waiting):
             remote = max(fresh, key=_serves_filters)
             self._accompany(remote, self._greet(remote))
-        done = max((remote.headers_height for remote in waiting), default=0)
+        done = max((remote.headers.height for remote in waiting), default=0)
         total = max((remote.connection.ready.version.start_height for remote in waiting), default=0)
         await self._emit(Progress(Phase.HEADERS, done, max(done, total, self.chain.height)))
         await self._sleep(self.limits.stall_s)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from spvfilter.aio.client import Clock, Connection, Limits
 from spvfilter.aio.flight import Flight, Flights, Lie
 from spvfilter.aio.ledger import Searched
 from spvfilter.aio.remote_compact import CompactQuestions
-from spvfilter.chain import HeaderChain, HeaderSync, Phase as HeaderPhase, Update
-from spvfilter.errors import FormatError, FutureHeaderError, LieError, PeerError, UnconnectedHeadersError, UselessPeerError
+from spvfilter.aio.remote_headers import HeaderQuestions
+from spvfilter.chain import HeaderChain, Update
+from spvfilter.errors import FormatError, LieError, PeerError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, parse_tx, txid, wtxid
@@ -21,7 +23,6 @@ from spvfilter.wire.merkleblock import MerkleBlock
 from spvfilter.wire.messages import InvItem, InvType, Message
 from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
 
-MAX_REPEATS = 50  # ours: full messages of headers that are known already and lead no further, as where another peer was faster
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
 MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
@@ -57,7 +58,6 @@ class Remote:
     ) -> None:
         self.connection = connection
         self.address = connection.address
-        self.best = b""  # hash of the last block it is known to have
         self.last_heard = clock.monotonic()  # something that was asked for
         self.is_greeted = False  # its headers are known; for its owner
         self.epoch = -1  # of the watch list that its filter was made of; for its owner
@@ -66,11 +66,7 @@ class Remote:
         self._listener = listener
         self._limits = limits
         self._clock = clock
-        self._headers = HeaderSync(chain, salt)
-        self._headers_asked = False
-        self._headers_done: list[asyncio.Future[None]] = []
-        self._told = -1  # height up to which its full messages have led
-        self._repeats = 0  # full messages of headers that led nowhere
+        self.headers = HeaderQuestions(connection, chain, partial(listener.headers_came, self), salt=salt, limits=limits, clock=clock)
         self._flights = Flights()
         self.compact = CompactQuestions(connection.send, limits)
         self._whole: dict[bytes, asyncio.Future[bytes]] = {}
@@ -78,7 +74,6 @@ class Remote:
         self._misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
         self._fences: dict[int, asyncio.Future[None]] = {}
-        self._unconnected = 0
 
     def __repr__(self) -> str:
         return f"<Remote {self.address}>"
@@ -95,13 +90,12 @@ class Remote:
     @property
     def is_busy(self) -> bool:
         """Whether an answer is due."""
-        return bool(self._flights or self._whole or self._headers_asked or self.compact)
+        return bool(self._flights or self._whole or self.headers.is_asked or self.compact)
 
     @property
     def knows(self) -> int:
         """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
-        height = self._chain.height_of(self.best) if self.best else None
-        return -1 if height is None else height
+        return self.headers.knows
 
     @property
     def is_in_doubt(self) -> bool:
@@ -129,9 +123,9 @@ class Remote:
     def _fail(self, error: BaseException) -> None:
         self.connection.close()
         shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
+        self.headers.end(shown)
         self.compact.end(shown)
         waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
-            *self._headers_done,
             *self._fences.values(),
             *self._whole.values(),
             *self._flights.waiting,
@@ -148,6 +142,7 @@ class Remote:
                 await self._receive(message)
             case Fenced(nonce):
                 self._fenced(nonce)
+                await self.headers.fenced(nonce)
             case Misbehaved(error):
                 raise LieError(str(error), cause=Lie.MALFORMED) from error
             case _:
@@ -160,7 +155,7 @@ class Remote:
             case wire.Tx(raw):
                 self._tx(raw)
             case wire.Headers(headers):
-                await self._take_headers(b"".join(headers))
+                await self.headers.take(b"".join(headers))
             case wire.Inv(items):
                 await self._inv(items)
             case wire.Block(raw):
@@ -174,74 +169,16 @@ class Remote:
             case _:
                 pass
 
-    # Headers
-
-    async def sync_headers(self) -> None:
-        """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._headers_done.append(done)
-        expected = min(max(0, self.connection.ready.version.start_height - self._chain.height), 10_000_000)
-        async with asyncio.timeout(self._limits.headers_s + expected / 1_000):
-            if not self._headers_asked:
-                await self._ask_headers()
-            await done
-
-    async def _ask_headers(self) -> None:
-        self._headers_asked = True
-        await self.connection.send(wire.GetHeaders(tuple(self._headers.locator()[:101])))
-
-    async def _take_headers(self, headers: bytes) -> None:
-        try:
-            update = self._headers.receive(headers, int(self._clock.wall()))
-        except FutureHeaderError as error:
-            headers = headers[: error.index * HEADER_SIZE]
-            update = self._headers.receive(headers, int(self._clock.wall()))
-            self._headers.wants_more = False
-        except UnconnectedHeadersError:
-            self._unconnected += 1
-            if self._unconnected > 10:  # Core net_processing.cpp MAX_NUM_UNCONNECTING_HEADERS_MSGS
-                raise
-            await self._ask_headers()
-            return
-        self._unconnected = 0
-        self._headers_asked = False
-        if headers:
-            self.best = sha256d(headers[-HEADER_SIZE:])
-        elif not self.best:  # it stands on what we told it: where, it has said itself
-            self.best = self._chain.hash_at(min(max(0, self.connection.ready.version.start_height), self._chain.height))
-        if update.stored or update.old_hashes:
-            self._listener.headers_came(self, update)
-        if self._headers.wants_more:
-            self._check_headway(update)
-            await self._ask_headers()
-            return
-        done, self._headers_done = self._headers_done, []
-        for future in done:
-            if not future.done():
-                future.set_result(None)
-
-    def _check_headway(self, update: Update) -> None:
-        """Raises UselessPeerError for a peer that tells the same headers over and over."""
-        if update.stored or self._headers.phase is not HeaderPhase.DIRECT:
-            return
-        self._repeats += self.knows <= self._told
-        self._told = max(self._told, self.knows)
-        if self._repeats > MAX_REPEATS:
-            raise UselessPeerError(f"tells headers up to {hash_to_hex(self.best)} again and again")
-
-    @property
-    def headers_height(self) -> int:
-        """How far its headers were read in the present pass."""
-        return self._headers.height
+    # Announcements
 
     async def _inv(self, items: Sequence[InvItem]) -> None:
         blocks = [item.hash for item in items if item.kind in _BLOCK_KINDS]
         for digest in blocks:
             if (self._chain.height_of(digest) or -1) > self.knows:
-                self.best = digest
+                self.headers.best = digest
                 self._listener.headers_came(self, None)
-        if blocks and not self._headers_asked and any(digest not in self._chain for digest in blocks):
-            await self._ask_headers()
+        if blocks and not self.headers.is_asked and any(digest not in self._chain for digest in blocks):
+            await self.headers.ask()
         txs = [item for item in items if item.kind in _TX_KINDS]
         if not txs:
             return

@@ -180,7 +180,7 @@ class Sync(Search):
         self._company[other] = self._spawn(guarded())
 
     async def _greet(self, other: Remote) -> None:
-        await other.sync_headers()
+        await other.headers.sync()
         other.is_greeted = True
         await self._offer_own(other)
 
@@ -272,7 +272,7 @@ class Sync(Search):
         self._check_there(remote)
         if self._clock.monotonic() - self._tip_since >= self._limits.stale_tip_s:
             self._tip_since = self._clock.monotonic()
-            await remote.sync_headers()
+            await remote.headers.sync()
         await self._tell(await self.db(self.ledger.expire, int(self._clock.wall())))
 
     async def _wait_for_news(self, remote: Remote) -> None:
@@ -292,15 +292,15 @@ class Sync(Search):
     # Headers
 
     async def _sync_headers(self, remote: Remote) -> None:
-        task = asyncio.create_task(remote.sync_headers())
+        task = asyncio.create_task(remote.headers.sync())
         task.add_done_callback(lambda _: self._wake.set())
         since = self._clock.monotonic()
         try:
             while not task.done():
                 await self._follow_chain()
                 self._look_around(remote)
-                total = max(remote.connection.ready.version.start_height, self.chain.height, remote.headers_height)
-                await self._emit(Progress(Phase.HEADERS, remote.headers_height, total))
+                total = max(remote.connection.ready.version.start_height, self.chain.height, remote.headers.height)
+                await self._emit(Progress(Phase.HEADERS, remote.headers.height, total))
                 if not task.done():
                     await self._sleep(self._stall_s)
                 if not task.done():

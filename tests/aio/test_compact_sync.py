@@ -85,15 +85,19 @@ class Hesitates(Session):
 
     def __init__(self, regtest: Regtest, peer: Peer) -> None:
         super().__init__(regtest, peer)
-        self.waiting: list[tuple[float, GetHeaders]] = []
+        self.asked: GetHeaders | None = None
+        self.until = 0.0  # when it answers
 
     def on_getheaders(self, asked: GetHeaders) -> None:
-        self.waiting.append((asyncio.get_running_loop().time() + LIMITS.stall_s, asked))
+        self.asked, self.until = asked, asyncio.get_running_loop().time() + LIMITS.stall_s
 
     def step(self) -> bool:
-        if self.waiting and self.waiting[0][0] <= asyncio.get_running_loop().time():
-            super().on_getheaders(self.waiting.pop(0)[1])
-        return super().step() or bool(self.waiting)
+        if self.asked is None:
+            return super().step()
+        if asyncio.get_running_loop().time() >= self.until:
+            super().on_getheaders(self.asked)
+            self.asked = None
+        return True
 
 
 class Deaf(Session):

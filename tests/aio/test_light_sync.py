@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from lightworld import World, place, running
+import pytest
+
+from lightworld import FAST, TIMEOUT_S, World, place, running
+from spvfilter.aio.events import Synced
 from spvfilter.aio.node import Node
+from spvfilter.aio.node_chain import Block
+from spvfilter.aio.node_session import Session
 from support import effort
 
 
@@ -39,3 +47,33 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
             foreign = round(run.client.observed_fp_rate * tested)
             assert run.client.observed_fp_rate == foreign / tested
             assert run.books.confirmed() == world.scan()
+
+
+class Silent(Session):
+    """Does not answer a question for headers where it has none, as Core far behind and bcoin."""
+
+    def send_headers(self, blocks: Sequence[Block]) -> None:
+        if blocks:
+            super().send_headers(blocks)
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
+    world = World(12)
+    world.grow(10)
+    async with Node(world.regtest, session=Silent) as node:
+        for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
+            change()
+            limits = replace(FAST, headers_s=3_600, reply_s=3_600)
+            async with asyncio.timeout(TIMEOUT_S), running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run:
+                async for event in run.client.events():
+                    if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
+                        break
+                found = {place(each.match) for each in await run.client.matches() if each.match.height is not None}
+                assert found == world.scan()
+
+
+async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> None:
+    world = World(13, mature=2_000)
+    async with Node(world.regtest, session=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
+        await run.synced(world)
