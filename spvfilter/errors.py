@@ -251,6 +251,10 @@ class StoreReadOnlyError(StoreError):
     """The database or its folder cannot be written."""
 
 
+class NotRunningError(SpvFilterError, RuntimeError):
+    """Something asked of a light client before it was entered or after it was left, or one that is entered a second time."""
+
+
 class RemoteError(SpvFilterError):
     """A filter in Redis that did not do what it was asked; redis-py's error, where there is one, is its cause."""
 

@@ -275,6 +275,10 @@ class Store:
         query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NOT NULL"
         return next((txid for (txid,) in self._rows_of(query, (outpoint,))), None)
 
+    def has_tx(self, txid: bytes) -> bool:
+        """Whether a transaction is a match."""
+        return any(self._rows_of("SELECT 1 FROM matches WHERE txid = ? LIMIT 1", (txid,)))
+
     def _rows_of(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         with translated(self.path):
             yield from self._db.execute(query, values)

@@ -89,11 +89,13 @@ class CompactSync(Sync):
         return digest in self._heard
 
     def tx_came(self, remote: Remote, raw: bytes) -> None:
-        tx = parse_tx(raw)
-        self._heard.update(dict.fromkeys((txid(raw, tx), wtxid(raw, tx))))
-        while len(self._heard) > _MAX_HEARD:
-            del self._heard[next(iter(self._heard))]
+        before = len(self._txs)
         super().tx_came(remote, raw)
+        if len(self._txs) > before:
+            tx = parse_tx(raw)
+            self._heard.update(dict.fromkeys((txid(raw, tx), wtxid(raw, tx))))
+            while len(self._heard) > _MAX_HEARD:
+                del self._heard[next(iter(self._heard))]
 
     async def in_time(self, remote: Remote, asked: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
         """A peer's answer. Raises SlowError where it is slow and there are others to ask; its answer may still come."""
@@ -237,12 +239,11 @@ class CompactSync(Sync):
         """Have every peer's announcements fetched; those that serve BIP-37 also tell, without a filter, what was announced before."""
         wants, self._wants_mempool = self._wants_mempool, False
         for remote in self.members:
-            if remote.takes_all and not wants:
-                continue
-            remote.takes_all = True
+            is_new, remote.takes_all = not remote.takes_all, True
             try:
-                if remote.has_bloom:
+                if remote.has_bloom and (is_new or wants):
                     await remote.ask_mempool()
+                await remote.ask_announced()
             except LOST as error:
                 self.peers.leave(remote, error)
 

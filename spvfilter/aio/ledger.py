@@ -104,6 +104,10 @@ class Ledger:
         """Transactions in no block yet, by txid."""
         return self._pending
 
+    def knows(self, digest: bytes) -> bool:
+        """Whether a transaction, by its txid, is in the books: in a block, or waiting for one."""
+        return digest in self._pending or self.store.has_tx(digest)
+
     def own(self) -> list[bytes]:
         """Transactions we broadcast that are in no block yet, parents first."""
         return [pending.raw for pending in sorted(self._pending.values(), key=lambda each: each.seen) if pending.own]

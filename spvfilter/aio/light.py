@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -21,7 +21,7 @@ from spvfilter.aio.proxy import Proxy
 from spvfilter.aio.remote import Remote
 from spvfilter.aio.sync import Sync
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
+from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import Network
@@ -34,6 +34,22 @@ T = TypeVar("T")
 _QUEUE = 1_000  # events that wait for whoever iterates; then the client waits
 _MEDIAN_SPAN = 11  # blocks
 _TIMESTAMP_WINDOW_S = 7_200  # a block's time may be two hours off
+
+
+class EventStream:
+    """An iterator of events; a wait that is cancelled loses none, and the next one goes on."""
+
+    def __init__(self, take: Callable[[], Awaitable[Event]]) -> None:
+        self._take = take
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._take()
+
+    async def aclose(self) -> None:
+        """Nothing is left open; for contextlib.aclosing."""
 
 
 class LightClient:
@@ -115,6 +131,7 @@ class LightClient:
         self._events: deque[Event] = deque()
         self._changed = asyncio.Event()  # events came or went, or the end did
         self._task: asyncio.Task[None] | None = None
+        self._is_left = False
         self._sending: set[asyncio.Task[None]] = set()
         self._database: ThreadPoolExecutor
         self._sync: Sync
@@ -123,6 +140,8 @@ class LightClient:
         self.chain: HeaderChain
 
     async def __aenter__(self) -> Self:
+        if self._task is not None and not self._task.done():
+            raise NotRunningError("the client is running already")
         self._database = ThreadPoolExecutor(1, "spvfilter-store")
         try:
             await self._in_database(self._open)
@@ -155,12 +174,14 @@ class LightClient:
             limits=self._limits,
             clock=self._clock,
         )
+        self._is_left = False
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: self._changed.set())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._task is not None
+        self._is_left = True
         self._task.cancel()
         try:
             await asyncio.gather(self._task, *self._sending, return_exceptions=True)
@@ -240,37 +261,48 @@ class LightClient:
 
     # What users do
 
-    async def events(self) -> AsyncIterator[Event]:
-        """What happens, in order, without end. Raises what ended the client: StoreError, PeerError where every peer lied."""
-        assert self._task is not None, "enter the client first: async with"
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                self._changed.set()
-                yield event
+    def events(self) -> EventStream:
+        """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
+
+        Raises what ended the client: StoreError, PeerError where every peer lied. NotRunningError before it was entered.
+        """
+        if self._task is None:
+            raise NotRunningError("enter the client first: async with")
+        return EventStream(self._next_event)
+
+    async def _next_event(self) -> Event:
+        assert self._task is not None
+        while not self._events:
             if self._task.done():
-                self._raise_end()
-                return
+                self._raise_end(self._task)
+                raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
+        self._changed.set()  # there is room
+        return self._events.popleft()
 
-    def _raise_end(self) -> None:
-        assert self._task is not None
-        if self._task.cancelled():
+    def _raise_end(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
             return
-        error = self._task.exception()
+        error = task.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if error is not None:
             raise error
 
+    def _check_running(self) -> None:
+        if self._task is None or self._is_left:
+            raise NotRunningError("enter the client first: async with" if self._task is None else "the client was left")
+
     async def matches(self) -> list[MatchFound]:
-        """Every match there is: those of the best chain, lowest first, then those of the mempool."""
+        """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises StoreError, NotRunningError."""
+        self._check_running()
         return await self._in_database(lambda: list(self._ledger.matches()))
 
     @property
     def height(self) -> int:
-        """Up to here every block of the best chain was searched."""
+        """Up to here every block of the best chain was searched. Raises NotRunningError."""
+        self._check_running()
         return self._ledger.store.cursor
 
     @property
@@ -279,21 +311,35 @@ class LightClient:
 
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`.
         """
+        self._check_running()
         return self._ledger.foreign / max(1, self._ledger.tested)
 
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
         """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
 
-        Raises FormatError for a malformed one, UselessPeerError where no peer takes it in time.
+        Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. One that is in the books, in a
+        block or waiting, is offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError where no peer
+        takes it in time, NotRunningError.
         """
+        self._check_running()
         raw = to_bytes(raw_tx)
         digest = txid(raw, parse_tx(raw))
         offers: dict[asyncio.Future[None], Remote] = {}
         for remote in list(self._peers.ready.values()):
             try:
-                offers[await remote.offer(raw)] = remote
+                offers[await remote.offer(raw, ask=True)] = remote
             except LOST as error:
                 self._peers.leave(remote, error)
+        if not await self._in_database(lambda: self._ledger.knows(digest)):
+            await self._taken(offers)
+        sending = asyncio.create_task(self._sync.sent(raw, self._add_events))
+        self._sending.add(sending)  # it is recorded and told even if nobody waits for it
+        sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(sending)
+        return digest
+
+    async def _taken(self, offers: dict[asyncio.Future[None], Remote]) -> None:
+        """Wait for the first peer that takes a transaction. Raises UselessPeerError."""
         left = set(offers)
         taken: list[Remote] = []
         with suppress(TimeoutError):
@@ -306,14 +352,6 @@ class LightClient:
                         await remote.fence()  # it has dealt with it, too
         if not taken:
             raise UselessPeerError(f"of {len(offers)} connected peers none takes the transaction")
-        sending = asyncio.create_task(self._record(raw))
-        self._sending.add(sending)  # it is recorded and told even if nobody waits for it
-        sending.add_done_callback(self._sending.discard)
-        await asyncio.shield(sending)
-        return digest
-
-    async def _record(self, raw: bytes) -> None:
-        self._add_events(await self._sync.sent(raw))
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another address; blocks from `from_height` on are searched again. Raises AddressError."""
@@ -332,6 +370,7 @@ class LightClient:
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
+        self._check_running()
         trial = WatchList(self.network)
         change(trial)
         self._check_expressible(trial)  # before anything is changed

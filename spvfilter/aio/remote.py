@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, parse_tx, txid, wtxid
 from spvfilter.primitives import HEADER_SIZE, hash_to_hex
 from spvfilter.wire import messages as wire
+from spvfilter.wire.inventory import MAX_INVENTORY
 from spvfilter.wire.merkleblock import MerkleBlock
 from spvfilter.wire.messages import InvItem, InvType, Message
 from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
@@ -49,6 +51,11 @@ class Listener(Protocol):
         """Whether a transaction, by its txid or wtxid, came before; of those a peer's filter lets through all are wanted."""
         ...
 
+    @property
+    def room_for_txs(self) -> int:
+        """How many more transactions may be asked for without a filter."""
+        ...
+
 
 class Remote:
     """A connected peer. `run` reads until the end; everything else may be called meanwhile."""
@@ -71,6 +78,7 @@ class Remote:
         self.compact = CompactQuestions(connection.send, limits)
         self._whole: dict[bytes, asyncio.Future[bytes]] = {}
         self._asked_txs: dict[bytes, None] = {}  # txid or wtxid
+        self._announced: deque[InvItem] = deque(maxlen=MAX_INVENTORY)  # to be asked for, without a filter
         self._misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
         self._fences: dict[int, asyncio.Future[None]] = {}
@@ -183,15 +191,39 @@ class Remote:
         if not txs:
             return
         self._listener.txs_announced(self, txs)
+        for item in txs:
+            self._was_taken(item.hash)
         if self.filter is None:
-            txs = [item for item in txs if self.takes_all and not self._listener.has_tx(item.hash)]
+            if self.takes_all:
+                self._announced.extend(txs)
+                await self.ask_announced()
+            return
         unasked = [item for item in txs if item.hash not in self._asked_txs]
         wanted = unasked[: MAX_ASKED_TXS - len(self._asked_txs)]
         self._misses_txs = self._misses_txs or len(wanted) < len(unasked)
         if wanted:
             self._flights.is_exact = False
-            self._asked_txs.update(dict.fromkeys(item.hash for item in wanted))
-            await self.connection.send(wire.GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in wanted)))
+            await self._ask_txs(wanted)
+
+    async def ask_announced(self) -> None:
+        """Ask for what was announced without a filter, as far as there is room."""
+        room = min(MAX_ASKED_TXS - len(self._asked_txs), self._listener.room_for_txs)
+        wanted: dict[bytes, InvItem] = {}
+        while self._announced and len(wanted) < room:
+            item = self._announced.popleft()
+            if item.hash not in self._asked_txs and not self._listener.has_tx(item.hash):
+                wanted[item.hash] = item
+        if wanted:
+            await self._ask_txs(wanted.values())
+
+    async def _ask_txs(self, items: Collection[InvItem]) -> None:
+        self._asked_txs.update(dict.fromkeys(item.hash for item in items))
+        await self.connection.send(wire.GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items)))
+
+    @property
+    def asked_txs(self) -> int:
+        """How many transactions are asked for."""
+        return len(self._asked_txs)
 
     # Filter
 
@@ -249,7 +281,10 @@ class Remote:
         if self._flights.tx(digest, raw):
             return
         digests = (digest, wtxid(raw, tx))
+        was_taken = [self._was_taken(digest) for digest in digests]
         if not any(digest in self._asked_txs for digest in digests):
+            if any(was_taken):
+                return
             cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
         self._asked_txs.pop(digests[0], None)
@@ -296,11 +331,12 @@ class Remote:
 
     # Transactions of ours
 
-    async def offer(self, raw: bytes) -> asyncio.Future[None]:
-        """Announce a transaction; the future is done when the peer has fetched it."""
+    async def offer(self, raw: bytes, *, ask: bool = False) -> asyncio.Future[None]:
+        """Announce a transaction; the future is done when the peer has fetched it or has shown it. With `ask` it is asked to show it."""
         tx = parse_tx(raw)
         item = InvItem(InvType.WTX, wtxid(raw, tx)) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, txid(raw, tx))
-        fetched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        before = self._offered.get(item.hash)
+        fetched: asyncio.Future[None] = before[1] if before and not before[1].done() else asyncio.get_running_loop().create_future()
         self._offered[item.hash] = (raw, fetched)
         if len(self._offered) > MAX_OFFERED:
             _, oldest = self._offered.pop(next(iter(self._offered)))
@@ -308,7 +344,16 @@ class Remote:
                 oldest.set_exception(UselessPeerError("did not fetch a transaction"))
                 oldest.exception()  # nobody need look at it
         await self.connection.send(wire.Inv((item,)))
+        if ask:
+            await self.connection.send(wire.GetData((InvItem(_fetched_as(item.kind), item.hash),)))
         return fetched
+
+    def _was_taken(self, digest: bytes) -> bool:
+        """Whether it is one we offered; the peer has it."""
+        offered = self._offered.get(digest)
+        if offered is not None and not offered[1].done():
+            offered[1].set_result(None)
+        return offered is not None
 
     def was_offered(self, digest: bytes) -> bool:
         """Whether we announced a transaction by this txid or wtxid."""
@@ -322,8 +367,7 @@ class Remote:
                 missing.append(item)
                 continue
             await self.connection.send(wire.Tx(offered[0]))
-            if not offered[1].done():
-                offered[1].set_result(None)
+            self._was_taken(item.hash)
         if missing:
             await self.connection.send(wire.NotFound(tuple(missing)))
 

@@ -16,8 +16,9 @@ from spvfilter.aio.client import Clock, Limits
 from spvfilter.aio.events import Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.aio.ledger import Ledger
 from spvfilter.aio.peers import LOST
-from spvfilter.aio.remote import MAX_ASKED_TXS, Remote
+from spvfilter.aio.remote import Remote
 from spvfilter.aio.search import Search
+from spvfilter.aio.waiting import WaitingTxs
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
@@ -26,7 +27,6 @@ from spvfilter.store import Batch, FilterParameters
 from spvfilter.wire.messages import InvItem
 
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
-_MAX_TXS = 20_000_000  # bytes of transactions of the mempool that wait to be recorded
 _NO_BLOOM = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
 TICK_S = 60.0  # between looks at what may have expired
 
@@ -53,7 +53,7 @@ class Sync(Search):
         self._mempool = mempool  # whether transactions in no block are told of
         self._wake = asyncio.Event()
         self._moves: deque[Update] = deque()
-        self._txs: deque[bytes] = deque()
+        self._txs = WaitingTxs()
         self._own: set[bytes] = set()  # txid and wtxid of transactions of ours that were offered
         self._relayed: set[bytes] = set()  # txid and wtxid of ours that a peer announced, who did not have them from us
         self._wants_mempool = True
@@ -76,16 +76,16 @@ class Sync(Search):
         self._wake.set()
 
     def tx_came(self, remote: Remote, raw: bytes) -> None:
-        if not self._mempool:
-            return
-        if len(self._txs) < MAX_ASKED_TXS and sum(map(len, self._txs)) < _MAX_TXS:
-            self._txs.append(raw)
-        else:
-            self._wants_mempool = True
-        self._wake.set()
+        if self._mempool:
+            self._wants_mempool = not self._txs.put(raw) or self._wants_mempool
+            self._wake.set()
 
     def has_tx(self, digest: bytes) -> bool:
         return False
+
+    @property
+    def room_for_txs(self) -> int:
+        return self._txs.room - sum(remote.asked_txs for remote in self.peers.ready.values())
 
     def txs_announced(self, remote: Remote, items: Sequence[InvItem]) -> None:
         self._relayed.update(item.hash for item in items if item.hash in self._own and not remote.was_offered(item.hash))
@@ -102,12 +102,11 @@ class Sync(Search):
         self._wants_mempool = True
         self._wake.set()
 
-    async def sent(self, raw: bytes) -> list[Event]:
-        """A transaction of ours that peers have taken; what of it concerns the list."""
-        events = await self.db(self.ledger.see, raw, int(self._clock.wall()), own=True)
+    async def sent(self, raw: bytes, tell: Callable[[Sequence[Event]], None]) -> None:
+        """A transaction of ours that peers have taken; what of it concerns the list is told before anything else happens."""
+        tell(await self.db(self.ledger.see, raw, int(self._clock.wall()), own=True))
         await self._own_txs()
         await self._teach()
-        return events
 
     # The loop
 
@@ -328,7 +327,7 @@ class Sync(Search):
         """Record transactions of the mempool, and give what they spend to the peers' filters."""
         learned = False
         while self._txs:
-            events = await self.db(self.ledger.see, self._txs.popleft(), int(self._clock.wall()))
+            events = await self.db(self.ledger.see, self._txs.take(), int(self._clock.wall()))
             learned = learned or bool(events)
             await self._tell(events)
         if learned:

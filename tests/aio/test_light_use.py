@@ -1,0 +1,171 @@
+"""The light client as programs use it: entered, left, asked at the wrong time, waited for with a timeout, given transactions to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from lightworld import FAST, LOCKS, START, STRANGER, World, running, where
+from spvfilter.aio import remote, waiting
+from spvfilter.aio.client import Clock
+from spvfilter.aio.events import MatchConfirmed, MatchFound, Synced
+from spvfilter.aio.light import LightClient
+from spvfilter.aio.node import Node
+from spvfilter.aio.node_build import build_tx
+from spvfilter.aio.node_scripts import p2wpkh
+from spvfilter.aio.remote import Remote
+from spvfilter.errors import NotRunningError, UselessPeerError
+from spvfilter.primitives import OutPoint
+
+MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
+PATIENT = replace(FAST, reply_s=3_600)
+
+
+def client_of(world: World, *nodes: Node) -> LightClient:
+    return LightClient(world.watch(), peers=[where(node) for node in nodes], limits=FAST, clock=Clock(wall=lambda: START))
+
+
+async def test_a_client_that_is_not_running_says_so() -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        client = client_of(world, node)
+        for round_ in range(2):
+            for ask in (client.matches, lambda: client.broadcast(b""), lambda: client.add_script(b"\x51")):
+                with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "was left"):
+                    await ask()
+            for name in ("height", "observed_fp_rate"):
+                with pytest.raises(NotRunningError):
+                    getattr(client, name)
+            if not round_:
+                with pytest.raises(NotRunningError):
+                    client.events()
+                async with client:
+                    pass
+        assert [event async for event in client.events() if isinstance(event, Synced)] == []
+
+
+async def test_a_client_is_entered_once_at_a_time() -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        client, before = client_of(world, node), asyncio.all_tasks()
+        for _ in range(2):
+            async with client:
+                with pytest.raises(NotRunningError, match="running already"):
+                    await client.__aenter__()
+                async for event in client.events():
+                    if isinstance(event, Synced):
+                        break
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() - before == set()
+
+
+async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
+    world = World(2)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        events = run.client.events()
+        kinds = []
+        while Synced not in kinds:
+            try:
+                kinds.append(type(await asyncio.wait_for(anext(events), 0.0005)))
+            except TimeoutError:
+                kinds.append(TimeoutError)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.001)
+        digest = world.receive()
+        async with asyncio.timeout(20):
+            while not isinstance(event := await anext(events), MatchFound):
+                pass
+        assert event.match.txid == digest
+
+
+@MODES
+async def test_a_transaction_may_be_sent_again_at_any_time(mode: str) -> None:
+    world = World(3)
+    world.receive()
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[1])
+        first, second = await asyncio.gather(run.client.broadcast(raw), run.client.broadcast(raw))
+        assert first == second == await run.client.broadcast(raw)
+        await run.until(lambda books: first in books.waiting())
+        world.regtest.mine()
+        await run.synced(world)
+        assert await run.client.broadcast(raw) == first
+        assert run.books.confirmed() == world.scan()
+        assert not run.books.waiting()
+
+
+@MODES
+@pytest.mark.parametrize("ours", [True, False])
+async def test_a_transaction_that_a_peer_has_already_is_taken(mode: str, ours: bool) -> None:
+    world = World(4)
+    outpoint, value, lock = OutPoint(world.regtest.pay(STRANGER.pays(9_000)), 0), 9_000, STRANGER
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        raw = build_tx([lock.spends(outpoint)], [(LOCKS[1] if ours else p2wpkh(b"\x02" + bytes(32))).pays(value - 500)])
+        digest = world.regtest.submit_tx(raw)
+        assert await run.client.broadcast(raw) == digest
+        await run.until(lambda books: (digest in books.waiting()) is ours)
+        assert not run.books.warnings
+
+
+async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
+    world = World(5)
+    world.receive()
+    world.regtest.mine()
+    async with running(world, "127.0.0.1:1") as run:
+        with pytest.raises(UselessPeerError, match="of 0 connected peers"):
+            await run.client.broadcast(world.spending())
+
+
+async def test_what_was_sent_is_told_before_the_block_that_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(6)
+    world.receive()
+    world.regtest.mine()
+    add_elements = Remote.add_elements
+
+    async def slowly(self: Remote, elements: Sequence[bytes]) -> None:
+        if not world.regtest.mempool:
+            await add_elements(self, elements)
+            return
+        world.regtest.mine()
+        await asyncio.sleep(0.2)
+
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        monkeypatch.setattr(Remote, "add_elements", slowly)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
+        await run.synced(world)
+        told = [type(event) for event in run.books.events if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest]
+        assert told == [MatchFound, MatchFound, MatchConfirmed, MatchConfirmed]
+        assert run.books.confirmed() == world.scan()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 40)
+    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
+    monkeypatch.setattr(waiting, "MAX_WAITING_SIZE", 2_000)
+    world = World(7)
+
+    def busy() -> set[bytes]:
+        world.others(150)
+        return {world.receive() for _ in range(20)}
+
+    expected = busy()
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(Node(world.regtest)) for _ in range(nodes)]
+        run = await stack.enter_async_context(running(world, *peers, mode="compact"))
+        await run.synced(world)
+        await run.until(lambda books: expected <= books.waiting())
+        expected |= busy()
+        await run.until(lambda books: expected <= books.waiting())
+        world.regtest.mine()
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
