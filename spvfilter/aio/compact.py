@@ -52,6 +52,7 @@ class CompactSync(Sync):
         self._searching = -1  # epoch of the watch list that filters are searched for
         self._led_by: Remote | None = None
         self._patience: float | None = None  # until when peers are waited for
+        self._behind_since: float | None = None  # since when nobody is there who stands by the tip
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came from the mempool, the oldest first
 
     # For headers and scan
@@ -225,6 +226,10 @@ class CompactSync(Sync):
         if self._store.cursor == self.chain.height and self.ledger.may_prove and self.headers.completeness(self.chain.height) == PROVEN:
             await self.db(self.ledger.prove)
         if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
+            if not self.headers.vouching(self.chain.height):
+                await self._wait_for_tip()
+                return True
+            self._behind_since = None
             self._synced = self.chain.tip_hash
             for remote in self.headers.vouching(self.chain.height):
                 self.peers.did_well(remote)
@@ -234,6 +239,20 @@ class CompactSync(Sync):
         if not self._moves and not self._txs and not self.is_interrupted:
             await self._idle()
         return True
+
+    async def _wait_for_tip(self) -> None:
+        """Nobody who is there stands by the tip, which an earlier run or another peer told: wait a moment for those that are behind."""
+        now = self._clock.monotonic()
+        if self._behind_since is None:
+            self._behind_since = now
+        if now - self._behind_since < self.limits.stall_s:
+            await self._sleep(self.limits.stall_s)
+            return
+        self._behind_since = None
+        for remote in set(self.members) - self.headers.asking:
+            if remote.knows < self.chain.height:
+                self.peers.leave(remote, UselessPeerError(f"does not know block {self.chain.height} of the best chain"))
+        await self._sleep(self.limits.stall_s)
 
     async def _listen(self) -> None:
         """Have every peer's announcements fetched; those that serve BIP-37 also tell, without a filter, what was announced before."""

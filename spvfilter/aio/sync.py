@@ -250,6 +250,9 @@ class Sync(Search):
                     continue
             if self._moves or self._txs or self._store.cursor < self.chain.height:
                 continue
+            if remote.knows < self.chain.height:
+                await self._wait_for_news(remote)
+                continue
             if self._synced != self.chain.tip_hash:
                 self._synced = self.chain.tip_hash
                 self.peers.did_well(remote)
@@ -275,14 +278,14 @@ class Sync(Search):
         await self._tell(await self.db(self.ledger.expire, int(self._clock.wall())))
 
     async def _wait_for_news(self, remote: Remote) -> None:
-        """Another peer was faster to tell of a block. Raises UselessPeerError where this one does not follow."""
+        """Another peer was faster to tell of a block, now or in an earlier run. Raises UselessPeerError where this one does not follow."""
         since = self._clock.monotonic()
-        while remote.knows <= self._store.cursor < self.chain.height:
+        while remote.knows < min(self._store.cursor + 1, self.chain.height):
             await self._sleep(self._limits.stall_s)
             self._check_there(remote)
             await self._follow_chain()
             if self._clock.monotonic() - since >= self._limits.stall_s:
-                raise UselessPeerError(f"does not know block {self._store.cursor + 1} of the best chain")
+                raise UselessPeerError(f"does not know block {min(self._store.cursor + 1, self.chain.height)} of the best chain")
 
     def _check_there(self, remote: Remote) -> None:
         if self.peers.ready.get(remote.address) is not remote:

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from lightworld import FAST, LOCKS, START, STRANGER, World, running, where
+from lightworld import FAST, LOCKS, START, STRANGER, World, place, running, where
 from spvfilter.aio import remote, waiting
 from spvfilter.aio.client import Clock
 from spvfilter.aio.events import MatchConfirmed, MatchFound, Synced
 from spvfilter.aio.light import LightClient
 from spvfilter.aio.node import Node
 from spvfilter.aio.node_build import build_tx
+from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_scripts import p2wpkh
 from spvfilter.aio.remote import Remote
 from spvfilter.errors import NotRunningError, UselessPeerError
@@ -169,3 +171,29 @@ async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch
         world.regtest.mine()
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
+
+
+@MODES
+@pytest.mark.parametrize("shared", [0, 50])
+async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one_knows_the_tip(
+    mode: str, shared: int, tmp_path: Path
+) -> None:
+    world, store = World(8), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine(5)
+    behind = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1 : shared + 1]:
+        behind.submit_block(block.raw)
+    behind.mine(10)
+    async with Node(world.regtest) as node, Node(behind) as late:
+        async with running(world, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            expected = run.books.confirmed()
+        async with running(world, late, store=store, mode=mode) as run:
+            await run.until(lambda books: books.warnings)
+            assert "does not know block" in str(run.books.warnings[0].error)
+            assert run.books.synced is None
+            assert {place(found.match) for found in await run.client.matches()} == expected
+        async with running(world, late, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            assert {place(found.match) for found in await run.client.matches()} == expected == world.scan()
