@@ -22,13 +22,13 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import HEADER_SIZE
-from spvfilter.storefile import COMPANIONS, MarkedRows, create, number, numbers, salvaged, translated
+from spvfilter.storefile import MarkedRows, create, number, numbers, translated
 from spvfilter.storefilters import FilterBatch, FilterRows
-from spvfilter.storeschema import MARKED, SCHEMA, SCHEMA_VERSION
+from spvfilter.storerebuild import beside, replace, salvage
+from spvfilter.storeschema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
 from spvfilter.watch import WatchList
 
 MEMORY = ":memory:"  # in place of a path: a database that ends with the process
-APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 
 
 class Found(NamedTuple):
@@ -177,16 +177,8 @@ class Store:
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
-        meta: dict[str, bytes] = dict(salvaged(file, "meta", MARKED["meta"]))
-        if meta.get("network", network.genesis_hash) != network.genesis_hash:
-            raise StoreForeignError(f"{file}: a wallet of another network than {network}")
-        watch = WatchList(network)
-        for _, kind, value, label in sorted(salvaged(file, "watch", MARKED["watch"])):
-            watch.add_entry(EntryKind(kind), value, label)
-        made = file.with_name(f"{file.name}.rebuilt")
-        with translated(made):
-            for suffix in COMPANIONS:
-                made.with_name(made.name + suffix).unlink(missing_ok=True)  # of a rebuild that was broken off
+        meta, watch = salvage(file, network)
+        made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
                 for key in ("secret", "filter"):
@@ -195,12 +187,7 @@ class Store:
             store.attach(watch)
             with translated(made):
                 store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; closing would not say that there was no room
-        with translated(file):
-            for suffix in reversed(COMPANIONS):
-                old = file.with_name(file.name + suffix)
-                if old.exists():
-                    old.replace(file.with_name(f"{file.name}.damaged{suffix}"))
-            made.replace(file)
+        replace(file, made)
         return cls.open(file, network)
 
     def close(self) -> None:

@@ -7,9 +7,8 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any  # rows are as SQLite gives them
 
 from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
 
@@ -79,22 +78,6 @@ def number(value: int) -> bytes:
 
 def numbers(raw: bytes) -> list[int]:
     return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
-
-
-def salvaged(path: Path, table: str, columns: str) -> list[tuple[Any, ...]]:
-    """The rows of a damaged database's table whose marks are right."""
-    rows: list[tuple[Any, ...]] = []
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as db:
-            db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            db.execute("PRAGMA writable_schema = ON")  # reads on where the schema's own check fails
-            for *row, stated in db.execute(f"SELECT {columns}, mark FROM {table}"):  # noqa: S608  # names of our own
-                if stated == mark(table, row):
-                    rows.append(tuple(row))
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreLockedError(f"{path}: in use by another process") from error
-    return rows
 
 
 class MarkedRows:

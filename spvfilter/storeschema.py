@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 2
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;

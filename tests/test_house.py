@@ -28,7 +28,7 @@ FLOORS = [
 ]
 ROOM_OF = {
     "watchfile": "watch",
-    **dict.fromkeys(("storefile", "storefilters", "storeimport", "storeschema"), "store"),
+    **dict.fromkeys(("storefile", "storefilters", "storeimport", "storerebuild", "storeschema"), "store"),
     "__main__": "cli",
 }  # modules that live in a room of another name
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

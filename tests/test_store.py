@@ -242,6 +242,42 @@ def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_pat
     assert (tmp_path / "w.db.damaged").exists()
 
 
+@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77", "journal_mode = WAL"])
+def test_a_rebuild_leaves_the_database_of_another_program_alone(pragma: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA {pragma}")
+    connection.execute("CREATE TABLE meta (key, value)")
+    connection.execute("INSERT INTO meta VALUES ('mine', 1)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreForeignError, match="of another program"):
+        Store.open(path, REGTEST, rebuild=True)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["other.db"]
+
+
+def test_one_of_ours_is_rebuilt_though_the_file_no_longer_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA application_id = 77")
+    connection.close()
+    with pytest.raises(StoreForeignError):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        store.attach(watch := WatchList(REGTEST))
+        assert SCRIPT in watch
+
+
+def test_what_is_no_database_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    path.write_bytes(b"garbage" * 1_000)
+    Store.open(path, REGTEST, rebuild=True).close()
+    assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
+
+
 def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
