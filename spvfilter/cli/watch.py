@@ -10,7 +10,8 @@ import os
 import re
 import signal
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 from spvfilter.aio.client import Address
 from spvfilter.aio.compact import Mode
@@ -37,6 +38,7 @@ from spvfilter.cli.status import TICK_S, Status, status
 from spvfilter.errors import ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.primitives import hash_to_hex
+from spvfilter.storerebuild import damaged
 
 FORMATS = ("table", "jsonl")
 TERMINATED = 143  # exit code, 128 + SIGTERM
@@ -70,7 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="tell of payments once they are in a block; with compact filters this spares fetching every transaction (300 MB a day)",
     )  # fmt: skip
     parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
-    parser.add_argument("--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept; the old one becomes FILE.damaged"
+    )
     parser.add_argument(
         "--keep-filters", action="store_true",
         help="keep compact filters in --db, so that a search for new addresses asks for none; cfilter import brings some from files",
@@ -156,7 +160,8 @@ def run(args: argparse.Namespace) -> int:
     )
     page = Page(sys.stdout)
     chosen = args.format or ("table" if page.is_terminal else "jsonl")
-    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None)))
+    rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
+    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None, rebuilt)))
 
 
 async def _terminable(watch: _Watch) -> int:
@@ -209,10 +214,11 @@ class _Patience:
 
 
 class _Watch:
-    """One run and what is printed of it; `patience` is for --once only."""
+    """One run and what is printed of it; `patience` is for --once only, `rebuilt` the database to be made anew."""
 
-    def __init__(self, client: LightClient, page: Page, as_json: bool, patience_s: float | None) -> None:
+    def __init__(self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None) -> None:
         self._client = client
+        self._rebuilt = rebuilt
         self._once = patience_s is not None
         self._patience_s = patience_s or 0.0
         self._patience: _Patience | None = None
@@ -225,7 +231,8 @@ class _Watch:
 
     async def run(self) -> None:
         try:
-            async with self._client as client:
+            async with AsyncExitStack() as stack:
+                client = await self._opened(stack)
                 if not len(client.watch):
                     raise ParameterError("nothing to watch for: the database knows no addresses")
                 with status(None if self._json else self._page.console, self._balances) as shown:
@@ -237,6 +244,17 @@ class _Watch:
         finally:
             if not self._json:
                 self._balances.show(self._page)
+
+    async def _opened(self, stack: AsyncExitStack) -> LightClient:
+        """The client, entered. Whatever comes of that, a database that was set aside for a new one is told of."""
+        if self._rebuilt is None:
+            return await stack.enter_async_context(self._client)
+        before = self._rebuilt.stat().st_ino
+        try:
+            return await stack.enter_async_context(self._client)
+        finally:
+            if self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
+                complain(f"{self._rebuilt} was made anew, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
 
     async def _follow(self, client: LightClient, shown: Status) -> None:
         if not self._once:

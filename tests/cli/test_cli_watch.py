@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +157,29 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     db.write_bytes(db.read_bytes()[:-4096])
     code, events, errors = once(node.place, "--db", db, ADDRESS)
     assert (code, events, errors.count("\n")) == (2, [], 1)
-    assert values(once(node.place, "--db", db, ADDRESS, "--rebuild")[1]) == [(111, 70_000), (112, 1_234)]
+    code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
+    assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
+    assert errors == f"spvfilter: {db} was made anew, headers and matches are fetched again; the old one is {db}.damaged\n"
+    assert (tmp_path / "wallet.db.damaged").is_file()
+
+
+def test_a_rebuild_is_told_of_even_where_the_run_ends_at_once(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    db.write_bytes(b"garbage" * 1_000)
+    code, events, errors = once(node.place, "--db", db, "--rebuild")
+    assert (code, events) == (2, [])
+    assert errors.startswith(f"spvfilter: {db} was made anew")
+    assert "nothing to watch for" in errors
+
+
+def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "other.db"
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("CREATE TABLE theirs (value)")
+    before = db.read_bytes()
+    code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
+    assert (code, events, errors) == (2, [], f"spvfilter: {db}: an SQLite database of another program\n")
+    assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
 
 
 def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(node: NodeProcess, tmp_path: Path) -> None:
