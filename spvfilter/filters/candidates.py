@@ -12,7 +12,8 @@ from spvfilter.errors import BlockFilterError, FormatError, ParameterError
 from spvfilter.filters.bip158 import BASIC_M, BASIC_P, BasicFilter
 from spvfilter.kernel import BACKEND, GcsQuery
 
-BlockFilter: TypeAlias = tuple[bytes, bytes | BasicFilter]  # block hash (32 bytes, wire order), its filter
+Buffer: TypeAlias = bytes | bytearray | memoryview
+BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 bytes, wire order), its filter
 _BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes in one call of the kernel, a few milliseconds of work
 
 
@@ -36,7 +37,8 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
     one job is the caller's own thread. Closing the generator ends them. It blocks: from a coroutine, iterate in a thread.
 
     Raises ParameterError; InexpressibleError for entries that such filters cannot find. In its turn, after the candidates before it, comes
-    what `filters` raises, and BlockFilterError for the first malformed filter.
+    an Exception that `filters` raises, TypeError for what is no filter, and BlockFilterError for the first malformed one. What is no
+    Exception, such as KeyboardInterrupt, ends it at once, and candidates among what was read but not told yet are not told.
     """
     if jobs < 1:
         raise ParameterError(f"jobs must be at least 1: {jobs}")
@@ -84,7 +86,7 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
         batch, size = _Batch(), 0
         try:
             for block_hash, data in filters:
-                batch.filters.append((_checked(block_hash, data), data if isinstance(data, bytes) else bytes(data)))
+                batch.filters.append(_checked(block_hash, data))
                 size += len(batch.filters[-1][1])
                 if len(batch.filters) == _BATCH or size >= _BATCH_SIZE:
                     break
@@ -96,12 +98,19 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
         yield batch
 
 
-def _checked(block_hash: bytes, data: bytes | BasicFilter) -> bytes:
-    if len(block_hash) != 32:
-        raise ParameterError(f"a block hash has 32 bytes, not {len(block_hash)}")
-    if not isinstance(data, bytes) and data.block_hash != block_hash:
-        raise ParameterError(f"{data!r} was given for block {block_hash[::-1].hex()}")
-    return block_hash
+def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
+    """Both as bytes, which nobody changes while a thread reads them."""
+    if not isinstance(block_hash, Buffer):
+        raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")
+    digest = bytes(block_hash)
+    if len(digest) != 32:
+        raise ParameterError(f"a block hash has 32 bytes, not {len(digest)}")
+    if isinstance(data, BasicFilter):
+        if data.block_hash != digest:
+            raise ParameterError(f"{data!r} was given for block {digest[::-1].hex()}")
+    elif not isinstance(data, Buffer):
+        raise TypeError(f"a filter is bytes or a BasicFilter, not {type(data).__name__}")
+    return digest, bytes(data)
 
 
 def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:

@@ -6,6 +6,7 @@ import pickle
 import random
 import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,58 @@ def test_a_block_given_twice_is_told_twice_and_filters_may_be_objects(jobs: int)
     (pair,) = filters([0], 1)
     parsed = BasicFilter.parse(pair[1], pair[0])
     assert list(match_filters([pair, (pair[0], parsed)], GcsQuery(OURS), jobs=jobs)) == [pair[0], pair[0]]
+
+
+@JOBS
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_filters_and_hashes_may_be_any_bytes(jobs: int, kind: type[bytearray | memoryview]) -> None:
+    pairs = filters([2, 300], 301)
+    given = [(kind(block_hash), kind(data)) for block_hash, data in pairs]
+    assert list(match_filters(given, GcsQuery(OURS), jobs=jobs)) == hashes(pairs, [2, 300])
+
+
+@JOBS
+def test_a_buffer_that_is_used_again_is_no_matter(jobs: int) -> None:
+    pairs, buffer = filters([2, 600], 700), bytearray()
+
+    def reused() -> Iterator[tuple[bytes, bytearray]]:
+        for block_hash, data in pairs:
+            buffer[:] = data
+            yield block_hash, buffer
+
+    assert list(match_filters(reused(), GcsQuery(OURS), jobs=jobs)) == hashes(pairs, [2, 600])
+
+
+@JOBS
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ((bytes(32), None), "a filter is bytes or a BasicFilter, not NoneType"),
+        ((bytes(32), "00"), "a filter is bytes or a BasicFilter, not str"),
+        ((bytes(32), 5), "a filter is bytes or a BasicFilter, not int"),
+        ((None, b"\0"), "a block hash is 32 bytes, not NoneType"),
+        (("0" * 32, b"\0"), "a block hash is 32 bytes, not str"),
+    ],
+)
+def test_what_is_no_filter_is_named_after_the_candidates_before_it(jobs: int, pair: Any, said: str) -> None:
+    pairs = filters([2], 3)
+    found = match_filters([*pairs, pair], GcsQuery(OURS), jobs=jobs)
+    assert next(found) == pairs[2][0]
+    with pytest.raises(TypeError, match=said):
+        next(found)
+
+
+@JOBS
+def test_an_interrupt_of_the_stream_ends_it_at_once(jobs: int) -> None:
+    pairs = filters([2], 3)
+
+    def interrupted() -> Iterator[tuple[bytes, bytes]]:
+        yield from pairs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(match_filters(interrupted(), GcsQuery(OURS), jobs=jobs))
+    assert not threads()
 
 
 @JOBS
