@@ -38,9 +38,9 @@ quit                  end"""
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Run a regtest full node in memory, with BIP-37 filters. It mines real proof of\n"
-        "work and checks everything but scripts and signatures: it is for trying things\n"
-        "out, never for money. Ctrl-C or SIGTERM ends it."
+        "Run a regtest full node in memory that serves compact and BIP-37 filters. It\n"
+        "mines real proof of work and checks everything but scripts and signatures: it\n"
+        "is for trying things out, never for money. Ctrl-C or SIGTERM ends it."
     )
     parser.epilog = f"commands, one a line on standard input:\n{_indented(_COMMANDS)}"
     parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="where to listen, default %(default)s")

@@ -176,5 +176,6 @@ def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["node", "--help"]) == 0
     said = capsys.readouterr().out
+    assert "serves compact and BIP-37 filters" in said
     assert "Ctrl-C or SIGTERM ends it" in said
     assert max(map(len, said.splitlines())) <= 80
