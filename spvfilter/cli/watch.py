@@ -81,8 +81,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
-        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0, help="search blocks from there on, the first time"
-    )
+        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0,
+        help="search blocks from there on, the first time; where N is above the tip, from the next block that comes",
+    )  # fmt: skip
     since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, the first time")
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
