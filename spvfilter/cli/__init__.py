@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TextIO
 
 from spvfilter._version import __version__
 from spvfilter.cli.output import complain
@@ -61,7 +61,7 @@ def _guarded(argv: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", SpvFilterWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _Warnings().show
             code = _run(argv)
         sys.stdout.flush()
         return code
@@ -118,7 +118,16 @@ def _run_command(command: str, argv: list[str]) -> int:
     return int(module.run(arguments))
 
 
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
-) -> None:
-    complain(f"warning: {message}")
+class _Warnings:
+    """What was warned of in one run: the same again, but for the numbers in it, is not said."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def show(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, file: object = None, line: object = None
+    ) -> None:
+        kind = re.sub(r"[\d.]+(e[-+]\d+)?", "#", str(message))
+        if kind not in self._told:
+            self._told.add(kind)
+            complain(f"warning: {message}")

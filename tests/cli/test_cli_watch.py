@@ -182,6 +182,23 @@ def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_p
     assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
 
 
+def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
+    for _ in range(2):  # the filter is made several times in the first run
+        code, events, errors = once(node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", tmp_path / "wallet.db")
+        assert (code, len(values(events)), errors.count("\n")) == (0, 2, 1)
+        assert errors.startswith("spvfilter: warning: 200 elements in the 36000 bytes and 50 functions that BIP-37 allows: ")
+
+
+def test_a_height_above_the_tip_is_where_the_next_block_is_searched() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        argv = ("watch", "--network", "regtest", "--connect", node.place, "--no-mempool", "--from-height", 5_000, ADDRESS)
+        with running(*argv) as child:
+            assert [event["event"] for event in events_until(child, "synced")] == ["synced"]
+            node.do(f"pay {ADDRESS} 5000", "mine")
+            assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
+
+
 def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     for room in (30_000, 70_000):  # bytes of a file
