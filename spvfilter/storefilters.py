@@ -62,6 +62,12 @@ class FilterRows:
             rows = self._db.execute(query, (first, last))
             return {height: data for height, data in rows if filter_hash(data) == self.hash_at(height)}
 
+    def waiting(self) -> int:
+        """How many of the filters kept no filter header commits to: it is not known yet, or they are of no block of the best chain."""
+        with translated(self._path):
+            query = "SELECT count(*) FROM filters WHERE hash NOT IN (SELECT hash FROM filter_hashes)"
+            return int(self._db.execute(query).fetchone()[0])
+
     def is_kept(self, digest: bytes, data: bytes) -> bool:
         """Whether just this filter is kept under its hash."""
         with translated(self._path):

@@ -81,8 +81,12 @@ def export_filters(db: str, network: Network, page: Page) -> int:
                 page.line(json.dumps(record.line(BasicFilter.parse(data, block).n), separators=(",", ":")))
                 count += 1
                 size += len(data)
+        waiting = store.filters.waiting()
     if not count:
+        if waiting:
+            raise SourceError(f"{db}: {waiting:,} filter(s) kept wait for their filter headers: run watch --mode compact first")
         raise SourceError(f"{db}: no filter is kept")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
-    Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}")
+    more = f"; {waiting:,} more are of no block whose filter header is known" if waiting else ""
+    Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
     return 0

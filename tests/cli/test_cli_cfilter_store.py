@@ -93,6 +93,20 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     assert ran.stderr.decode().startswith(f"{COUNT} filter(s) kept\n{COUNT} of them wait for their filter headers")
 
 
+def test_export_says_that_filters_wait_for_their_headers(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    assert run("cfilter", "import", file(lines), "--db", new, *NETWORK).code == 0
+    ran = run("cfilter", "export", "--db", new, *NETWORK)
+    said = f"{new}: {COUNT} filter(s) kept wait for their filter headers: run watch --mode compact first"
+    assert (ran.code, ran.out, ran.err) == (2, "", f"spvfilter: {said}\n")
+    with Store.open(db, REGTEST) as store:  # some headers are known
+        store.commit(Batch(fork=COUNT - 4))
+    assert run("cfilter", "import", file(lines), "--db", db, *NETWORK).code == 0
+    ran = run("cfilter", "export", "--db", db, *NETWORK)
+    assert (ran.code, ran.out.count("\n")) == (0, COUNT - 3)
+    assert ran.err.endswith("; 3 more are of no block whose filter header is known\n")
+
+
 def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     assert run("cfilter", "import", file(lines[4:20]), "--db", db, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", db, *NETWORK)
