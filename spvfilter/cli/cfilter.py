@@ -8,10 +8,11 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from spvfilter.aio.sources import BlockFiles, BlockRef, Problem
 from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
-from spvfilter.cli.cfilterfile import FilterRecord, SeenOutputs, chain_order, read_prevouts, read_records
+from spvfilter.cli.cfilterfile import FilterRecord, SeenOutputs, chain_order, check_network, is_of_lines, read_prevouts, read_records
 from spvfilter.cli.cfilterstore import export_filters, import_filters
 from spvfilter.cli.output import Page, complain
 from spvfilter.cli.progress import megabytes
@@ -183,6 +184,7 @@ def _match(args: argparse.Namespace, page: Page, as_json: bool) -> int:
     def pairs() -> Iterator[tuple[bytes, bytes]]:
         nonlocal filters
         for name, record in _given(args):
+            check_network(name, record, args.network)
             filters += 1
             given.append((name, record.block, record.height))
             yield record.block, record.data
@@ -227,7 +229,7 @@ def _parsed(name: str, record: FilterRecord) -> BasicFilter:
 
 
 def _info(args: argparse.Namespace, page: Page, as_json: bool) -> int:
-    alone = args.block is not None or not _is_lines(args.names[0])
+    alone = args.block is not None or not is_of_lines(args.names[0])
     if alone:
         if len(args.names) > 1:
             raise ParameterError("one filter in hex or as bytes goes alone")
@@ -246,29 +248,51 @@ def _info(args: argparse.Namespace, page: Page, as_json: bool) -> int:
     return 0
 
 
+class _Unlinked(NamedTuple):
+    """A filter by its hash, as long as the filter header before it has not come; `header` is the one stated, None for none."""
+
+    name: str
+    block: bytes
+    digest: bytes
+    header: bytes | None
+
+
 class _Total:
-    """What many filters hold together; headers are checked where the one before is there."""
+    """What many filters hold together; each header is checked against that of the block before, wherever in the files this stands."""
 
     def __init__(self, previous: bytes | None) -> None:
-        self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS}
+        self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS}  # by block
         self._first = previous
+        self._waiting: dict[bytes, list[_Unlinked]] = {}  # by the block before
         self.filters = self._items = self._size = self._checked = 0
 
     def add(self, name: str, record: FilterRecord) -> None:
         self.filters += 1
         self._items += _parsed(name, record).n
         self._size += len(record.data)
-        before = self._headers.get(record.previous) if record.previous is not None else None
+        if record.header is not None:
+            self._headers[record.block] = record.header
+        filter = _Unlinked(name, record.block, filter_hash(record.data), record.header)
         if self.filters == 1 and self._first is not None:
-            before = self._first
-        header = None if before is None else filter_header(filter_hash(record.data), before)
-        if header is not None and record.header is not None:
-            if header != record.header:
-                raise SourceError(f"{name}: filter header {hash_to_hex(record.header)} does not follow from the one before")
-            self._checked += 1
-        known = header or record.header
-        if known is not None:
-            self._headers[record.block] = known
+            self._link(filter, self._first)
+        elif record.previous in self._headers:
+            self._link(filter, self._headers[record.previous])
+        elif record.previous is not None:
+            self._waiting.setdefault(record.previous, []).append(filter)
+        known = [record.block] if record.block in self._headers else []
+        while known:
+            for filter in self._waiting.pop(block := known.pop(), ()):
+                self._link(filter, self._headers[block])
+                known.append(filter.block)
+
+    def _link(self, filter: _Unlinked, before: bytes) -> None:
+        header = filter_header(filter.digest, before)
+        if filter.header is None:
+            self._headers[filter.block] = header
+            return
+        if header != filter.header:
+            raise SourceError(f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before")
+        self._checked += 1
 
     def record(self) -> dict[str, int | float]:
         per_item = 8 * self._size / self._items if self._items else 0.0
@@ -296,17 +320,6 @@ def _show_one(page: Page, as_json: bool, made: BasicFilter, block: bytes | None,
         page.line(json.dumps(record))
     else:
         page.facts([(name.replace("_", " "), str(value)) for name, value in record.items() if value is not None])
-
-
-def _is_lines(name: str) -> bool:
-    """Whether this is a file of JSON lines, or standard input, which is always one."""
-    if name == "-":
-        return True
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(2) == b'{"'
-    except (OSError, ValueError):
-        return False
 
 
 def _read_alone(name: str) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +16,14 @@ from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.filters.bip158 import filter_hash
 from spvfilter.kernel import txid, walk_block
+from spvfilter.network import NETWORKS, Network
 from spvfilter.primitives import Reader, hash_from_hex, hash_to_hex
 
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
 _OP_RETURN = 0x6A
+_GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
+_START = 4_096  # bytes read at once until there is something else than blanks
+_OBJECT = re.compile(rb'\{\s*"[a-z]')  # of a filter's bytes, one in ten million begins so
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,30 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
     for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), 1):
         if len(line) > _MAX_LINE:
             raise SourceError(f"{name}: line {number}: more than {_MAX_LINE} bytes")
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if line.strip():
             try:
                 yield number, _record(line)
             except ValueError as error:  # ParameterError among them
                 raise SourceError(f"{name}: line {number}: {error}") from None
+
+
+def is_of_lines(name: str) -> bool:
+    """Whether a file, `-` for standard input, is one of JSON lines: it begins with an object, behind a byte order mark and blanks or not.
+
+    So are standard input and pipes, which cannot be looked into; what cannot be opened is not.
+    """
+    try:
+        if name == "-" or Path(name).is_fifo():
+            return True
+        with Path(name).open("rb") as file:
+            start = file.read(_START).removeprefix(BOM_UTF8)
+            while start and not (start := start.lstrip()):
+                start = file.read(_START)
+            return _OBJECT.match(start + file.read(_START)) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def _record(line: bytes) -> FilterRecord:
@@ -85,6 +110,19 @@ def _record(line: bytes) -> FilterRecord:
     if stated not in (None, filter_hash(data)):
         raise ParameterError("the filter is not the one that filter_hash states: the line is damaged")
     return FilterRecord(block, digest("previous"), height if type(height) is int else None, data, digest("filter_header"))
+
+
+def check_network(name: str, record: FilterRecord, network: Network) -> None:
+    """Raises SourceError for what shows itself as of another network: by the genesis block that it is of, or that comes before."""
+    genesis = network.genesis_hash
+    first = None  # the block that would be the genesis block
+    if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:
+        first = record.block
+    elif record.previous is not None and (record.height == 1 or record.previous in _GENESIS):
+        first = record.previous
+    if first not in (None, genesis):
+        whose = f" but of {_GENESIS[first]}" if first in _GENESIS else ""
+        raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not of {network}{whose}")
 
 
 def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:

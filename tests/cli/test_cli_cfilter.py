@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from processes import on_terminal, process
 from spvfilter.address import address_to_script
 from spvfilter.cli.demochain import NETWORK, wallet_addresses
 from spvfilter.filters.bip158 import BasicFilter
-from spvfilter.primitives import hash_from_hex
+from spvfilter.network import REGTEST as REGTEST_NETWORK
+from spvfilter.primitives import hash_from_hex, hash_to_hex
 from support import vector_cases, vector_file, vector_path
 
 REGTEST = ("--network", "regtest")
@@ -141,6 +143,45 @@ def test_filters_come_on_standard_input_too(filters: Path) -> None:
     assert (ran.returncode, [line.split()[0] for line in ran.stdout.decode().splitlines()]) == (0, ["2", "4"])
 
 
+@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"\n \r\n", b"\xef\xbb\xbf\n", b"\n" * 10_000, b" "])
+def test_lines_are_known_behind_a_byte_order_mark_and_blanks(run: Any, filters: Path, start: bytes) -> None:
+    wanted = ("--address", wallet_addresses()["P2PKH"], *REGTEST)
+    plain = [run("cfilter", *argv) for argv in (("info", filters), ("match", filters, *wanted))]
+    filters.write_bytes(start + filters.read_bytes().replace(b'{"', b'{ "'))
+    assert [run("cfilter", *argv) for argv in (("info", filters), ("match", filters, *wanted))] == plain
+    assert [ran.code for ran in plain] == [0, 0]
+
+
+def test_info_reads_a_pipe_once(filters: Path) -> None:
+    ran = process("cfilter", "info", "/dev/fd/0", stdin=filters.read_bytes())
+    assert (ran.returncode, json.loads(ran.stdout)["filters"]) == (0, len(records(filters)))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({}, True),  # previous is regtest's genesis block
+        ({"height": None}, True),
+        ({"previous": "22" * 32}, False),
+        ({"height": 0, "previous": None}, False),
+        ({"height": None, "previous": "00" * 32}, False),
+        ({"height": None, "block": hash_to_hex(REGTEST_NETWORK.genesis_hash), "previous": None}, True),
+    ],
+)
+def test_match_refuses_filters_that_show_another_network(run: Any, filters: Path, change: dict[str, object], names: bool) -> None:
+    line = {**records(filters)[0], **change}
+    filters.write_text(json.dumps(line))
+    ran = run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {filters}: line 1: block 0 is ")
+    assert ran.err.endswith(f": these filters are not of mainnet{' but of regtest' if names else ''}\n")
+
+
+def test_match_takes_filters_that_show_no_network(run: Any, filters: Path) -> None:
+    filters.write_text("".join(filters.read_text().splitlines(keepends=True)[1:]))
+    assert run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet").code == 0
+
+
 def test_one_filter_alone_needs_its_block(run: Any, filters: Path, tmp_path: Path) -> None:
     second = records(filters)[1]
     raw = tmp_path / "second.cfilter"
@@ -200,6 +241,23 @@ def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any,
     ran = run("cfilter", "info", filters, "--previous", "12" * 32)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "does not follow from the one before" in ran.err
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) -> None:
+    lines = records(filters)
+    for line in lines[2::3]:  # theirs follow from those before
+        line["filter_header"] = None
+    random.Random(seed).shuffle(lines)
+    filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    stated = sum(line["filter_header"] is not None for line in lines)
+    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # what is before the first is not there
+    number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
+    lines[number - 1]["filter_header"] = "13" * 32
+    filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ran = run("cfilter", "info", filters)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("does not follow from the one before\n")
 
 
 def test_info_of_one_filter(run: Any, filters: Path) -> None:

@@ -93,7 +93,9 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     assert ran.stderr.decode().startswith(f"{COUNT} filter(s) kept\n{COUNT} of them wait for their filter headers")
 
 
-def test_export_says_that_filters_wait_for_their_headers(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:
+def test_export_says_that_filters_wait_for_their_headers(
+    run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path
+) -> None:
     new = tmp_path / "new.db"
     assert run("cfilter", "import", file(lines), "--db", new, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", new, *NETWORK)
