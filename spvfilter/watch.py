@@ -94,7 +94,8 @@ class WatchList:
         Raises WatchFileError with every bad line, its number and cause; no line is ever dropped.
         """
         watch = cls(network)
-        watchfile.read_into(watch, Path(path))
+        with Path(path).open("rb") as file:
+            watchfile.read_into(watch, file, str(Path(path)))
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -31,32 +31,31 @@ _CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
 
 
-def read_into(watch: WatchList, path: Path) -> None:
-    """Add every line of the file to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
+def read_into(watch: WatchList, file: BinaryIO, name: str) -> None:
+    """Add every line of the file, `name` in errors, to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
     problems: list[tuple[int, str]] = []
     late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
-    with path.open("rb") as file:
-        for number, line in _other_lines(watch, file):
-            try:
-                if len(line) > _MAX_LINE:
-                    raise ParameterError(f"line of more than {_MAX_LINE} bytes")
-                text = _text(line, number)
-                if not text:
-                    continue
-                entry, label = _split(text)
-                if entry.startswith("outpoint:"):
-                    late.append((number, entry, label))
-                else:
-                    _add(watch, entry, label)
-            except ParameterError as error:
-                problems.append((number, str(error)))
+    for number, line in _other_lines(watch, file):
+        try:
+            if len(line) > _MAX_LINE:
+                raise ParameterError(f"line of more than {_MAX_LINE} bytes")
+            text = _text(line, number)
+            if not text:
+                continue
+            entry, label = _split(text)
+            if entry.startswith("outpoint:"):
+                late.append((number, entry, label))
+            else:
+                _add(watch, entry, label)
+        except ParameterError as error:
+            problems.append((number, str(error)))
     for number, entry, label in late:
         try:
             _add_outpoint(watch, entry, label)
         except ParameterError as error:
             problems.append((number, str(error)))
     if problems:
-        raise WatchFileError(str(path), tuple(sorted(problems)))
+        raise WatchFileError(name, tuple(sorted(problems)))
 
 
 def _other_lines(watch: WatchList, file: BinaryIO) -> Iterator[tuple[int, bytes]]:

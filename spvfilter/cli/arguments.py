@@ -11,6 +11,7 @@ from typing import BinaryIO, NoReturn
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import MAINNET, NETWORKS, Network
 from spvfilter.watch import WatchList
+from spvfilter.watchfile import read_into
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,13 +40,22 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch", metavar="FILE", help="a watch list, never changed: one address, or script:HEX, pubkey:HEX, data:HEX, "
-        "outpoint:TXID:N a line, each with ,LABEL behind it or not; # starts a comment",
+        "outpoint:TXID:N a line, each with ,LABEL behind it or not; # starts a comment; - is standard input",
     )  # fmt: skip
 
 
-def watch_list(network: Network, path: str | None, addresses: Iterable[str]) -> WatchList:
-    """The list in the file, if one is named, and the addresses. Raises WatchFileError, AddressError, OSError."""
-    watch = WatchList(network) if path is None else WatchList.load(path, network)
+def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
+    """The list in the file, if one is named, `-` for standard input unless the command reads `others` from it, and the addresses.
+
+    Raises ParameterError, WatchFileError, AddressError, OSError.
+    """
+    if path == "-":
+        if "-" in others:
+            raise ParameterError("'-' is standard input: it cannot be both --watch and what is searched")
+        watch = WatchList(network)
+        read_into(watch, standard_input(), "standard input")
+    else:
+        watch = WatchList(network) if path is None else WatchList.load(path, network)
     for address in addresses:
         watch.add_address(address)
     return watch

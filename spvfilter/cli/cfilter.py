@@ -173,7 +173,7 @@ class _Shown:
 
 
 def _match(args: argparse.Namespace, page: Page, as_json: bool) -> int:
-    watch = watch_list(args.network, args.watch, args.address or ())
+    watch = watch_list(args.network, args.watch, args.address or (), args.names)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
         raise ParameterError("'-' is standard input and goes with no other PATH")
-    watch = watch_list(args.network, args.watch, args.address)
+    watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
@@ -121,3 +122,29 @@ def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_fil
     assert screen.count("[red]x[/]") == 3  # two matches and their total
     assert screen.count(":smile:") >= 2  # rich may fold the total's
     assert "\u202e" not in screen
+
+
+@pytest.mark.parametrize(
+    "command", [("filterload", "--tweak", "7"), ("scan", "BLOCKS", "--format", "jsonl"), ("cfilter", "match", "FILTERS")]
+)
+def test_a_watch_list_may_come_on_standard_input(command: tuple[str, ...], block_file: Path, watch_file: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters"
+    filters.write_bytes(process("cfilter", "build", block_file, "--network", "regtest").stdout)
+    argv = [{"BLOCKS": block_file, "FILTERS": filters}.get(word, word) for word in command]
+    told = [
+        process(*argv, "--watch", name, "--network", "regtest", stdin=stdin)
+        for name, stdin in ((watch_file, b""), ("-", watch_file.read_bytes()))
+    ]
+    assert [ran.returncode for ran in told] == [0, 0]
+    assert told[0].stdout
+    assert told[0].stdout == told[1].stdout
+    bad = process(*argv, "--watch", "-", "--network", "regtest", stdin=b"# none\nno address\n")
+    assert (bad.returncode, bad.stdout) == (2, b"")
+    assert bad.stderr.startswith(b"spvfilter: standard input: line 2: ")
+
+
+@pytest.mark.parametrize("command", [("scan", "-"), ("cfilter", "match", "-"), ("cfilter", "match", "x", "-")])
+def test_standard_input_is_not_both_watch_list_and_what_is_searched(run: Any, command: tuple[str, ...]) -> None:
+    ran = run(*command, "--watch", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "spvfilter: '-' is standard input: it cannot be both --watch and what is searched\n"

@@ -48,6 +48,13 @@ def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess, mode: st
     assert (events[-1]["event"], events[-1]["height"]) == ("synced", 124)
 
 
+def test_addresses_may_come_on_standard_input(node: NodeProcess) -> None:
+    argv = ("--network", "regtest", "--connect", node.place, "--once", "--watch", "-")
+    ran = process("watch", *argv, stdin=f"{ADDRESS},mine\n".encode())
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert values([json.loads(line) for line in ran.stdout.splitlines()]) == [(111, 70_000), (112, 1_234)]
+
+
 def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
     assert values(once(node.place, ADDRESS, "--from-height", 112)[1]) == [(112, 1_234)]
     assert values(once(node.place, ADDRESS, "--birthday", "2100-01-01")[1]) == []

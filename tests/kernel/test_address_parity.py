@@ -178,7 +178,8 @@ def read(path: Path, change: Callable[[WatchList], None]) -> Found:
     watch, problems = WatchList(), None
     change(watch)
     try:
-        watchfile.read_into(watch, path)
+        with path.open("rb") as file:
+            watchfile.read_into(watch, file, str(path))
     except WatchFileError as error:
         problems = error.problems
     return list(watch.table.entries()), list(watch.table.coins()), dict(watch._labels), problems
