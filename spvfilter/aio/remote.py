@@ -68,6 +68,7 @@ class Remote:
         self.last_heard = clock.monotonic()  # something that was asked for
         self.is_greeted = False  # its headers are known; for its owner
         self.epoch = -1  # of the watch list that its filter was made of; for its owner
+        self.covered = -1  # height up to which its filter has what blocks taught; for its owner
         self.takes_all = False  # whether without a filter every transaction announced is asked for; for its owner
         self._chain = chain
         self._listener = listener

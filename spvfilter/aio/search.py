@@ -5,15 +5,17 @@ that is watched now: `epoch` counts the changes of the watch list, and a peer ha
 
 What a peer omits shows where another one with the same filter, the witness, proves a transaction of ours in a block that was recorded
 without it. Then the peer is left for good, and the blocks from there on are searched again. Where the witness does not know a
-block yet, the comparison is made later.
+block yet, the comparison is made later. It is asked for a block only if its filter has the outpoints found in all blocks below, as
+`covered` says: in those it was asked for itself, and in those that were recorded when its filter was loaded or added to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -38,6 +40,16 @@ class _Unwitnessed(NamedTuple):
     height: int
     hash: bytes
     peer: str
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """Blocks asked of a peer and, if `second` is there, of the witness."""
+
+    wanted: Sequence[tuple[int, bytes]]
+    flight: Flight
+    witness: Remote | None = None
+    second: Flight | None = None
 
 
 class Search:
@@ -122,22 +134,22 @@ class Search:
     async def _search(self, remote: Remote) -> None:
         """Search the blocks above the cursor, several flights under way, as far as the peer knows or until something else comes first."""
         next_height = self._store.cursor + 1
-        under_way: deque[tuple[Flight, Remote | None, Flight | None]] = deque()
+        under_way: deque[_UnderWay] = deque()
         going = True
         while True:
             last = min(self.chain.height, remote.knows)
             while going and len(under_way) < self._limits.flights and next_height <= last:
                 end = min(next_height + self._limits.flight - 1, last)
                 wanted = [(height, self.chain.hash_at(height)) for height in range(next_height, end + 1)]
-                witness = self._current_witness(remote)
-                under_way.append((await remote.request(wanted), witness, await self._second(witness, wanted)))
+                under_way.append(_UnderWay(wanted, await remote.request(wanted)))
                 next_height, last = end + 1, min(self.chain.height, remote.knows)
             if not under_way:
                 return
-            flight, witness, second = under_way.popleft()
-            blocks = await self._landed(remote, flight)
+            await self._ask_witness(remote, under_way)
+            first = under_way.popleft()
+            blocks = await self._landed(remote, first.flight)
             if await self._record(remote, blocks):
-                await self._witness(remote, blocks, witness, second)
+                await self._witness(remote, blocks, first.witness, first.second)
             else:
                 going = False
             await self._show_progress()
@@ -167,17 +179,41 @@ class Search:
 
     # Comparing
 
+    async def _ask_witness(self, remote: Remote, under_way: Iterable[_UnderWay]) -> None:
+        witness = self._current_witness(remote)
+        for each in under_way:
+            if each.second is None:
+                each.witness, each.second = witness, await self._second(witness, each.wanted)
+
     async def _second(self, witness: Remote | None, wanted: Sequence[tuple[int, bytes]]) -> Flight | None:
-        """The same question to the witness, where it knows these blocks."""
+        """The same question to the witness, where it knows these blocks and its filter is such that it can answer."""
         if witness is None or witness.epoch != self.epoch or self.peers.ready.get(witness.address) is not witness:
             return None
-        if witness.knows < wanted[-1][0]:
+        first, last = wanted[0][0], wanted[-1][0]
+        below = (first if last - first == len(wanted) - 1 else last) - 1
+        if witness.knows < last:
             return None
         try:
+            if witness.covered < below <= self._store.cursor:
+                await self._cover(witness)
+            if witness.covered < below:
+                return None
+            witness.covered = max(witness.covered, last)
             return await witness.request(wanted)
         except LOST as error:
             self.peers.leave(witness, error)
             return None
+
+    async def _cover(self, witness: Remote) -> None:
+        """Add to the witness's filter what was found in all blocks that are recorded."""
+        cursor, elements = await self.db(lambda: (self._store.cursor, self.ledger.bloom_elements()))
+        await witness.add_elements(elements)
+        witness.covered = max(witness.covered, cursor)
+
+    def _uncover(self, height: int) -> None:
+        """Blocks above a height are to be searched again, or are others now."""
+        for remote in self.peers.ready.values():
+            remote.covered = min(remote.covered, height)
 
     async def _witness(self, remote: Remote, blocks: Sequence[Searched], witness: Remote | None, second: Flight | None) -> None:
         """Compare recorded blocks with what the witness says. Raises LieError for a peer that left out something of ours."""
@@ -208,6 +244,7 @@ class Search:
                 return  # they were recorded for what was watched before
             if shown := await self.db(self.ledger.unknown, other):
                 await self.db(self.ledger.rewind, other.height - 1)
+                self._uncover(other.height - 1)
                 raise _omitted(shown, other)
 
     async def _catch_up(self, remote: Remote, witness: Remote) -> bool:
@@ -228,6 +265,7 @@ class Search:
                 await self._judge(remote, [other])
             elif remote.epoch == self.epoch and (await self.db(self.ledger.unknown, other)) is not None:  # who left it out is gone
                 await self.db(self.ledger.rewind, other.height - 1)
+                self._uncover(other.height - 1)
         return True
 
     def _is_best(self, block: _Unwitnessed) -> bool:

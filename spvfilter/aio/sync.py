@@ -185,8 +185,8 @@ class Sync(Search):
 
     async def _arm(self, witness: Remote, made: Bip37Filter, epoch: int) -> None:
         await witness.load_filter(made)
-        witness.epoch = epoch
-        await witness.add_elements(await self.db(self.ledger.bloom_elements))
+        witness.epoch, witness.covered = epoch, -1
+        await self._cover(witness)
 
     async def _offer_own(self, remote: Remote) -> None:
         """Transactions of ours are offered to every peer until one announces them that did not have them from us."""
@@ -318,6 +318,7 @@ class Sync(Search):
         while self._moves:
             joined = _joined(self._moves)
             if joined.old_hashes:
+                self._uncover(joined.fork_height)
                 events = await self.db(self.ledger.disconnect, joined.fork_height, joined.new_headers)
                 await self._tell(events)
                 self._wants_mempool = True  # what stood in the blocks left behind waits there now, and is not announced again

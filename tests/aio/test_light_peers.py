@@ -245,3 +245,26 @@ async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> Non
         await run.until(lambda books: books.warnings)
         assert isinstance(run.books.warnings[0].error, UselessPeerError)
         assert "no answer for" in str(run.books.warnings[0].error)
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
+async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_accused(seed: int) -> None:
+    """Coins found in flights that are under way are spent flights later: a witness that was not asked for the former cannot see it."""
+    world = World(seed, mature=110)
+    for number in range(30):
+        world.receive()
+        if number % 3 == 0:
+            world.regtest.mine()
+    world.regtest.mine(300)
+    for _ in range(30):
+        world.spend()
+        world.regtest.mine(10)
+    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two) as run:
+        await run.synced(world)
+        world.regtest.mine()
+        await run.synced(world)
+        world.regtest.reorg(7)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert not run.books.warnings
+        assert not run.client._sync._unwitnessed  # every block was compared
