@@ -87,7 +87,8 @@ class Flights:
     def fenced(self, nonce: int) -> None:
         """A pong came. Raises LieError, UselessPeerError for what should have come before it."""
         if self._flights and self._flights[0].nonce == nonce:
-            self._land(self._flights.popleft())
+            self._land(self._flights[0])  # where that raises, it stays, and whoever waits for it is told
+            self._flights.popleft()
 
     def merkleblock(self, message: MerkleBlock) -> None:
         """Take a merkleblock. Raises LieError, ProofError."""

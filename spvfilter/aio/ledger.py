@@ -271,8 +271,9 @@ class Ledger:
         digest = txid(raw, parse_tx(raw))
         self._seen_at = now
         if (before := self._pending.get(digest)) is not None:
-            if own and not before.own:
-                self._pending[digest] = batch.pending[digest] = before._replace(own=True)
+            if own and not before.own:  # a peer may have sent it with another witness
+                self._size += len(raw) - len(before.raw)
+                self._pending[digest] = batch.pending[digest] = before._replace(raw=raw, own=True)
             return
         hits = self.watch.table.scan_tx(raw)
         if not hits and not own:

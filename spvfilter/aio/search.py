@@ -148,9 +148,11 @@ class Search:
             await self._ask_witness(remote, under_way)
             first = under_way.popleft()
             blocks = await self._landed(remote, first.flight)
-            if await self._record(remote, blocks):
+            recorded = await self._record(remote, blocks)
+            if len(recorded) == len(blocks):
                 await self._witness(remote, blocks, first.witness, first.second)
             else:
+                self._compare_later(remote, recorded)
                 going = False
             await self._show_progress()
             going = going and not self._must_reload(remote)
@@ -162,20 +164,20 @@ class Search:
         if cursor >= total:
             self._first = cursor + 1
 
-    async def _record(self, remote: Remote, blocks: Sequence[Searched]) -> bool:
-        """Record those of the blocks that are still of the best chain and next; whether all were."""
+    async def _record(self, remote: Remote, blocks: Sequence[Searched]) -> Sequence[Searched]:
+        """Record those of the blocks that are still of the best chain and next; which they were."""
         await self._follow_chain()
         if remote.epoch != self.epoch:
-            return False  # they were asked for with a filter that lacks what is new
+            return ()  # they were asked for with a filter that lacks what is new
         good = [block for block in blocks if block.height <= self.chain.height and self.chain.hash_at(block.height) == block.hash]
         if not good or good[0] is not blocks[0] or good[0].height != self._store.cursor + 1:
-            return False
+            return ()
         try:
             events = await self.db(self.ledger.connect, good)
         except FormatError as error:
             raise LieError(str(error), cause=Lie.MALFORMED) from error
         await self._tell(events)
-        return len(good) == len(blocks) and bool(events)
+        return good if events else ()
 
     # Comparing
 
@@ -219,7 +221,7 @@ class Search:
         """Compare recorded blocks with what the witness says. Raises LieError for a peer that left out something of ours."""
         theirs = await self._testimony(witness, second) if witness is not None and second is not None else None
         if theirs is None or witness is None:
-            self._unwitnessed.extend(_Unwitnessed(block.height, block.hash, str(remote.address)) for block in blocks)
+            self._compare_later(remote, blocks)
             return
         for block, other in zip(blocks, theirs, strict=True):
             if remote.epoch != self.epoch:
@@ -230,6 +232,9 @@ class Search:
                 self.peers.leave(witness, _omitted(shown, block))
                 break
         await self._judge(remote, theirs)
+
+    def _compare_later(self, remote: Remote, blocks: Sequence[Searched]) -> None:
+        self._unwitnessed.extend(_Unwitnessed(block.height, block.hash, str(remote.address)) for block in blocks)
 
     async def _testimony(self, witness: Remote, second: Flight) -> list[Searched] | None:
         try:

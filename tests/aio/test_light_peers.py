@@ -268,3 +268,45 @@ async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_acc
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
         assert not run.client._sync._unwitnessed  # every block was compared
+
+
+async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_all_the_same() -> None:
+    world = World(3, mature=110)
+    world.grow(21, share=1)
+    done: list[bool] = []
+
+    class Omits(Session):
+        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+            if block.height == 131 and not done:
+                done.append(True)
+                self.regtest.reorg(3, blocks=4)
+            super().send_merkleblock(block, () if 120 <= block.height <= 125 else matched)
+
+    async with Node(world.regtest, session=Omits) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+        await run.until(lambda _: done)
+        await run.synced(world)
+        world.regtest.mine()
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert {warning.address for warning in run.books.warnings if warning.banned} <= {where(liar)}
+
+
+@pytest.mark.parametrize("honest", [0, 1])
+async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest: int) -> None:
+    world = World(3, mature=110)
+    world.grow(20, share=1)
+    forgotten: list[int] = []
+
+    class Forgets(Session):
+        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+            if block.height == self.regtest.height and not forgotten:
+                forgotten.append(block.height)
+            else:
+                super().send_merkleblock(block, matched)
+
+    async with AsyncExitStack() as stack:
+        nodes = [await stack.enter_async_context(Node(world.regtest, session=session)) for session in [Forgets, *[Session] * honest]]
+        limits = replace(FAST, stall_s=3_600, reply_s=3_600)
+        run = await stack.enter_async_context(running(world, *nodes, limits=limits))
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()

@@ -19,9 +19,12 @@ from spvfilter.aio.node import Node
 from spvfilter.aio.node_build import build_tx
 from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_scripts import p2wpkh
+from spvfilter.aio.node_session import Session
 from spvfilter.aio.remote import Remote
 from spvfilter.errors import NotRunningError, UselessPeerError
+from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.primitives import OutPoint
+from spvfilter.wire.messages import Inv, InvItem, InvType, Tx
 
 MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
 PATIENT = replace(FAST, reply_s=3_600)
@@ -197,3 +200,37 @@ async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one
         async with running(world, late, node, store=store, mode=mode) as run:
             await run.synced(world)
             assert {place(found.match) for found in await run.client.matches()} == expected == world.scan()
+
+
+class Malleates(Session):
+    """Sends back what it was given, with another witness."""
+
+    def on_tx(self, raw: bytes) -> None:
+        other = bytearray(raw)
+        other[-5] ^= 1
+        self.send(Inv((InvItem(InvType.WTX, wtxid(bytes(other), parse_tx(other))),)))
+        self.send(Tx(bytes(other)))
+
+
+@MODES
+async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it(mode: str, tmp_path: Path) -> None:
+    world, store = World(5, [LOCKS[1]]), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest, session=Malleates) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[1])
+        digest = await run.client.broadcast(raw)
+        await run.until(lambda books: digest in books.waiting())
+    assert not world.regtest.mempool
+    offered = asyncio.Event()
+
+    class Takes(Session):
+        def on_tx(self, raw: bytes) -> None:
+            super().on_tx(raw)
+            offered.set()
+
+    async with asyncio.timeout(20), Node(world.regtest, session=Takes) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        await offered.wait()
+        assert [tx.raw for tx in world.regtest.mempool] == [raw]
