@@ -59,6 +59,18 @@ def state(chain: HeaderChain) -> tuple[int, bytes, int, bytes]:
 # What is there
 
 
+def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> None:
+    chain = chain_of(30)
+    beside = regular(chain, 5, height=20, branch=1)
+    chain.accept(beside, NOW)
+    assert chain.height == 30
+    for at, digest in enumerate(map(sha256d, split(beside)), 1):
+        assert (chain.work_of(digest), chain.joint_height(digest)) == (chain.work_at(20 + at), 20)
+    for height in (0, 20, 30):
+        assert (chain.work_of(chain.hash_at(height)), chain.joint_height(chain.hash_at(height))) == (chain.work_at(height), height)
+    assert chain.work_of(bytes(32)) is chain.joint_height(bytes(32)) is None
+
+
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 def test_a_new_chain_is_its_genesis_block(network: Network) -> None:
     chain = HeaderChain(network)

@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Coroutine
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar  # whatever the base's arguments are
 
 from spvfilter.aio.compact_headers import FilterHeaders
@@ -52,7 +53,7 @@ class CompactSync(Sync):
         self._searching = -1  # epoch of the watch list that filters are searched for
         self._led_by: Remote | None = None
         self._patience: float | None = None  # until when peers are waited for
-        self._behind_since: float | None = None  # since when nobody is there who stands by the tip
+        self._behind_since: float | None = None  # since when nobody is there who knows the tip
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came from the mempool, the oldest first
 
     # For headers and scan
@@ -226,7 +227,7 @@ class CompactSync(Sync):
         if self._store.cursor == self.chain.height and self.ledger.may_prove and self.headers.completeness(self.chain.height) == PROVEN:
             await self.db(self.ledger.prove)
         if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
-            if not self.headers.vouching(self.chain.height):
+            if all(remote.headers.is_behind for remote in set(self.members) - self.headers.asking):
                 await self._wait_for_tip()
                 return True
             self._behind_since = None
@@ -241,7 +242,7 @@ class CompactSync(Sync):
         return True
 
     async def _wait_for_tip(self) -> None:
-        """Nobody who is there stands by the tip, which an earlier run or another peer told: wait a moment for those that are behind."""
+        """Nobody who is there knows the tip, which an earlier run or another peer told: wait a moment for those that are behind."""
         now = self._clock.monotonic()
         if self._behind_since is None:
             self._behind_since = now
@@ -250,7 +251,7 @@ class CompactSync(Sync):
             return
         self._behind_since = None
         for remote in set(self.members) - self.headers.asking:
-            if remote.knows < self.chain.height:
+            if remote.headers.is_behind:
                 self.peers.leave(remote, UselessPeerError(f"does not know block {self.chain.height} of the best chain"))
         await self._sleep(self.limits.stall_s)
 
@@ -293,12 +294,12 @@ class CompactSync(Sync):
         fresh = [remote for remote in ready - waiting if not remote.is_greeted]
         if any(remote.is_greeted for remote in ready):
             for remote in fresh:
-                self._accompany(remote, self._greet(remote))
+                self._accompany(remote, partial(self._greet, remote))
             return True
         late = self._clock.monotonic() - self.limits.stall_s
         if fresh and all(remote.last_heard <= late for remote in waiting):
             remote = max(fresh, key=_serves_filters)
-            self._accompany(remote, self._greet(remote))
+            self._accompany(remote, partial(self._greet, remote))
         done = max((remote.headers.height for remote in waiting), default=0)
         total = max((remote.connection.ready.version.start_height for remote in waiting), default=0)
         await self._emit(Progress(Phase.HEADERS, done, max(done, total, self.chain.height)))

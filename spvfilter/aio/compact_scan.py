@@ -116,6 +116,7 @@ class FilterScan:
         if remote is None or (remote.compact.flights >= self._sync.limits.filter_flights and not remote.compact.owes(part.hashes)):
             return False
         asking = asyncio.create_task(remote.compact.filters(part.first, part.hashes, part.headers))
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # a part may be done before all who were asked are
         part.asked[asking] = remote
         return True
 
@@ -129,7 +130,8 @@ class FilterScan:
             part = tasks[task]
             remote = part.asked.pop(task)
             try:
-                part.filters = part.filters or task.result()
+                filters = task.result()
+                part.filters = part.filters or filters
             except LOST as error:
                 self._sync.peers.leave(remote, error)
         if not done and self._parts[0].filters is None:

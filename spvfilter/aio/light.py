@@ -325,7 +325,7 @@ class LightClient:
         raw = to_bytes(raw_tx)
         digest = txid(raw, parse_tx(raw))
         offers: dict[asyncio.Future[None], Remote] = {}
-        for remote in list(self._peers.ready.values()):
+        for remote in [remote for remote in self._peers.ready.values() if remote.takes_txs]:
             try:
                 offers[await remote.offer(raw, ask=True)] = remote
             except LOST as error:
@@ -351,7 +351,7 @@ class LightClient:
                     with suppress(*LOST):
                         await remote.fence()  # it has dealt with it, too
         if not taken:
-            raise UselessPeerError(f"of {len(offers)} connected peers none takes the transaction")
+            raise UselessPeerError(f"of {len(self._peers.ready)} connected peers none takes the transaction")
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another address; blocks from `from_height` on are searched again. Raises AddressError."""

@@ -111,6 +111,8 @@ class Peers:
     def _lost(self, address: Address, error: Exception) -> None:
         self._failures[address] = self._failures.get(address, 0) + 1
         lied = isinstance(error, LIES)
+        if isinstance(error, TimeoutError) and not error.args:
+            error = TimeoutError("no answer in time")
         if lied:
             self.banned.add(address)
         self._warn(address, error, lied)

@@ -82,6 +82,7 @@ class Remote:
         self._announced: deque[InvItem] = deque(maxlen=MAX_INVENTORY)  # to be asked for, without a filter
         self._misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self._offered: dict[bytes, tuple[bytes, asyncio.Future[None]]] = {}  # txid or wtxid → raw, asked for
+        self._ended: Exception | None = None  # what the connection has ended with
         self._fences: dict[int, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
@@ -97,13 +98,18 @@ class Remote:
         return bool(self.connection.services & Service.BLOOM)
 
     @property
+    def takes_txs(self) -> bool:
+        """Whether it wants transactions; Core with -blocksonly leaves who announces some."""
+        return self.connection.ready.version.relay
+
+    @property
     def is_busy(self) -> bool:
         """Whether an answer is due."""
         return bool(self._flights or self._whole or self.headers.is_asked or self.compact)
 
     @property
     def knows(self) -> int:
-        """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
+        """Height up to which it is known to have the best chain, -1 where nothing is known."""
         return self.headers.knows
 
     @property
@@ -131,7 +137,7 @@ class Remote:
 
     def _fail(self, error: BaseException) -> None:
         self.connection.close()
-        shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
+        self._ended = shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
         self.headers.end(shown)
         self.compact.end(shown)
         waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
@@ -144,6 +150,10 @@ class Remote:
             if not future.done():
                 future.set_exception(shown)
                 future.exception()  # nobody need look at it
+
+    def _check_open(self) -> None:
+        if self._ended is not None:
+            raise self._ended
 
     async def _take(self, event: Event) -> None:
         match event:
@@ -255,6 +265,7 @@ class Remote:
 
     async def fence(self) -> None:
         """Wait until the peer has answered all that was sent. Raises PeerError, TimeoutError."""
+        self._check_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(self._limits.reply_s):
             self._fences[self.connection.fence()] = done
@@ -270,6 +281,7 @@ class Remote:
 
     async def request(self, wanted: Sequence[tuple[int, bytes]]) -> Flight:
         """Ask for filtered blocks, (height, hash) ascending. Raises PeerError where the peer does not take the question."""
+        self._check_open()
         flight = self._flights.begin(wanted)
         await self.connection.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, digest) for _, digest in wanted)))
         flight.nonce = self.connection.fence()
@@ -300,6 +312,7 @@ class Remote:
 
     async def fetch_block(self, digest: bytes) -> bytes:
         """A whole block with its witnesses, checked against its header. Raises PeerError, TimeoutError."""
+        self._check_open()
         asked = self._whole.get(digest)
         if asked is None:
             asked = self._whole[digest] = asyncio.get_running_loop().create_future()
@@ -334,6 +347,7 @@ class Remote:
 
     async def offer(self, raw: bytes, *, ask: bool = False) -> asyncio.Future[None]:
         """Announce a transaction; the future is done when the peer has fetched it or has shown it. With `ask` it is asked to show it."""
+        self._check_open()
         tx = parse_tx(raw)
         item = InvItem(InvType.WTX, wtxid(raw, tx)) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, txid(raw, tx))
         before = self._offered.get(item.hash)

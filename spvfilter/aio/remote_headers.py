@@ -39,6 +39,7 @@ class HeaderQuestions:
         self._told = -1  # height up to which its full messages have led
         self._repeats = 0  # full messages of headers that led nowhere
         self._unconnected = 0
+        self._ended: Exception | None = None  # what the connection has ended with
 
     @property
     def height(self) -> int:
@@ -47,12 +48,19 @@ class HeaderQuestions:
 
     @property
     def knows(self) -> int:
-        """Height in the best chain of the last block it is known to have, -1 where that is of another chain."""
-        height = self._chain.height_of(self.best) if self.best else None
+        """Height up to which it is known to have the best chain, -1 where nothing is known."""
+        height = self._chain.joint_height(self.best) if self.best else None
         return -1 if height is None else height
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the chain up to that block has less work than the best one."""
+        return (self._chain.work_of(self.best) or 0) < self._chain.work
 
     async def sync(self) -> None:
         """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""
+        if self._ended is not None:
+            raise self._ended
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         expected = min(max(0, self._connection.ready.version.start_height - self._chain.height), 10_000_000)
@@ -89,7 +97,10 @@ class HeaderQuestions:
         self._unconnected = 0
         self.is_asked = False
         if headers:
-            self.best = sha256d(headers[-HEADER_SIZE:])
+            last = sha256d(headers[-HEADER_SIZE:])
+            height = self._chain.height_of(last)
+            if height is None or height >= self.knows:  # else it tells again what it has told before
+                self.best = last
         elif not self.best:  # it stands on what we told it: where, it has said itself
             self.best = self._chain.hash_at(min(max(0, self._connection.ready.version.start_height), self._chain.height))
         if update.stored or update.old_hashes:
@@ -112,8 +123,9 @@ class HeaderQuestions:
         if self._repeats > MAX_REPEATS:
             raise UselessPeerError(f"tells headers up to {hash_to_hex(self.best)} again and again")
 
-    def end(self, error: BaseException) -> None:
+    def end(self, error: Exception) -> None:
         """The connection has ended: whoever waits is told."""
+        self._ended = error
         for future in self._waiting:
             if not future.done():
                 future.set_exception(error)

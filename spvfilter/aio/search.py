@@ -129,6 +129,11 @@ class Search:
             block.raw, block.txs = await remote.fetch_block(block.hash), ()
         return blocks
 
+    def _lags(self, remote: Remote) -> bool:
+        """Whether a peer does not know the block that is next or, at the tip, has a chain of less work."""
+        cursor = self._store.cursor
+        return remote.knows <= cursor if cursor < self.chain.height else remote.headers.is_behind
+
     # Searching
 
     async def _search(self, remote: Remote) -> None:

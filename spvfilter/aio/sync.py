@@ -11,6 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 from spvfilter.aio.client import Clock, Limits
 from spvfilter.aio.events import Event, PeerChanged, Phase, Progress, Synced
@@ -157,19 +158,19 @@ class Sync(Search):
             if not other.has_bloom:
                 self.peers.leave(other, _NO_BLOOM)
             elif not other.is_greeted:
-                self._accompany(other, self._greet(other))
+                self._accompany(other, partial(self._greet, other))
         witness = self._witnessing
         if witness is None or witness is remote or self.peers.ready.get(witness.address) is not witness:
             witness = self._witnessing = self.substitute(remote)
         if witness is None or witness in self._company or witness.is_busy or self._filter is None or self._filter_epoch != self.epoch:
             return
         if witness.epoch != self.epoch or self._must_reload(witness):
-            self._accompany(witness, self._arm(witness, self._filter, self.epoch))
+            self._accompany(witness, partial(self._arm, witness, self._filter, self.epoch))
 
-    def _accompany(self, other: Remote, work: Coroutine[object, object, None]) -> None:
+    def _accompany(self, other: Remote, work: Callable[[], Awaitable[None]]) -> None:
         async def guarded() -> None:
             try:
-                await work
+                await work()
             except LOST as error:
                 self.peers.leave(other, error)
             finally:
@@ -191,7 +192,7 @@ class Sync(Search):
     async def _offer_own(self, remote: Remote) -> None:
         """Transactions of ours are offered to every peer until one announces them that did not have them from us."""
         for raw, digests in (await self._own_txs()).items():
-            if not digests & self._relayed:
+            if not digests & self._relayed and remote.takes_txs:
                 await remote.offer(raw)
 
     async def _own_txs(self) -> dict[bytes, set[bytes]]:
@@ -250,7 +251,7 @@ class Sync(Search):
                     continue
             if self._moves or self._txs or self._store.cursor < self.chain.height:
                 continue
-            if remote.knows < self.chain.height:
+            if self._lags(remote):
                 await self._wait_for_news(remote)
                 continue
             if self._synced != self.chain.tip_hash:
@@ -280,7 +281,7 @@ class Sync(Search):
     async def _wait_for_news(self, remote: Remote) -> None:
         """Another peer was faster to tell of a block, now or in an earlier run. Raises UselessPeerError where this one does not follow."""
         since = self._clock.monotonic()
-        while remote.knows < min(self._store.cursor + 1, self.chain.height):
+        while self._lags(remote):
             await self._sleep(self._limits.stall_s)
             self._check_there(remote)
             await self._follow_chain()

@@ -168,6 +168,16 @@ class HeaderChain:
         """Expected hashes of the best chain up to a height, that included. Raises ParameterError where there is none."""
         return self._active.work_at(self._checked(height))
 
+    def joint_height(self, digest: bytes) -> int | None:
+        """Height of the last block that the best chain and the chain up to a block have in common; None for one that is not stored."""
+        place = self._find(digest)
+        return None if place is None else place[1] if place[0] is None else place[0].height
+
+    def work_of(self, digest: bytes) -> int | None:
+        """Expected hashes of the chain up to a block, of the best chain or beside it; None for one that is not stored."""
+        place = self._find(digest)
+        return None if place is None else self._work(*place)
+
     def median_time_at(self, height: int) -> int:
         """The median of the times of the 11 headers up to a height (Core GetMedianTimePast). Raises ParameterError."""
         return median(self._times(None, self._checked(height)))

@@ -149,7 +149,9 @@ async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> N
                 if isinstance(result, Connection):
                     opened += 1
                     result.close()
-                assert asyncio.all_tasks() == before
+                if left := asyncio.all_tasks() - before:  # the proxy's own take a moment
+                    _, left = await asyncio.wait(left, timeout=5)
+                assert not left
     assert opened > 0
 
 

@@ -15,8 +15,10 @@ from spvfilter.aio import remote, waiting
 from spvfilter.aio.client import Clock
 from spvfilter.aio.events import MatchConfirmed, MatchFound, Synced
 from spvfilter.aio.light import LightClient
-from spvfilter.aio.node import Node
+from spvfilter.aio.node import SETTINGS, Node
 from spvfilter.aio.node_build import build_tx
+from spvfilter.aio.node_chain import Block
+from spvfilter.aio.node_filters import Question
 from spvfilter.aio.node_regtest import Regtest
 from spvfilter.aio.node_scripts import p2wpkh
 from spvfilter.aio.node_session import Session
@@ -234,3 +236,90 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
         await run.synced(world)
         await offered.wait()
         assert [tx.raw for tx in world.regtest.mempool] == [raw]
+
+
+@MODES
+async def test_a_node_on_another_branch_of_equal_work_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
+    world, store = World(8), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine(5)
+    other = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1:-1]:
+        other.submit_block(block.raw)
+    other.mine(transactions=())
+    assert other.height == world.regtest.height
+    async with Node(world.regtest) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+    async with Node(other) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        assert not run.books.warnings
+        other.mine()
+        await run.until(lambda books: books.synced.hash == other.chain.tip.hash)
+
+
+class BlocksOnly(Session):
+    """As Core with -blocksonly: leaves who announces a transaction."""
+
+    def on_inv(self, items: Sequence[InvItem]) -> None:
+        self.end("transaction sent in violation of protocol")
+
+
+@MODES
+async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_path: Path) -> None:
+    world, store = World(14), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[0])
+        await run.client.broadcast(raw)
+    silent = replace(SETTINGS, relay=False)
+    async with Node(world.regtest, session=BlocksOnly, settings=silent) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        with pytest.raises(UselessPeerError):
+            await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [STRANGER.pays(1)]))
+        assert not run.books.warnings
+
+
+@MODES
+async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mode: str) -> None:
+    class Leaves(Session):
+        def on_tx(self, raw: bytes) -> None:
+            super().on_tx(raw)
+            self.end("that was all")
+
+    world = World(15)
+    world.receive()
+    world.regtest.mine()
+    nodes = Node(world.regtest, session=Leaves), Node(world.regtest, session=Leaves)
+    async with asyncio.timeout(20), nodes[0], nodes[1], running(world, *nodes, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
+        await run.until(lambda books: digest in books.waiting())
+
+
+@MODES
+async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_from_being_searched(mode: str) -> None:
+    class Keeps(Session):
+        def on_block_wanted(self, block: Block, kind: int) -> None:
+            if block.height <= 110:
+                super().on_block_wanted(block, kind)
+
+        def on_filters_wanted(self, asked: Question) -> None:
+            stop = self.regtest.chain.blocks.get(asked.stop_hash)
+            if stop is not None and stop.height <= 110:
+                super().on_filters_wanted(asked)
+
+    world = World(7, mature=110)
+    other = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1:]:
+        other.submit_block(block.raw)
+    other.mine(40)
+    world.grow(20, share=1)
+    async with Node(other, session=Keeps) as liar, Node(world.regtest) as honest, running(world, liar, honest, mode=mode) as run:
+        await run.until(lambda books: any(warning.address == where(liar) for warning in books.warnings))
+        world.grow(21, share=1)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert all(str(warning.error) for warning in run.books.warnings)
+        assert not any(warning.banned for warning in run.books.warnings)
