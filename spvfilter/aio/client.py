@@ -15,8 +15,8 @@ from spvfilter.wire.messages import Message
 from spvfilter.wire.peer import Peer
 from spvfilter.wire.session import Cause, Disconnected, Event, Ready, Role, Settings
 
-_BUFFER = 1 << 16  # bytes that wait to be read
-_CHUNK = 1 << 14  # bytes read at once, some dozen filtered blocks; after each, others have their turn
+_BUFFER = 1 << 16  # bytes that wait to be read, and are read at once
+_TURN_S = 0.002  # of work, after which others have their turn
 _HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
 
 
@@ -110,6 +110,7 @@ class Connection:
     _limits: Limits
     _clock: Clock
     received: int = field(default=0)  # bytes
+    _turn: float = field(default=0.0)  # when others have theirs
 
     @classmethod
     async def open(
@@ -155,6 +156,9 @@ class Connection:
     async def receive(self) -> Event:
         """The next event but Disconnected, which is raised: as PeerError, or after `close` as ConnectionAbortedError."""
         while True:
+            if time.perf_counter() >= self._turn:
+                await asyncio.sleep(0)
+                self._turn = time.perf_counter() + _TURN_S
             event = self._peer.next_event()
             self._flush()
             if isinstance(event, Disconnected):
@@ -173,8 +177,7 @@ class Connection:
             return
         try:
             async with asyncio.timeout(wait):
-                await asyncio.sleep(0)
-                data = await self._reader.read(_CHUNK)
+                data = await self._reader.read(_BUFFER)
         except TimeoutError:
             self._peer.tick(self._clock.monotonic())
             return
