@@ -22,12 +22,13 @@ from spvfilter.aio.search import Search
 from spvfilter.aio.waiting import WaitingTxs
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import UselessPeerError
-from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
 from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.store import Batch, FilterParameters
 from spvfilter.wire.messages import InvItem
 
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
+_LEAST_ELEMENTS = 1_024  # that a filter has room for, decoys at first: what it learns makes it drift the later
 _NO_BLOOM = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
 TICK_S = 60.0  # between looks at what may have expired
 
@@ -362,7 +363,8 @@ class Sync(Search):
         if known is None or known.fp_rate != self._fp_rate or len(wanted.elements) > known.elements:
             key = known.decoy_key if known else await self.db(lambda: self._store.secret)
             tweak = known.tweak if known else secrets.randbits(32)
-            made = Bip37Filter.for_watchlist(wanted, self._fp_rate, tweak, UpdateFlags.ALL, decoy_key=key)
+            room = reserve(len(wanted.elements), self._fp_rate, _LEAST_ELEMENTS)
+            made = Bip37Filter.for_watchlist(wanted, self._fp_rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
             assert made.capacity is not None
             known = FilterParameters(tweak, made.capacity, self._fp_rate, key)
             await self.db(self._store.commit, Batch(filter=known))  # before its first use
@@ -375,8 +377,7 @@ class Sync(Search):
         made = await self._make_filter()
         self._filter, self._filter_epoch, self._fresh_rate = made, epoch, made.current_fp_rate
         await remote.load_filter(made)
-        remote.epoch = epoch
-        self._wants_mempool = True
+        remote.epoch, self._wants_mempool = epoch, True
         await self._teach()  # what came in the meantime
 
 

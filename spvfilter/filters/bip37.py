@@ -160,7 +160,7 @@ class Bip37Filter(BloomBits):
             raise ParameterError("nothing to watch for: the watch list is empty")
         if elements is not None and elements < len(wanted):
             raise ParameterError(f"a filter for {elements} elements is too small for the watch list's {len(wanted)}")
-        capacity = _reserve(len(wanted), fp_rate) if elements is None else elements
+        capacity = reserve(len(wanted), fp_rate) if elements is None else elements
         made = cls(capacity, fp_rate, secrets.randbits(32) if tweak is None else tweak, flags)
         for element in wanted:
             made.add(element)
@@ -299,10 +299,13 @@ def _from_pickle(cls: type[Bip37Filter], payload: bytes, capacity: int | None, f
     return made
 
 
-def _reserve(wanted: int, fp_rate: float) -> int:
-    """Elements to size a wallet's filter for: room to grow, but none that the protocol's cap would make the rate pay for."""
+def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
+    """Elements to size a wallet's filter for: room to grow, but none that the protocol's cap would make the rate pay for.
+
+    Raises ParameterError for wanted < 1 or a rate outside (0, 1).
+    """
     _check_sizing(wanted, fp_rate)
-    roomy = max(MIN_CAPACITY, 1 << (2 * wanted - 1).bit_length())
+    roomy = max(least, 1 << (2 * wanted - 1).bit_length())
     fits = int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
     return max(wanted, min(roomy, fits))
 
