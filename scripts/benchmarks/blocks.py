@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 from bitcoin.bloom import CBloomFilter
 from bitcoin.core import CBlock, COutPoint
-from measure import Row, best_of
+from measure import Row, best_of, p99, record_lag
 
 from spvfilter import Bip37Filter, Matcher, WatchList
 from spvfilter.kernel import BACKEND
@@ -130,14 +129,8 @@ def lag(folder: Path, rounds: int) -> list[Row]:
 async def _lag_while(work: Callable[[], Awaitable[object]]) -> float:
     delays: list[float] = []
 
-    async def sleep() -> None:
-        while True:
-            asked = time.perf_counter() + 0.001
-            await asyncio.sleep(0.001)
-            delays.append((time.perf_counter() - asked) * 1e3)
-
-    sleeper = asyncio.create_task(sleep())
+    sleeper = asyncio.create_task(record_lag(delays))
     while len(delays) < 200:
         await work()
     sleeper.cancel()
-    return sorted(delays)[len(delays) * 99 // 100]
+    return p99(delays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -36,6 +37,18 @@ def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
             call()
             best[number] = min(best[number], (time.perf_counter() - start) * 1e3)
     return best
+
+
+async def record_lag(delays: list[float]) -> None:
+    """How late the loop wakes a sleeper, in milliseconds, again and again until cancelled."""
+    while True:
+        asked = time.perf_counter() + 0.001
+        await asyncio.sleep(0.001)
+        delays.append((time.perf_counter() - asked) * 1e3)
+
+
+def p99(values: list[float]) -> float:
+    return sorted(values)[len(values) * 99 // 100]
 
 
 def print_table(title: str, rows: list[Row]) -> None:

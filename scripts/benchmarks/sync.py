@@ -10,7 +10,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from measure import Row
+from measure import Row, p99, record_lag
 
 from spvfilter import LightClient, Node, Synced, WatchList
 from spvfilter.aio import node_scripts
@@ -82,21 +82,15 @@ async def _synchronise(port: int, height: int, txs: int, mode: Mode) -> tuple[fl
     watch.add_script(node_scripts.p2wpkh(_KEY).script_pubkey)
     delays: list[float] = []
 
-    async def sleep() -> None:
-        while True:
-            asked = time.perf_counter() + 0.001
-            await asyncio.sleep(0.001)
-            delays.append((time.perf_counter() - asked) * 1e3)
-
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         first = 0 if txs else height + 1  # headers alone
         store = Path(folder) / "wallet.db"
         async with LightClient(watch, peers=[f"127.0.0.1:{port}"], store=store, from_height=first, mode=mode) as client:
-            sleeper = asyncio.create_task(sleep())
+            sleeper = asyncio.create_task(record_lag(delays))
             async for event in client.events():
                 if isinstance(event, Synced):
                     break
             taken = (time.perf_counter() - start) * 1e3
             sleeper.cancel()
-    return taken, sorted(delays)[len(delays) * 99 // 100]
+    return taken, p99(delays)

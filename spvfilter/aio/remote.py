@@ -26,6 +26,7 @@ from spvfilter.wire.messages import InvItem, InvType, Message
 from spvfilter.wire.session import Event, Fenced, Misbehaved, Received, Service
 
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
+_PEERS = 8  # that may be asked at once
 MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _TX_KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
@@ -217,8 +218,8 @@ class Remote:
             await self._ask_txs(wanted)
 
     async def ask_announced(self) -> None:
-        """Ask for what was announced without a filter, as far as there is room."""
-        room = min(MAX_ASKED_TXS - len(self._asked_txs), self._listener.room_for_txs)
+        """Ask for what was announced without a filter, as far as there is room; who does not answer takes it from nobody else."""
+        room = min(MAX_ASKED_TXS // _PEERS - len(self._asked_txs), self._listener.room_for_txs)
         wanted: dict[bytes, InvItem] = {}
         while self._announced and len(wanted) < room:
             item = self._announced.popleft()
@@ -230,11 +231,6 @@ class Remote:
     async def _ask_txs(self, items: Collection[InvItem]) -> None:
         self._asked_txs.update(dict.fromkeys(item.hash for item in items))
         await self.connection.send(wire.GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items)))
-
-    @property
-    def asked_txs(self) -> int:
-        """How many transactions are asked for."""
-        return len(self._asked_txs)
 
     # Filter
 

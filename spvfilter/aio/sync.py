@@ -87,7 +87,7 @@ class Sync(Search):
 
     @property
     def room_for_txs(self) -> int:
-        return self._txs.room - sum(remote.asked_txs for remote in self.peers.ready.values())
+        return self._txs.room
 
     def txs_announced(self, remote: Remote, items: Sequence[InvItem]) -> None:
         self._relayed.update(item.hash for item in items if item.hash in self._own and not remote.was_offered(item.hash))

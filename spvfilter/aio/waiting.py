@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-MAX_WAITING = 5_000  # transactions, ours
+MAX_WAITING = 5_000  # transactions, ours; as many more may be under way by the time that there is no room
 MAX_WAITING_SIZE = 20_000_000  # bytes, ours
 
 
@@ -20,12 +20,12 @@ class WaitingTxs:
 
     @property
     def room(self) -> int:
-        """How many more may come."""
+        """How many more may be asked for."""
         return MAX_WAITING - len(self._raws) if self._size < MAX_WAITING_SIZE else 0
 
     def put(self, raw: bytes) -> bool:
-        """Whether there was room for it."""
-        if not self.room:
+        """Whether it was taken."""
+        if len(self._raws) >= 2 * MAX_WAITING or self._size >= MAX_WAITING_SIZE:
             return False
         self._raws.append(raw)
         self._size += len(raw)

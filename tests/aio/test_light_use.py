@@ -26,7 +26,7 @@ from spvfilter.aio.remote import Remote
 from spvfilter.errors import NotRunningError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.primitives import OutPoint
-from spvfilter.wire.messages import Inv, InvItem, InvType, Tx
+from spvfilter.wire.messages import Inv, InvItem, InvType, Mempool, Message, Tx
 
 MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
 PATIENT = replace(FAST, reply_s=3_600)
@@ -156,9 +156,9 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(monkeypat
 
 @pytest.mark.parametrize("nodes", [1, 3])
 async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 40)
+    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
     monkeypatch.setattr(waiting, "MAX_WAITING", 50)
-    monkeypatch.setattr(waiting, "MAX_WAITING_SIZE", 2_000)
+    monkeypatch.setattr(waiting, "MAX_WAITING_SIZE", 20_000)
     world = World(7)
 
     def busy() -> set[bytes]:
@@ -323,3 +323,27 @@ async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_f
         assert run.books.confirmed() == world.scan()
         assert all(str(warning.error) for warning in run.books.warnings)
         assert not any(warning.banned for warning in run.books.warnings)
+
+
+async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
+    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
+
+    class Promises(Session):
+        def on_bloom(self, message: Message) -> None:
+            if isinstance(message, Mempool):
+                self.send_inv([InvItem(InvType.WTX, number.to_bytes(32, "big")) for number in range(1, 500)])
+
+        def _answer_txs(self) -> None:
+            self._requests.clear()
+
+    world = World(16)
+    nodes = Node(world.regtest, session=Promises), Node(world.regtest)
+    async with nodes[0], nodes[1], running(world, *nodes, mode="compact", limits=PATIENT) as run:
+        await run.synced(world)
+        for _ in range(3):
+            world.others(20)
+            payment = world.receive()
+            await run.until(lambda books, payment=payment: payment in books.waiting())
