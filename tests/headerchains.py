@@ -118,3 +118,14 @@ def judge(tip: Tip, time: int, bits: int, *, now: int = NOW, version: int = 4) -
 def header_file(name: str) -> bytes:
     """A binary file of 06_headers."""
     return vector_path(f"06_headers/{name}").read_bytes()
+
+
+def chain_of(count: int, network: Network = REGTEST) -> HeaderChain:
+    chain = HeaderChain(network)
+    if count:
+        chain.accept(regular(chain, count), NOW)
+    return chain
+
+
+def state(chain: HeaderChain) -> tuple[int, bytes, int, bytes]:
+    return chain.height, chain.tip_hash, chain.work, chain.headers(0, chain.height + 1)
