@@ -66,6 +66,7 @@ setup(
         Extension(
             KERNEL,
             sources=sorted(map(str, CSRC.rglob("*.c"))),
+            include_dirs=[str(CSRC)],
             depends=["setup.py", *sorted(map(str, CSRC.rglob("*.h")))],
             extra_compile_args=["-std=c11", "-O3", "-g0", "-pthread", "-fvisibility=hidden"],
             extra_link_args=["-pthread"],

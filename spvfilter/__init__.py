@@ -9,24 +9,16 @@ from spvfilter._version import __version__
 
 if TYPE_CHECKING:
     from spvfilter.address import address_to_script as address_to_script, script_to_address as script_to_address
-    from spvfilter.aio.client import Limits as Limits
-    from spvfilter.aio.events import (
-        BlockConnected as BlockConnected,
-        BlockDisconnected as BlockDisconnected,
-        MatchConfirmed as MatchConfirmed,
-        MatchFound as MatchFound,
-        MatchWithdrawn as MatchWithdrawn,
-        PeerChanged as PeerChanged,
-        PeerWarning as PeerWarning,
-        Progress as Progress,
-        Synced as Synced,
+    from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
+    from spvfilter.bloom.filter import BloomFilter as BloomFilter
+    from spvfilter.bloom.hashing import (
+        Bip37Hash as Bip37Hash,
+        CustomHash as CustomHash,
+        FastHash as FastHash,
+        HashFamily as HashFamily,
+        SipHash as SipHash,
     )
-    from spvfilter.aio.feed import ScanReport as ScanReport
-    from spvfilter.aio.light import LightClient as LightClient
-    from spvfilter.aio.matcher import Matcher as Matcher
-    from spvfilter.aio.node import Node as Node
-    from spvfilter.aio.redis import RedisBloomFilter as RedisBloomFilter
-    from spvfilter.aio.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
+    from spvfilter.bloom.redis.filter import RedisBloomFilter as RedisBloomFilter
     from spvfilter.errors import (
         AddressError as AddressError,
         BlockFilterError as BlockFilterError,
@@ -57,6 +49,7 @@ if TYPE_CHECKING:
         WatchFileError as WatchFileError,
         WrongNetworkError as WrongNetworkError,
     )
+    from spvfilter.filters.batch import match_filters as match_filters
     from spvfilter.filters.bip37 import (
         Bip37Filter as Bip37Filter,
         MatchedTx as MatchedTx,
@@ -65,18 +58,10 @@ if TYPE_CHECKING:
         parse_filteradd as parse_filteradd,
     )
     from spvfilter.filters.bip158 import BasicFilter as BasicFilter
-    from spvfilter.filters.bloom import BloomFilter as BloomFilter
-    from spvfilter.filters.candidates import match_filters as match_filters
-    from spvfilter.filters.counting import CountingBloomFilter as CountingBloomFilter
-    from spvfilter.filters.families import (
-        Bip37Hash as Bip37Hash,
-        CustomHash as CustomHash,
-        FastHash as FastHash,
-        HashFamily as HashFamily,
-        SipHash as SipHash,
-    )
     from spvfilter.filters.gcs import GolombCodedSet as GolombCodedSet
     from spvfilter.kernel import GcsQuery as GcsQuery
+    from spvfilter.light.client import LightClient as LightClient
+    from spvfilter.light.events import PeerChanged as PeerChanged, PeerWarning as PeerWarning, Progress as Progress, Synced as Synced
     from spvfilter.network import (
         MAINNET as MAINNET,
         NETWORKS as NETWORKS,
@@ -86,19 +71,33 @@ if TYPE_CHECKING:
         TESTNET4 as TESTNET4,
         Network as Network,
     )
+    from spvfilter.node.server import Node as Node
+    from spvfilter.p2p.limits import Limits as Limits
     from spvfilter.primitives import Header as Header, OutPoint as OutPoint, TxOut as TxOut
-    from spvfilter.watch import Match as Match, MatchKind as MatchKind, WatchList as WatchList
+    from spvfilter.scan.feed import ScanReport as ScanReport
+    from spvfilter.scan.matcher import Matcher as Matcher
+    from spvfilter.scan.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
+    from spvfilter.wallet.events import (
+        BlockConnected as BlockConnected,
+        BlockDisconnected as BlockDisconnected,
+        MatchConfirmed as MatchConfirmed,
+        MatchFound as MatchFound,
+        MatchWithdrawn as MatchWithdrawn,
+    )
+    from spvfilter.watch.match import Match as Match, MatchKind as MatchKind
+    from spvfilter.watch.watchlist import WatchList as WatchList
 
 _HOME = {
     "address": "address_to_script script_to_address",
-    "aio.client": "Limits",
-    "aio.events": "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn PeerChanged PeerWarning Progress Synced",
-    "aio.light": "LightClient",
-    "aio.matcher": "Matcher",
-    "aio.node": "Node",
-    "aio.feed": "ScanReport",
-    "aio.redis": "RedisBloomFilter",
-    "aio.sources": "BlockFiles RawBlock",
+    "p2p.limits": "Limits",
+    "light.events": "PeerChanged PeerWarning Progress Synced",
+    "wallet.events": "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn",
+    "light.client": "LightClient",
+    "scan.matcher": "Matcher",
+    "node.server": "Node",
+    "scan.feed": "ScanReport",
+    "bloom.redis.filter": "RedisBloomFilter",
+    "scan.sources": "BlockFiles RawBlock",
     "errors": "AddressError BlockFilterError FalseFilterError FormatError FpRateWarning IncompleteScanError InexpressibleError "
     "LostSpendsWarning MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
     "RemoteExistsError RemoteFullError RemoteMissingError "
@@ -106,15 +105,16 @@ _HOME = {
     "WrongNetworkError",
     "filters.bip158": "BasicFilter",
     "filters.bip37": "Bip37Filter MatchedTx UpdateFlags filteradd_payload parse_filteradd",
-    "filters.bloom": "BloomFilter",
-    "filters.candidates": "match_filters",
-    "filters.counting": "CountingBloomFilter",
-    "filters.families": "Bip37Hash CustomHash FastHash HashFamily SipHash",
+    "bloom.filter": "BloomFilter",
+    "filters.batch": "match_filters",
+    "bloom.counting": "CountingBloomFilter",
+    "bloom.hashing": "Bip37Hash CustomHash FastHash HashFamily SipHash",
     "filters.gcs": "GolombCodedSet",
     "kernel": "GcsQuery",
     "network": "MAINNET NETWORKS Network REGTEST SIGNET TESTNET3 TESTNET4",
     "primitives": "Header OutPoint TxOut",
-    "watch": "Match MatchKind WatchList",
+    "watch.match": "Match MatchKind",
+    "watch.watchlist": "WatchList",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import EFFORT, vectors_root
+from support.matching import scanning, threads
+from support.vectors import EFFORT, vectors_root
 
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
@@ -65,3 +68,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         count = sum(1 for report in skipped if f"{name}: {hint}" in str(report.longrepr))
         if count:
             terminalreporter.write_line(f"{count} tests skipped, they need {name}: {hint}", yellow=True)
+
+
+@pytest.fixture
+async def nothing_is_left() -> AsyncIterator[None]:
+    """No test may hang, and none may leave a task or a thread behind."""
+    async with asyncio.timeout(60):
+        yield
+    await asyncio.sleep(0)
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:  # the loop's, closing an asynchronous generator of the test's own
+        await asyncio.wait(others, timeout=10)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    for thread in scanning():
+        await asyncio.to_thread(thread.join, 10)  # one may be ending its last next()
+    assert not threads()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
 from spvfilter.address import Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
 from spvfilter.errors import AddressError, WrongNetworkError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
-from support import vector_cases
+from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
+from support.vectors import vector_cases
 
 CHAINS = {"main": MAINNET, "test": TESTNET3, "testnet4": TESTNET4, "signet": SIGNET, "regtest": REGTEST}
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -11,11 +11,11 @@ import pytest
 from bitcoin.base58 import encode as base58_encode
 from hypothesis import given
 
-from addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
 from spvfilter.address import Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
 from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
+from support.addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
 
 # Published test keys only: BIP-32 vector 1, the WIF and the phrase that documentation uses.
 XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"

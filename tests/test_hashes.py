@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.hashes import hash160, murmur3, sha256d
-from support import vector_cases
+from support.vectors import vector_cases
 
 GENESIS_KEY = bytes.fromhex(
     "04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb649f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redisserver import running_redis
+from support.redisserver import running_redis
 
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)

@@ -13,19 +13,19 @@ from pathlib import Path
 from measure import Row
 
 from spvfilter import LightClient, Synced, WatchList
-from spvfilter.aio import node_scripts
-from spvfilter.aio.client import Limits
-from spvfilter.aio.node_build import TxIn, build_block, build_tx, height_push
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import REGTEST
+from spvfilter.node import scripts
+from spvfilter.node.build import TxIn, build_block, build_tx, height_push
+from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.wire import messages as wire
 from spvfilter.wire.codec import encode_message
-from spvfilter.wire.inventory import MAX_HEADERS
-from spvfilter.wire.messages import InvItem, InvType, Message
-from spvfilter.wire.session import PROTOCOL_VERSION
+from spvfilter.wire.events import PROTOCOL_VERSION
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.inventory import MAX_HEADERS
+from spvfilter.wire.messages.table import InvItem, InvType, Message
 
 _HOME = Path(__file__).parents[2] / "tests" / "bcoin"
 sys.path.append(str(_HOME))
@@ -36,7 +36,7 @@ _TXS = 20  # in each block
 _RELEVANT = 100  # one transaction in so many pays the wallet
 _MATURITY = 100
 _FLIGHT, _FLIGHTS = Limits().flight, Limits().flights  # as the light client asks
-_MINE = node_scripts.p2wpkh(b"\x02" + b"\x11" * 32).script_pubkey
+_MINE = scripts.p2wpkh(b"\x02" + b"\x11" * 32).script_pubkey
 _ANYONE = b"\x51"  # OP_1
 
 

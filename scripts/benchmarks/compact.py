@@ -11,8 +11,8 @@ from pathlib import Path
 
 from measure import Row, best_of
 
+from spvfilter.filters.batch import match_filters
 from spvfilter.filters.bip158 import BASIC_M, BASIC_P
-from spvfilter.filters.candidates import match_filters
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build, gcs_check
 
 _ELEMENTS = 10_000  # of the filter Bitcoin Core was measured with

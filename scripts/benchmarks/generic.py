@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     import rbloom
 
 from spvfilter import BloomFilter
-from spvfilter.filters import sizing
+from spvfilter.bloom import sizing
 from spvfilter.kernel import BACKEND
 
 COUNT = 1_000_000 if BACKEND == "native" else 100_000  # the pure kernel is some hundred times slower

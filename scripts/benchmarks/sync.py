@@ -13,9 +13,9 @@ from pathlib import Path
 from measure import Row, p99, record_lag
 
 from spvfilter import LightClient, Node, Synced, WatchList
-from spvfilter.aio import node_scripts
-from spvfilter.aio.compact import Mode
-from spvfilter.aio.node_regtest import Regtest
+from spvfilter.light.compact import Mode
+from spvfilter.node import scripts
+from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import TxOut
 
 _BLOCKS = 2_000
@@ -29,14 +29,14 @@ def _serve(blocks: int, txs: int, pipe: Connection) -> None:
     """In a process of its own: a node with that many blocks of that many payments each."""
     regtest = Regtest()
     regtest.mine(101 if txs else blocks)
-    mine = node_scripts.p2wpkh(_KEY).script_pubkey
+    mine = scripts.p2wpkh(_KEY).script_pubkey
     source = random.Random(1)
-    kinds = (node_scripts.p2pkh, node_scripts.p2wpkh, node_scripts.p2tr, node_scripts.p2pk)
+    kinds = (scripts.p2pkh, scripts.p2wpkh, scripts.p2tr, scripts.p2pk)
     for number in range(blocks if txs else 0):
         for each in range(txs):
             key = b"\x02" + source.randbytes(32)
             kind = kinds[each % len(kinds)]
-            script = kind(key[1:] if kind is node_scripts.p2tr else key).script_pubkey
+            script = kind(key[1:] if kind is scripts.p2tr else key).script_pubkey
             regtest.pay(TxOut(1_000, mine if (number * txs + each) % _RELEVANT == 0 else script))
         regtest.mine()
 
@@ -79,7 +79,7 @@ def _measured(blocks: int, txs: int, rounds: int, *modes: Mode) -> list[tuple[fl
 async def _synchronise(port: int, height: int, txs: int, mode: Mode) -> tuple[float, float]:
     """Milliseconds to the tip, and the 99th percentile of how late the loop wakes a sleeper."""
     watch = WatchList("regtest")
-    watch.add_script(node_scripts.p2wpkh(_KEY).script_pubkey)
+    watch.add_script(scripts.p2wpkh(_KEY).script_pubkey)
     delays: list[float] = []
 
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from spvfilter._version import __version__
-from spvfilter.cli.output import complain
+from spvfilter.cli.term.page import complain
 from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
 
 OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a scan may also end with 1: see HELP
@@ -35,7 +35,16 @@ Which of these transactions concern my wallet?
 Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
 everything, 2 an error, 130 interrupted, 143 terminated.
 """
-_COMMANDS = ("filterload", "inspect", "scan", "watch", "cfilter", "bloom", "node", "demo")
+_COMMANDS = {  # the module of each
+    "filterload": "filterload",
+    "inspect": "inspect.command",
+    "scan": "scan",
+    "watch": "watch.command",
+    "cfilter": "cfilter.command",
+    "bloom": "bloom.command",
+    "node": "node",
+    "demo": "demo.command",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,7 +117,7 @@ def _run(argv: list[str]) -> int:
 def _run_command(command: str, argv: list[str]) -> int:
     from spvfilter.cli.arguments import Parser
 
-    module = import_module(f"spvfilter.cli.{command}")
+    module = import_module(f"spvfilter.cli.{_COMMANDS[command]}")
     parser = Parser(prog=f"spvfilter {command}")
     module.configure(parser)
     try:

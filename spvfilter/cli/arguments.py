@@ -10,8 +10,8 @@ from typing import BinaryIO, NoReturn
 
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import MAINNET, NETWORKS, Network
-from spvfilter.watch import WatchList
-from spvfilter.watchfile import read_into
+from spvfilter.watch.textfile import read_into
+from spvfilter.watch.watchlist import WatchList
 
 
 class Parser(argparse.ArgumentParser):

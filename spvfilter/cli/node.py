@@ -11,17 +11,17 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.aio.node import Node
-from spvfilter.aio.node_chain import TipChange
-from spvfilter.aio.node_regtest import Regtest
-from spvfilter.aio.node_tx import COINBASE_MATURITY, Tx
-from spvfilter.aio.pull import pull
 from spvfilter.cli.arguments import standard_input, whole
-from spvfilter.cli.matches import bitcoin
-from spvfilter.cli.output import Page, complain
+from spvfilter.cli.term.matches import bitcoin
+from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError, SpvFilterError
 from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import TipChange
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.server import Node
+from spvfilter.node.tx import COINBASE_MATURITY, Tx
 from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.scan.pull import pull
 
 _BLOCKS = COINBASE_MATURITY + 10
 _AMOUNT = 100_000  # satoshi

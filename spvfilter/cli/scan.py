@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
-from spvfilter.aio.matcher import Matcher
-from spvfilter.aio.sources import BlockFiles, hex_blocks
 from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
-from spvfilter.cli.matches import FORMATS, Totals, printer
-from spvfilter.cli.output import Page, complain
-from spvfilter.cli.progress import Progress, megabytes, progress
+from spvfilter.cli.term.matches import FORMATS, Totals, printer
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.progress import Progress, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.sources import BlockFiles, hex_blocks
 
 _STDIN = "-"
 _INCOMPLETE = 1  # exit code

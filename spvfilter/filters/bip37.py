@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
+from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
-from spvfilter.filters.bloom import BloomBits
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, Reader, Serializable, compact_size, to_bytes
 

@@ -29,7 +29,9 @@ from spvfilter.kernel.values import (
 BACKEND, _twin = choose()
 
 if TYPE_CHECKING:  # the reference's signatures are those of both
-    from spvfilter.kernel.pure import (
+    from spvfilter.kernel.pure.address import decode_address
+    from spvfilter.kernel.pure.bits import BitCore, CounterCore
+    from spvfilter.kernel.pure.blocks import (
         bip37_scan_block,
         bip37_scan_tx,
         check_block,
@@ -44,11 +46,9 @@ if TYPE_CHECKING:  # the reference's signatures are those of both
         walk_tx,
         wtxid,
     )
-    from spvfilter.kernel.pure_address import decode_address
-    from spvfilter.kernel.pure_bits import BitCore, CounterCore
-    from spvfilter.kernel.pure_gcs import GcsQuery, gcs_build, gcs_check
-    from spvfilter.kernel.pure_headers import header_hashes
-    from spvfilter.kernel.pure_table import WatchTable
+    from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
+    from spvfilter.kernel.pure.headers import header_hashes
+    from spvfilter.kernel.pure.table import WatchTable
 else:
     globals().update(_twin)
 

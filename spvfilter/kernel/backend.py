@@ -17,15 +17,15 @@ _HOW_TO_COMPILE = (
 
 # what the twins define, by the reference's modules
 _REFERENCE = {
-    "pure": (
+    "pure.blocks": (
         *("bip37_scan_block", "bip37_scan_tx", "check_block", "is_p2pk", "is_pubkey", "merkle_root", "multisig_keys", "parse_tx"),
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),
-    "pure_address": ("decode_address",),
-    "pure_bits": ("BitCore", "CounterCore"),
-    "pure_gcs": ("GcsQuery", "gcs_build", "gcs_check"),
-    "pure_headers": ("header_hashes",),
-    "pure_table": ("WatchTable",),
+    "pure.address": ("decode_address",),
+    "pure.bits": ("BitCore", "CounterCore"),
+    "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
+    "pure.headers": ("header_hashes",),
+    "pure.table": ("WatchTable",),
 }
 
 

@@ -1,6 +1,8 @@
 """The compiled twin, made of csrc/: what backend.py takes from it, with the reference's signatures."""
 
-from spvfilter.kernel.pure import (
+from spvfilter.kernel.pure.address import decode_address as decode_address
+from spvfilter.kernel.pure.bits import BitCore as BitCore, CounterCore as CounterCore
+from spvfilter.kernel.pure.blocks import (
     bip37_scan_block as bip37_scan_block,
     bip37_scan_tx as bip37_scan_tx,
     check_block as check_block,
@@ -15,8 +17,6 @@ from spvfilter.kernel.pure import (
     walk_tx as walk_tx,
     wtxid as wtxid,
 )
-from spvfilter.kernel.pure_address import decode_address as decode_address
-from spvfilter.kernel.pure_bits import BitCore as BitCore, CounterCore as CounterCore
-from spvfilter.kernel.pure_gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
-from spvfilter.kernel.pure_headers import header_hashes as header_hashes
-from spvfilter.kernel.pure_table import WatchTable as WatchTable
+from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
+from spvfilter.kernel.pure.headers import header_hashes as header_hashes
+from spvfilter.kernel.pure.table import WatchTable as WatchTable

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from bcoinprocess import Bcoin, running_bcoin
-from wallets import Wallets
+
+from support.bcoin.process import Bcoin, running_bcoin
+from support.bcoin.wallets import Wallets
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import asyncio
 import os
 
 import pytest
-from bcoinprocess import Bcoin, BcoinError, running_bcoin
 
 from spvfilter.kernel import check_block, parse_tx
+from support.bcoin.process import Bcoin, BcoinError, running_bcoin
 
 pytestmark = pytest.mark.bcoin
 

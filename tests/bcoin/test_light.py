@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bcoinprocess import Bcoin
-from wallets import Wallets
 
-from lightworld import Place, Run, place
-from spvfilter.aio.client import Clock, Limits
-from spvfilter.aio.light import LightClient
-from spvfilter.aio.node_build import build_tx
-from spvfilter.aio.node_scripts import Lock, p2sh, p2wpkh, p2wsh
 from spvfilter.kernel import parse_tx
+from spvfilter.light.client import LightClient
+from spvfilter.node.build import build_tx
+from spvfilter.node.scripts import Lock, p2sh, p2wpkh, p2wsh
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint
-from spvfilter.watch import WatchList
+from spvfilter.watch.watchlist import WatchList
+from support.bcoin.process import Bcoin
+from support.bcoin.wallets import Wallets
+from support.lightworld import Place, Run, place
 
 pytestmark = pytest.mark.bcoin
 

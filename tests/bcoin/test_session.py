@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bcoinprocess import Bcoin
-from conversation import Conversation, conversation
-from wallets import Wallets
 
-from build import block_hash, txid
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
-from spvfilter.watch import Match, MatchKind, WatchList
-from spvfilter.wire.merkleblock import MerkleBlock
-from spvfilter.wire.messages import Block, FilterLoad, GetData, GetHeaders, Headers, Inv, InvItem, InvType, Mempool, Tx
-from spvfilter.wire.session import Service, Settings
-from support import effort
+from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Service, Settings
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from spvfilter.wire.messages.table import Block, FilterLoad, GetData, GetHeaders, Headers, Inv, InvItem, InvType, Mempool, Tx
+from support.bcoin.conversation import Conversation, conversation
+from support.bcoin.process import Bcoin
+from support.bcoin.wallets import Wallets
+from support.build import block_hash, txid
+from support.vectors import effort
 
 pytestmark = pytest.mark.bcoin
 

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from bcoinprocess import Bcoin, running_bcoin
 
-from spvfilter.aio.node import Node
-from spvfilter.aio.node_chain import TipChange
-from spvfilter.aio.node_regtest import Regtest
-from spvfilter.aio.node_session import Session
-from spvfilter.aio.node_tx import Tx
+from spvfilter.node.blocktree import TipChange
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.server import Node
+from spvfilter.node.tx import Tx
 from spvfilter.primitives import TxOut, script_pushes
-from spvfilter.wire.messages import Message
-from spvfilter.wire.peer import Peer
+from spvfilter.wire.messages.table import Message
+from spvfilter.wire.session import Peer
+from support.bcoin.process import Bcoin, running_bcoin
 
 pytestmark = pytest.mark.bcoin
 

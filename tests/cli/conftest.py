@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from processes import LINES
 
+from spvfilter.bloom.filter import BloomFilter
 from spvfilter.cli import main
-from spvfilter.cli.demochain import NETWORK, DemoChain, wallet_addresses
-from spvfilter.filters.bloom import BloomFilter
+from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
+from support.processes import LINES
 
 
 class Ran(NamedTuple):

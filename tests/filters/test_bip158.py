@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import build
-from build import TxIn, TxOut
-from realdata import runs
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.bip158 import GENESIS_PREVIOUS, BasicFilter, filter_header, filter_headers
 from spvfilter.primitives import hash_from_hex, hash_to_hex
-from support import vector_cases, vector_file, vector_path
+from support import build
+from support.build import TxIn, TxOut
+from support.realdata import runs
+from support.vectors import vector_cases, vector_file, vector_path
 
 CHAINS = ["chain_mainnet_000000_000255", "chain_signet_000000_000070", "chain_testnet3_000000_000459", "chain_testnet3_001000_001999"]
 

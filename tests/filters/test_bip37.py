@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-import build
-from oracle import Filter
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, filter_hash_funcs, filter_size, filteradd_payload, parse_filteradd
 from spvfilter.primitives import OutPoint
-from support import vector_cases, vector_path
+from support import build
+from support.oracle import Filter
+from support.vectors import vector_cases, vector_path
 
 CORE_ELEMENTS = [
     bytes.fromhex(text)

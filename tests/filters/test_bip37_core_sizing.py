@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, filter_hash_funcs, filter_size
-from support import effort
+from support.vectors import effort
 
 # The two expressions of CBloomFilter's constructor (Core bloom.cpp), integer types and order of operations as there. A conversion to
 # unsigned int of 2^32 or more is undefined, so what exceeds the cap is clamped first; both give the cap.

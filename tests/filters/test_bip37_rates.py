@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import mmh3
 import pytest
 
-from spvfilter.filters import sizing
+from spvfilter.bloom import sizing
 from spvfilter.filters.bip37 import Bip37Filter
-from support import effort
+from support.vectors import effort
 
 pack = struct.Struct("<Q").pack
 

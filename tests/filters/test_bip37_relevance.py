@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from bitcoin.core import CBlock, CTransaction
 
-import build
-from build import TxIn, TxOut
-from oracle import Filter, pushed
-from realdata import all_blocks, single_blocks
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
-from support import effort, vector_file
+from support import build
+from support.build import TxIn, TxOut
+from support.oracle import Filter, pushed
+from support.realdata import all_blocks, single_blocks
+from support.vectors import effort, vector_file
 
 NONE, ALL, P2PUBKEY_ONLY, UNDEFINED = UpdateFlags
 HASH = b"\x0a" * 20

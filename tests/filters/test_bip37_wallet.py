@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 import pytest
 from bitcoin.core import Hash160
 
-import build
-from build import TxIn, TxOut
 from spvfilter.errors import FpRateWarning, InexpressibleError, LostSpendsWarning, ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
 from spvfilter.primitives import OutPoint
-from spvfilter.watch import WatchList
+from spvfilter.watch.watchlist import WatchList
+from support import build
+from support.build import TxIn, TxOut
 
 NONE, ALL, P2PUBKEY_ONLY, _ = UpdateFlags
 SECRET = b"a secret of the wallet"

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.kernel import GcsQuery, gcs_build, gcs_check
-from spvfilter.kernel.pure_gcs import GcsQuery as PureQuery, gcs_values, rice_encode
-from support import vector_cases
+from spvfilter.kernel.pure.gcs import GcsQuery as PureQuery, gcs_values, rice_encode
+from support.vectors import vector_cases
 
 KEY = bytes(range(16))
 P, M = 19, 784_931

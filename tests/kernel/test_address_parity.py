@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-import build
-from addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
-from spvfilter import address as slow, watchfile
+from spvfilter import address as slow
 from spvfilter.address import script_to_address
 from spvfilter.errors import AddressError, WatchFileError
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, TESTNET3, Network
-from spvfilter.watch import WatchList
-from support import effort, vector_cases
+from spvfilter.watch import textfile
+from spvfilter.watch.watchlist import WatchList
+from support import build
+from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
+from support.vectors import effort, vector_cases
 
 pytestmark = pytest.mark.native
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -179,7 +180,7 @@ def read(path: Path, change: Callable[[WatchList], None]) -> Found:
     change(watch)
     try:
         with path.open("rb") as file:
-            watchfile.read_into(watch, file, str(path))
+            textfile.read_into(watch, file, str(path))
     except WatchFileError as error:
         problems = error.problems
     return list(watch.table.entries()), list(watch.table.coins()), dict(watch._labels), problems
@@ -202,7 +203,7 @@ def test_a_file_reads_the_same_with_and_without_the_fast_path(seed: int, tmp_pat
         watch._table = WatchTable()
         monkeypatch.setattr(WatchList, "add_address_lines", lambda self, chunk, at: (0, 0))
 
-    monkeypatch.setattr(watchfile, "_CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))
+    monkeypatch.setattr(textfile, "_CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))
     assert read(path, fast) == read(path, plodding)
 
 

@@ -7,10 +7,10 @@ import hashlib
 import pytest
 from hypothesis import given, strategies as st
 
-import build
-from build import TxIn, TxOut
 from spvfilter import kernel
 from spvfilter.errors import FormatError
+from support import build
+from support.build import TxIn, TxOut
 
 KEY = b"\x02" + bytes(32)
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x01\x02")], [TxOut(5, b"\x51")])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from spvfilter.kernel import Encoding, Family
-from support import effort
+from support.vectors import effort
 
 pytestmark = pytest.mark.native
 ROUNDS, PARTS = effort(10, 25, 250), 8  # of some 600 calls for each kind of core: in full 2,000,000 of them

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spvfilter.kernel import Encoding, Family, pure_bits
-from support import effort
+from spvfilter.kernel import Encoding, Family
+from spvfilter.kernel.pure import bits
+from support.vectors import effort
 
 pytestmark = pytest.mark.native
 SEEDS = range(effort(4, 20, 200))
@@ -53,7 +54,7 @@ class Twins:
         self.kind, self.arguments = kind, arguments
         self.memories = [bytearray(b"@@@" + raw + b"@@@") for _ in range(2)]
         buffers = [holding(memory, form) for memory in self.memories]
-        classes = (getattr(native, kind), getattr(pure_bits, kind))
+        classes = (getattr(native, kind), getattr(bits, kind))
         made = [outcome(lambda of=of, at=at: of(buffer=at, **arguments)) for of, at in zip(classes, buffers, strict=True)]
         self.refusal = made[0] if isinstance(made[0], tuple) else None
         self.cores: list[Any] = made

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spvfilter.bloom.base import GenericFilter
+from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
+from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
 from spvfilter.errors import ReadOnlyError
-from spvfilter.filters.families import Bip37Hash, FastHash, HashFamily, SipHash
-from spvfilter.filters.fileformat import KIND_BITS, KIND_COUNTERS
-from spvfilter.filters.generic import GenericFilter
-from support import effort
+from support.vectors import effort
 
 pytestmark = pytest.mark.native
 WORKERS = 8

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-import build
-from build import TxIn, TxOut
-from realdata import RealBlock, all_blocks, real_block_cases
 from spvfilter import kernel
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.watch import WatchList
-from support import EFFORT, effort
+from spvfilter.watch.watchlist import WatchList
+from support import build
+from support.build import TxIn, TxOut
+from support.realdata import RealBlock, all_blocks, real_block_cases
+from support.vectors import EFFORT, effort
 
 KEY = b"\x02" + bytes(32)
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x01\x02"), TxIn(b"\x22" * 32, 2)], [TxOut(5, b"\x51"), TxOut(6, b"")])

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from build import sha256d
 from spvfilter import kernel
 from spvfilter.errors import FormatError
-from spvfilter.kernel import pure_headers
+from spvfilter.kernel.pure import headers
+from support.build import sha256d
 
-TWINS = pytest.mark.parametrize("header_hashes", [kernel.header_hashes, pure_headers.header_hashes], ids=["chosen", "pure"])
+TWINS = pytest.mark.parametrize("header_hashes", [kernel.header_hashes, headers.header_hashes], ids=["chosen", "pure"])
 
 
 @TWINS

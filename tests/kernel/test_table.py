@@ -7,10 +7,10 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-import build
-from build import TxIn, TxOut
 from spvfilter.errors import FormatError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
+from support import build
+from support.build import TxIn, TxOut
 
 SCRIPT = build.p2wpkh(b"\x01" * 20)
 STRANGER = build.p2wpkh(b"\x02" * 20)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import build
-from build import TxIn, TxOut
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import EntryKind, Hit
-from support import effort
+from support import build
+from support.build import TxIn, TxOut
+from support.vectors import effort
 
 pytestmark = pytest.mark.native
 CALLS = effort(2_000, 20_000, 1_000_000)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from realdata import RealBlock, real_block_cases
 from spvfilter.errors import FormatError, SpvFilterError
 from spvfilter.kernel import EntryKind, Hit, WatchTable
-from spvfilter.kernel.pure import txid, walk_block
-from spvfilter.kernel.pure_table import WatchTable as Reference
-from support import effort
-from worlds import World, contents
+from spvfilter.kernel.pure.blocks import txid, walk_block
+from spvfilter.kernel.pure.table import WatchTable as Reference
+from support.realdata import RealBlock, real_block_cases
+from support.vectors import effort
+from support.worlds import World, contents
 
 pytestmark = pytest.mark.native
 SEEDS = range(effort(5, 20, 100))

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import build
-from build import TxIn, TxOut
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, WatchTable
-from support import effort
+from support import build
+from support.build import TxIn, TxOut
+from support.vectors import effort
 
 ROUNDS = effort(60, 200, 5_000)
 PATIENCE = 300  # seconds, for what ends in a few

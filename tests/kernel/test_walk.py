@@ -8,13 +8,13 @@ import pytest
 from bitcoin.core import CBlock
 from hypothesis import given, strategies as st
 
-import build
-from build import TxIn, TxOut
-from realdata import RealBlock, real_block_cases, runs
 from spvfilter import kernel
 from spvfilter.errors import FormatError
 from spvfilter.primitives import Header, hash_to_hex
-from support import vector_cases, vector_file, vector_path
+from support import build
+from support.build import TxIn, TxOut
+from support.realdata import RealBlock, real_block_cases, runs
+from support.vectors import vector_cases, vector_file, vector_path
 
 KEY = b"\x02" + bytes(32)
 SEGWIT = build.tx([TxIn(b"\x33" * 32, 0, witness=(b"sig", KEY)), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))])

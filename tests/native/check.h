@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "walk.h"
+#include "block/walk.h"
 
 /* Stops the program, also one built with NDEBUG: libFuzzer keeps the input, a debugger the place. */
 #define CHECK(claim) \

@@ -1,6 +1,6 @@
 #include "oracle.h"
 
-#include "sha256_way.h"
+#include "hash/sha256_way.h"
 
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
     size_t padded_size = (size + 9 + 63) / 64 * 64;

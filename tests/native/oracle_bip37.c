@@ -1,7 +1,7 @@
 #include "oracle_bip37.h"
 
 #include "oracle.h"
-#include "script.h"
+#include "block/script.h"
 
 static uint32_t position(const spv_bip37 *filter, uint32_t function, const uint8_t *data, size_t size) {
     return oracle_murmur3(data, size, function * 0xFBA4C795 + filter->tweak) % (uint32_t)(filter->size * 8);

@@ -2,9 +2,9 @@
 #ifndef ORACLE_CELLS_H
 #define ORACLE_CELLS_H
 
-#include "bits.h"
+#include "bloom/bits.h"
 #include "check.h"
-#include "counters.h"
+#include "bloom/counters.h"
 
 typedef struct {
     spv_family family;

@@ -1,7 +1,7 @@
 #include "oracle_watch.h"
 
 #include "oracle.h"
-#include "script.h"
+#include "block/script.h"
 
 static void *grown(void *items, size_t count, size_t *room, size_t size) {
     if (count < *room)

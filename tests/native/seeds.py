@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from spvfilter.kernel import EntryKind, pure
-from spvfilter.kernel.pure_gcs import gcs_build
+from spvfilter.kernel import EntryKind
+from spvfilter.kernel.pure import blocks as pure
+from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.primitives import script_pushes
 
 LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it

@@ -2,10 +2,10 @@
    stores them. Built by scripts/selftest in every way that should find another kind of mistake. */
 #include "selftest.h"
 
-#include "cpu.h"
-#include "headers.h"
-#include "merkle.h"
-#include "sha256_way.h"
+#include "hash/cpu.h"
+#include "block/headers.h"
+#include "block/merkle.h"
+#include "hash/sha256_way.h"
 
 enum { MAX_BLOCKS = 4096 };
 

@@ -2,7 +2,7 @@
 #include "selftest.h"
 
 #include "oracle_bip37.h"
-#include "script.h"
+#include "block/script.h"
 
 static void insert_something_of(const real_block *block, dice *dice, const spv_bip37 *filter) {
     const spv_tx *tx = block->txs + roll(dice) % block->transactions;

@@ -1,10 +1,10 @@
 /* Hashes against published digests, and every way this machine has to compute one against the plain one. */
 #include "selftest.h"
 
-#include "murmur3.h"
-#include "murmur3_x64.h"
-#include "sha256_way.h"
-#include "siphash.h"
+#include "hash/murmur3.h"
+#include "hash/murmur3_x64.h"
+#include "hash/sha256_way.h"
+#include "hash/siphash.h"
 
 enum { LONGEST = 700 };
 

@@ -2,7 +2,7 @@
 #include "selftest.h"
 
 #include "oracle_watch.h"
-#include "script.h"
+#include "block/script.h"
 
 enum { STRANGERS = 100, RUN = 40 /* blocks scanned with one table */ };
 

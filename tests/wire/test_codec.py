@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from build import sha256d
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, Decoder, Frame, encode_message
-from support import vector_cases, vector_file
+from support.build import sha256d
+from support.vectors import vector_cases, vector_file
 
 MAGIC = REGTEST.magic
 

@@ -1,6 +1,6 @@
 /* Fuzz target: decoding addresses and lines of them. What is decoded encodes to the same text; what is encoded here is decoded. The input
    is u8 network, then a text, lines, and a payload to encode: all of what follows, three times. */
-#include "address.h"
+#include "watch/address.h"
 #include "oracle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

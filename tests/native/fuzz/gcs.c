@@ -5,7 +5,7 @@
    16   bytes of the SipHash key
    u8   items, each u8 size and bytes
    the rest is a set, as a peer might send it */
-#include "gcs.h"
+#include "gcs/gcs.h"
 #include "oracle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

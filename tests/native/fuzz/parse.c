@@ -1,7 +1,7 @@
 /* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
-#include "merkle.h"
+#include "block/merkle.h"
 #include "oracle.h"
-#include "script.h"
+#include "block/script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "../spv.h"
+#include "spv.h"
 
 #ifndef Py_XSETREF /* not in the limited API */
 #define Py_XSETREF(place, object) \

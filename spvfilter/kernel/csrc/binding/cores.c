@@ -1,5 +1,5 @@
-/* BitCore and CounterCore as Python types: their making and their end. The twins are pure_bits.py's classes. */
-#include "cores.h"
+/* BitCore and CounterCore as Python types: their making and their end. The twins are pure/bits.py's classes. */
+#include "binding/cores.h"
 
 #include <stddef.h>
 
@@ -216,7 +216,7 @@ static PyGetSetDef counter_attributes[] = {ATTRIBUTES, {0}};
         {Py_sq_contains, (void *)spv_core_contains}, {Py_nb_inplace_or, (void *)spv_core_or}
 
 static PyType_Slot bit_slots[] = {
-    SLOTS(make_bits, bit_methods, bit_attributes, "A bit array with k hash functions; its readable twin is pure_bits.BitCore."),
+    SLOTS(make_bits, bit_methods, bit_attributes, "A bit array with k hash functions; its readable twin is pure.bits.BitCore."),
     {Py_nb_inplace_and, (void *)spv_core_and},
     {Py_tp_richcompare, (void *)spv_core_compare},
     {Py_tp_hash, (void *)hash},
@@ -224,7 +224,7 @@ static PyType_Slot bit_slots[] = {
 };
 
 static PyType_Slot counter_slots[] = {
-    SLOTS(make_counters, counter_methods, counter_attributes, "An array of 4-bit counters with k hash functions; its readable twin is pure_bits.CounterCore."),
+    SLOTS(make_counters, counter_methods, counter_attributes, "An array of 4-bit counters with k hash functions; its readable twin is pure.bits.CounterCore."),
     {0},
 };
 

@@ -2,10 +2,10 @@
 #ifndef SPV_CORES_H
 #define SPV_CORES_H
 
-#include "binding.h"
+#include "binding/binding.h"
 
-#include "../bits.h"
-#include "../counters.h"
+#include "bloom/bits.h"
+#include "bloom/counters.h"
 
 #ifdef Py_GIL_DISABLED /* what the interpreter's lock does elsewhere: nobody changes the buffer meanwhile */
 #define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
@@ -48,7 +48,7 @@ typedef struct {
 bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held);
 void spv_let_go_slow(spv_held *held);
 
-/* pure_cells.Hashed._encode: false with an exception set where the key is none. */
+/* pure.cells.Hashed._encode: false with an exception set where the key is none. */
 SPV_INLINE bool spv_hold(spv_core *core, PyObject *key, spv_held *held) {
     held->owner = NULL;
     held->viewed = false;
@@ -70,7 +70,7 @@ SPV_INLINE void spv_let_go(spv_held *held) {
    its bytes. Else false, with no exception set: spv_hold then tells what it is. */
 bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *found);
 
-/* pure_cells.Hashed._positions of a held key, into `room` where SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
+/* pure.cells.Hashed._positions of a held key, into `room` where SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
    with an exception set. Runs the user's functions where the family is his own. */
 enum { SPV_NEAR = 64 };
 uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[SPV_NEAR]);
@@ -88,7 +88,7 @@ bool spv_check_writable(spv_core *core);
 spv_core *spv_same_shape(spv_core *core, PyObject *other);
 bool spv_is_core(PyObject *object, unsigned shift);
 
-/* pure_cells.flat_view: holds the buffer, of exactly `size` bytes, through a memoryview; false with an exception set. */
+/* pure.cells.flat_view: holds the buffer, of exactly `size` bytes, through a memoryview; false with an exception set. */
 bool spv_view_of(PyObject *buffer, size_t size, Py_buffer *view);
 size_t spv_size_of(uint64_t cells, unsigned shift); /* bytes of the buffer */
 

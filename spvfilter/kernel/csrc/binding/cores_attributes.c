@@ -1,5 +1,5 @@
-/* What a core says of itself, and its buffer: the twin of pure_cells.Hashed's attributes. */
-#include "cores.h"
+/* What a core says of itself, and its buffer: the twin of pure.cells.Hashed's attributes. */
+#include "binding/cores.h"
 
 #include <sched.h>
 
@@ -17,7 +17,7 @@ bool spv_check_writable(spv_core *core) {
     return false;
 }
 
-/* pure_cells.flat_view: holds the buffer through a memoryview, so that its owner may release his own. */
+/* pure.cells.flat_view: holds the buffer through a memoryview, so that its owner may release his own. */
 bool spv_view_of(PyObject *buffer, size_t size, Py_buffer *view) {
     PyObject *memory = PyMemoryView_FromObject(buffer);
     const int failed = memory ? PyObject_GetBuffer(memory, view, PyBUF_FULL_RO) : -1;

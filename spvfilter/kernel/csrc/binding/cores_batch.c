@@ -1,5 +1,5 @@
 /* Batches of keys: update and contains_many, of iterables and of buffers. Large pieces are done without the interpreter's lock. */
-#include "cores.h"
+#include "binding/cores.h"
 
 enum {
     CHUNK = 2048,      /* keys of a list taken at once */
@@ -202,7 +202,7 @@ static bool run_iterable(batch_run *run, PyObject *keys) {
     return done;
 }
 
-/* pure_cells._check_batch: false with TypeError for a buffer that is no batch of keys. */
+/* pure.cells._check_batch: false with TypeError for a buffer that is no batch of keys. */
 static bool check_rows(const spv_core *core, const Py_buffer *view) {
     const char *format = view->format ? view->format : "B", *kind = format + strspn(format, "@=<");
     const char letter = kind[0] && !kind[1] ? kind[0] : '?';
@@ -256,7 +256,7 @@ static bool run_rows(batch_run *run, const Py_buffer *view) {
     return true;
 }
 
-/* pure_cells.Hashed._keys, and the operation on them. */
+/* pure.cells.Hashed._keys, and the operation on them. */
 static bool run_batch(batch_run *run, PyObject *keys) {
     Py_buffer view;
     if (PyBytes_Check(keys) || PyByteArray_Check(keys) || PyUnicode_Check(keys)) {

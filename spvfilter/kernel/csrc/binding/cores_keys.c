@@ -1,5 +1,5 @@
-/* A key's bytes and the user's own functions: the twin of pure_cells.py's encode_… and of Family.CUSTOM. */
-#include "cores.h"
+/* A key's bytes and the user's own functions: the twin of pure/cells.py's encode_… and of Family.CUSTOM. */
+#include "binding/cores.h"
 
 /* TypeError with the type's name at %U. */
 SPV_COLD static bool refuse(const char *message, PyObject *key) {
@@ -10,7 +10,7 @@ SPV_COLD static bool refuse(const char *message, PyObject *key) {
     return false;
 }
 
-/* pure_cells.encode_bytes. */
+/* pure.cells.encode_bytes. */
 static bool hold_bytes(PyObject *key, spv_held *held) {
     const char *message = "a bytes-like key expected, not %U: other keys need `encode`";
     if (PyBytes_Check(key)) {

@@ -1,5 +1,5 @@
 /* One key at a time: add, in, positions, remove, count. */
-#include "cores.h"
+#include "binding/cores.h"
 
 /* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
 static int add_at(spv_core *core, uint64_t *positions) {

@@ -1,5 +1,5 @@
 /* Whole arrays of cells: counts, unions, comparison, clearing. Without the interpreter's lock where they are large. */
-#include "cores.h"
+#include "binding/cores.h"
 
 enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which giving up the lock pays; between two looks at the gate */
 

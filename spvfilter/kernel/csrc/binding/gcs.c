@@ -1,7 +1,7 @@
-/* Binding of gcs.h: the type GcsQuery, gcs_build and gcs_check; the twin of pure_gcs.py. */
-#include "binding.h"
+/* Binding of gcs.h: the type GcsQuery, gcs_build and gcs_check; the twin of pure/gcs.py. */
+#include "binding/binding.h"
 
-#include "../gcs.h"
+#include "gcs/gcs.h"
 
 #include <stdlib.h>
 
@@ -235,8 +235,8 @@ static PyObject *match_many(PyObject *self, PyObject *arguments, PyObject *names
 
 int spv_add_gcs(PyObject *module) {
     static PyMethodDef functions[] = {
-        {"gcs_build", (PyCFunction)(void (*)(void))gcs_build, METH_VARARGS | METH_KEYWORDS, "A Golomb-coded set: see pure_gcs.gcs_build."},
-        {"gcs_check", (PyCFunction)(void (*)(void))gcs_check, METH_VARARGS | METH_KEYWORDS, "N of a sound set: see pure_gcs.gcs_check."},
+        {"gcs_build", (PyCFunction)(void (*)(void))gcs_build, METH_VARARGS | METH_KEYWORDS, "A Golomb-coded set: see pure.gcs.gcs_build."},
+        {"gcs_check", (PyCFunction)(void (*)(void))gcs_check, METH_VARARGS | METH_KEYWORDS, "N of a sound set: see pure.gcs.gcs_check."},
         {NULL, NULL, 0, NULL},
     };
     static PyMethodDef methods[] = {
@@ -249,7 +249,7 @@ int spv_add_gcs(PyObject *module) {
         {Py_tp_dealloc, query_dealloc},
         {Py_tp_methods, methods},
         {Py_sq_length, query_length},
-        {Py_tp_doc, "Items to look for in many sets: see pure_gcs.GcsQuery."},
+        {Py_tp_doc, "Items to look for in many sets: see pure.gcs.GcsQuery."},
         {0, NULL},
     };
     static PyType_Spec spec = {

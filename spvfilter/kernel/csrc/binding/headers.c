@@ -1,7 +1,7 @@
-/* Binding of headers.h; the twin of pure_headers.py. */
-#include "binding.h"
+/* Binding of headers.h; the twin of pure/headers.py. */
+#include "binding/binding.h"
 
-#include "../headers.h"
+#include "block/headers.h"
 
 static PyObject *header_hashes(PyObject *self, PyObject *argument) {
     Py_buffer headers;
@@ -27,7 +27,7 @@ static PyObject *header_hashes(PyObject *self, PyObject *argument) {
 
 int spv_add_headers(PyObject *module) {
     static PyMethodDef functions[] = {
-        {"header_hashes", header_hashes, METH_O, "The hashes of headers of 80 bytes each: see pure_headers.header_hashes."},
+        {"header_hashes", header_hashes, METH_O, "The hashes of headers of 80 bytes each: see pure.headers.header_hashes."},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

@@ -1,5 +1,5 @@
 /* The module spvfilter.kernel.native: what of the package it knows, its errors, its registration. */
-#include "binding.h"
+#include "binding/binding.h"
 
 spv_names spv_known;
 
@@ -67,7 +67,7 @@ PyMODINIT_FUNC PyInit_native(void) {
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         .m_name = "native",
-        .m_doc = "The compiled twin of the kernel: see pure.py, pure_bits.py and pure_table.py.",
+        .m_doc = "The compiled twin of the kernel: see pure/blocks.py, pure/bits.py and pure/table.py.",
         .m_size = -1,
     };
     PyObject *module = PyModule_Create(&definition);

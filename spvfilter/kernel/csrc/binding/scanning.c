@@ -1,8 +1,8 @@
-/* Binding of merkle.h and bip37.h; the twin of the second half of pure.py. */
-#include "binding.h"
+/* Binding of merkle.h and bip37.h; the twin of the second half of pure/blocks.py. */
+#include "binding/binding.h"
 
-#include "../bip37.h"
-#include "../merkle.h"
+#include "bloom/bip37.h"
+#include "block/merkle.h"
 
 static PyObject *merkle_root(PyObject *self, PyObject *argument) {
     (void)self;

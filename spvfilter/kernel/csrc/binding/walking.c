@@ -1,9 +1,9 @@
-/* Binding of walk.h, script.h and the identifiers of sha256.h; the twin of the first half of pure.py. */
-#include "binding.h"
+/* Binding of walk.h, script.h and the identifiers of sha256.h; the twin of the first half of pure/blocks.py. */
+#include "binding/binding.h"
 
-#include "../script.h"
-#include "../sha256.h"
-#include "../walk.h"
+#include "block/script.h"
+#include "hash/sha256.h"
+#include "block/walk.h"
 
 static PyObject *place(size_t at, size_t start, size_t end) {
     return Py_BuildValue("(nnn)", (Py_ssize_t)at, (Py_ssize_t)start, (Py_ssize_t)end);

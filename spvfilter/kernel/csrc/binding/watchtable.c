@@ -1,5 +1,5 @@
-/* Binding of table.h: the type WatchTable, the twin of pure_table.WatchTable. Its scans are in watchtable_scan.c. */
-#include "watchtable.h"
+/* Binding of table.h: the type WatchTable, the twin of pure.table.WatchTable. Its scans are in watchtable_scan.c. */
+#include "binding/watchtable.h"
 
 #include <errno.h>
 

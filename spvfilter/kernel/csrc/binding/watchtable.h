@@ -2,10 +2,10 @@
 #ifndef SPV_BINDING_WATCHTABLE_H
 #define SPV_BINDING_WATCHTABLE_H
 
-#include "binding.h"
+#include "binding/binding.h"
 
-#include "../table.h"
-#include "../watch.h"
+#include "watch/table.h"
+#include "watch/watch.h"
 
 typedef struct {
     PyObject_HEAD

@@ -1,7 +1,7 @@
-/* Binding of address.h: decode_address, and WatchTable's add_address_lines; the twins are in pure_address.py and pure_table.py. */
-#include "watchtable.h"
+/* Binding of address.h: decode_address, and WatchTable's add_address_lines; the twins are in pure/address.py and pure/table.py. */
+#include "binding/watchtable.h"
 
-#include "../address.h"
+#include "watch/address.h"
 
 /* The parameters p2pkh_version, p2sh_version, hrp; false with an exception set. What the kernel does not know decides nothing. */
 static bool take_network(PyObject *const *arguments, spv_address_network *network) {

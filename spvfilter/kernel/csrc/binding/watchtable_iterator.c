@@ -1,5 +1,5 @@
 /* The iterators that WatchTable's entries() and coins() give: by number, one lookup under the lock for each step. */
-#include "watchtable.h"
+#include "binding/watchtable.h"
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 /* Binding of watch.h: WatchTable's scans, without the GIL, and what it learns of their hits. */
-#include "watchtable.h"
+#include "binding/watchtable.h"
 
 #include <stdlib.h>
 

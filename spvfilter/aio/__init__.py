@@ -1,1 +1,0 @@
-"""Everything that awaits or opens files of blocks."""

@@ -1,0 +1,311 @@
+"""What the generic filters share: construction, shape, file and pickle. Which operations there are is the kernel's, bits or counters."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+from spvfilter.bloom import fileformat, sizing
+from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader
+from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
+from spvfilter.errors import FormatError, ParameterError, TooLargeError
+from spvfilter.kernel import Encoding, Family
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
+_ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
+_MAPPED = 1 << 20  # bytes from which memory is mapped, not allocated: it costs nothing before it is used
+_HUGE = 1 << 22  # bytes from which huge pages are asked for: a key's bits lie all over it, and its pages' addresses are cached no more
+
+
+class GenericFilter:
+    """Mixed into a kernel type; see BloomFilter and CountingBloomFilter."""
+
+    KIND: int  # of its file
+
+    if TYPE_CHECKING:  # the kernel type's
+        cells: int
+        hash_funcs: int
+        family: Family
+        key: bytes
+        encoding: Encoding
+        partitioned: bool
+        buffer: Buffer | memoryview
+        body: memoryview
+    capacity: int | None
+    nominal_fp_rate: float | None
+    hashing: HashFamily
+    _encode_with: Callable[[object], bytes] | None
+    _file: mmap.mmap | None
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        fp_rate: float | None = None,
+        hash_funcs: int | None = None,
+        *,
+        bits: int | None = None,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+        partitioned: bool = False,
+        buffer: Buffer | None = None,
+    ) -> None:
+        cells, functions = _shape(capacity, fp_rate, hash_funcs, bits, partitioned)
+        encoding, function = _encoding(encode)
+        flags = FLAG_PARTITIONED if partitioned else 0
+        family = FastHash() if hashing is None else hashing
+        header = FileHeader(self.KIND, family.family, encoding, flags, functions, cells, capacity or 0, float(fp_rate or 0), family.key)
+        if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
+            raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
+        own = buffer is None
+        self._set_up(header, family, function, allocate(header.body_size) if buffer is None else buffer, private=own)
+
+    def _set_up(
+        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
+    ) -> None:
+        """`private` as the kernel's: nobody else has the buffer."""
+        self._init_core(
+            header.cells,
+            header.hash_funcs,
+            header.family,
+            header.key,
+            buffer,
+            header.encoding,
+            header.partitioned,
+            hashing.functions(header.hash_funcs),
+            encode,
+            private,
+        )
+        self.capacity = header.capacity or None
+        self.nominal_fp_rate = header.fp_rate or None
+        self.hashing = hashing
+        self._encode_with = encode
+        self._file = None
+
+    def _init_core(self, *arguments: object) -> None:
+        """The kernel type's own __init__."""
+        super().__init__(*arguments)  # behind this class comes the kernel type
+
+    def header(self) -> FileHeader:
+        """The shape as its file states it."""
+        flags = FLAG_PARTITIONED if self.partitioned else 0
+        rate = self.nominal_fp_rate or 0.0
+        shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
+        return FileHeader(self.KIND, *shape)
+
+    def __bytes__(self) -> bytes:
+        """The whole file: header, bits and CRC (spvfilter.bloom.fileformat)."""
+        file = io.BytesIO()
+        fileformat.write_to(file, self.header(), self.body)
+        return file.getvalue()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that replaces `path` whole or not at all, flushed to disk."""
+        fileformat.save(Path(path), self.header(), self.body)
+
+    @classmethod
+    def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
+        """The filter in the bytes of a file. `hashing` and `encode` are needed where they are the user's own.
+
+        Raises FormatError: truncated, longer than it says, damaged, foreign, of an unknown version, kind or family.
+        """
+        view = memoryview(raw).cast("B")
+        return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True).copy()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        writable: bool = False,
+        verify: bool = True,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+    ) -> Self:
+        """The filter in a file; with `mmap` its bits stay there, shared with whoever else maps it, and `writable` ones change it.
+
+        A writable one must be closed (`close`, or `with`): that writes the CRC. One that was not, or that another process has open,
+        is refused with `verify`, which also reads the whole file once; without it only the header is checked. Raises FormatError as
+        `from_bytes`, OSError.
+        """
+        if writable and not mmap:
+            raise ParameterError("writable is for mmap: change a filter in memory as you like, and save it")
+        with Path(path).open("r+b" if writable else "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header = cls._header_of(file.read(HEADER_SIZE), size)
+            if mmap:
+                return cls._map(file, size, header, writable, verify, hashing, encode)
+            whole = memoryview(allocate(size)).cast("B")
+            file.seek(0)
+            fileformat.read_into(file, whole)
+        return cls._over(whole, header, hashing, encode, verify, private=True)
+
+    @classmethod
+    def _map(
+        cls, file: IO[bytes], size: int, header: FileHeader, writable: bool, verify: bool, hashing: HashFamily | None, encode: Encode
+    ) -> Self:
+        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        made = cls._over(memoryview(mapped), header, hashing, encode, verify)
+        if writable:
+            made._file = mapped
+            mapped[:HEADER_SIZE] = header.pack(writing=True)
+            mapped.flush()
+        return made
+
+    @classmethod
+    def _over(
+        cls, whole: memoryview, header: FileHeader, hashing: HashFamily | None, encode: Encode, verify: bool, *, private: bool = False
+    ) -> Self:
+        """A filter whose buffer is the bits within the bytes of a file, once they are found to be sound."""
+        family, function = given_or_stored(header, hashing, encode)
+        body = whole[HEADER_SIZE:-TRAILER_SIZE]
+        if verify:
+            cls._refuse_open(header)
+            fileformat.check_crc(header, body, whole[-TRAILER_SIZE:])
+        fileformat.check_padding(header, body[-1])
+        return cls._made(header, family, function, body, private=private)
+
+    @classmethod
+    def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
+        header = FileHeader.parse(bytes(raw))
+        if header.kind != cls.KIND:
+            raise FormatError(f"kind {header.kind} is not a {cls.__name__}", offset=10, field="kind")
+        fileformat.check_size(header, size)
+        return header
+
+    @staticmethod
+    def _refuse_open(header: FileHeader) -> None:
+        if header.flags & FLAG_OPEN:
+            raise FormatError("it is open for writing, or was not closed: verify=False takes it as it is", offset=13, field="flags")
+
+    @classmethod
+    def _made(
+        cls,
+        header: FileHeader,
+        family: HashFamily,
+        function: Callable[[object], bytes] | None,
+        buffer: Buffer,
+        *,
+        private: bool = False,
+    ) -> Self:
+        made = cls.__new__(cls)
+        made._set_up(header, family, function, buffer, private=private)
+        return made
+
+    def close(self) -> None:
+        """Finish a writable mapped file: CRC, flag, flush; from then on this filter is read-only. Does nothing otherwise."""
+        mapped, self._file = self._file, None
+        if mapped is None:
+            return
+        self.buffer = body = self.body
+        header = self.header()
+        mapped[-TRAILER_SIZE:] = fileformat.checksum(header, body)
+        mapped.flush()
+        mapped[:HEADER_SIZE] = header.pack()
+        mapped.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def copy(self) -> Self:
+        """An independent filter in memory with the same contents."""
+        header = self.header()
+        buffer = allocate(header.body_size)
+        memoryview(buffer).cast("B")[:] = self.body
+        return type(self)._made(header, self.hashing, self._encode_with, buffer, private=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Same shape and same contents."""
+        if not isinstance(other, GenericFilter):
+            return NotImplemented
+        mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
+        return mine == theirs and self.body == other.body
+
+    __hash__ = None  # type: ignore[assignment]  # a filter changes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        own = self.hashing if self.family == Family.CUSTOM else None
+        return _from_pickle, (type(self), bytes(self), own, self._encode_with)
+
+    def __repr__(self) -> str:
+        made_for = f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
+        layout = ", partitioned" if self.partitioned else ""
+        return f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}>"
+
+
+def _from_pickle(
+    cls: type[GenericFilter], raw: bytes, hashing: HashFamily | None, encode: Callable[[object], bytes] | None
+) -> GenericFilter:
+    return cls.from_bytes(raw, hashing=hashing, encode=encode)
+
+
+def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, bits: int | None, partitioned: bool) -> tuple[int, int]:
+    """(m, k) from what was given. Raises ParameterError for what does not determine them."""
+    if bits is not None:
+        if capacity is not None or fp_rate is not None or hash_funcs is None:
+            raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
+        if not isinstance(bits, int) or not 1 <= bits <= fileformat.MAX_CELLS:
+            raise ParameterError(f"bits must be from 1 to {fileformat.MAX_CELLS}: {bits!r}")
+        if not isinstance(hash_funcs, int) or not 1 <= hash_funcs <= fileformat.MAX_HASH_FUNCS:
+            raise ParameterError(f"hash_funcs must be from 1 to {fileformat.MAX_HASH_FUNCS}: {hash_funcs!r}")
+        cells, functions = bits, hash_funcs
+        if partitioned and cells % functions:
+            raise ParameterError(f"a partitioned filter's bits are a multiple of its functions: {bits} and {hash_funcs}")
+        return cells, functions
+    if capacity is None or fp_rate is None:
+        raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
+    if hash_funcs is None:
+        cells, functions = sizing.optimal(capacity, fp_rate)
+    else:
+        cells, functions = sizing.bits_for(capacity, fp_rate, hash_funcs), hash_funcs
+    cells = sizing.align_bits(cells)
+    if partitioned:
+        cells += -cells % functions
+    return cells, functions
+
+
+def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:
+    if callable(encode):
+        return Encoding.CALLABLE, encode
+    try:
+        return _ENCODINGS[encode], None
+    except (KeyError, TypeError):
+        raise ParameterError(f"encode is None, 'utf-8', 'int64', 'uint64' or a function, not {encode!r}") from None
+
+
+def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Encode) -> tuple[HashFamily, Callable[[object], bytes] | None]:
+    """The family and the user's own encoding for a file. Raises ParameterError where what is given is not what the file says."""
+    encoding, function = _encoding(encode)
+    if header.encoding == Encoding.CALLABLE and function is None:
+        raise ParameterError("the file's keys were encoded by a user's own function: pass it as `encode`")
+    if encode is not None and encoding != header.encoding:
+        raise ParameterError(f"the file's keys are encoded as {Encoding(header.encoding).name.lower()}, not {encoding.name.lower()}")
+    return stored_family(header.family, header.key, hashing), function
+
+
+def allocate(size: int) -> Buffer:
+    """`size` bytes of zeros. Raises TooLargeError where the machine has not that much memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > memory:
+        raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
+    try:
+        if size < _MAPPED:
+            return bytearray(size)
+        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared by a fork
+    except (OSError, MemoryError) as error:
+        raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return mapped

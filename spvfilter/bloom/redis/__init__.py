@@ -1,0 +1,1 @@
+"""A Bloom filter in Redis that many machines share."""

@@ -1,0 +1,119 @@
+"""Clients of Redis: making one, calling it, its errors as ours. No script and no filter is in here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
+
+from spvfilter.bloom.redis.scripts import Script
+from spvfilter.errors import (
+    MismatchError,
+    ParameterError,
+    RemoteConnectionError,
+    RemoteError,
+    RemoteFullError,
+    RemoteMissingError,
+    RemoteReadOnlyError,
+    RemoteTypeError,
+)
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.cluster import RedisCluster
+
+    Client: TypeAlias = Redis | RedisCluster
+
+_NOT_LOADED = object()  # the answer of a server that does not know the script: it is new, was restarted or flushed
+_OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING) (\d+)(?: (\w+))?")
+_THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")  # in 6.2 the message of an error within a script, not its first word
+
+
+def exceptions() -> ModuleType:
+    """redis-py's. Raises ImportError that names the extra."""
+    try:
+        from redis import exceptions
+    except ImportError as error:
+        raise ImportError("filters in Redis need redis-py: install spvfilter[redis]") from error
+    return exceptions
+
+
+def connect(url: str) -> Redis:
+    """A client for redis://, rediss:// or unix:// that does not retry by itself: a lost answer is an error, never a wrong "not new".
+
+    The caller closes it (`async with`, or `aclose`). Raises ImportError without spvfilter[redis], ParameterError for a bad URL.
+    """
+    exceptions()
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    try:
+        return Redis.from_url(url, retry=Retry(NoBackoff(), 0))
+    except ValueError as error:
+        raise ParameterError(f"not a URL of a Redis: {error}") from None
+
+
+def check_client(client: object) -> None:
+    """Raises TypeError unless it is redis-py's asyncio client, of a server or of a cluster."""
+    exceptions()
+    from redis.asyncio import Redis
+    from redis.asyncio.cluster import RedisCluster
+
+    if not isinstance(client, (Redis, RedisCluster)):
+        raise TypeError(f"a client of redis.asyncio expected, not {type(client).__module__}.{type(client).__name__}")
+
+
+async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
+    """What the script returns, strings as bytes whatever the client decodes; sent whole where the server has not got it yet."""
+    tail = (len(keys), *keys, *arguments)
+    answer = await command(client, keys, "EVALSHA", script.sha, *tail)
+    return await command(client, keys, "EVAL", script.body, *tail) if answer is _NOT_LOADED else answer
+
+
+async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | str) -> object:
+    """What one command answers. Raises RemoteError for all that redis-py raises, MismatchError."""
+    errors = exceptions()
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0
+    try:
+        return await client.execute_command(*words, NEVER_DECODE=True)
+    except errors.NoScriptError:
+        return _NOT_LOADED
+    except (errors.RedisError, errors.RedisClusterException) as error:
+        raise _translated(error, keys) from error
+    finally:
+        if task and task.cancelling() > cancels:  # asyncio.wait_for, by which redis-py sends, may hide it: Python 3.11, gh-86296
+            raise asyncio.CancelledError
+
+
+def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError:
+    errors, message = exceptions(), str(error)
+    if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
+        return RemoteConnectionError(f"{_shown(keys[0])}: {message}")
+    if ours := _OURS.search(message):
+        key = _shown(keys[int(ours[2]) - 1])
+        match ours[1]:
+            case "MISSING":
+                return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
+            case "ANOTHER":
+                return MismatchError(f"{key} is another filter's than the one opened: it was made anew meanwhile")
+            case _:
+                return RemoteTypeError(f"{key} is no string but a {ours[3]}")
+    theirs = _THEIRS.search(message)
+    code = theirs[1] if theirs else None
+    if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
+        return RemoteFullError(f"{_shown(keys[0])}: the server is at its maxmemory: {message}")
+    if isinstance(error, errors.ReadOnlyError) or code == "READONLY":
+        return RemoteReadOnlyError(f"{_shown(keys[0])}: the server is a read-only replica: {message}")
+    if code == "WRONGTYPE":
+        return RemoteTypeError(f"{_shown(keys[0])} is no string: {message}")
+    if isinstance(error, errors.ClusterCrossSlotError) or code == "CROSSSLOT" or "same slot" in message or "same key slot" in message:
+        return RemoteError(f"{_shown(keys[0])}: keys in different slots of a cluster, give their names the same hash tag: {message}")
+    return RemoteError(f"{_shown(keys[0])}: {message}")
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="backslashreplace"))

@@ -1,0 +1,170 @@
+"""Where a Bloom filter lies in Redis: its keys, its header, and its bits' offsets. Nothing here talks to a server.
+
+    {name}:header    64 bytes, the header of a filter's file (filters/fileformat.py), and the size of a shard in bytes, u64 LE
+    {name}:bits:0 …  the bits in contiguous shards of that size; each has at least a byte, and zeros at its end may be missing
+
+The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name that has one of its own keeps that. Redis counts
+the bits of a byte from its high end, the file from its low end: bit b of the file is offset b ^ 7, and the bytes are the file's.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from spvfilter.bloom.base import given_or_stored
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, FileHeader
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLargeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAX_SHARD_SIZE = 512 << 20  # bytes of a string: Redis's proto-max-bulk-len, if not configured otherwise
+MAX_SHARDS = 1 << 14  # strings that one script walks through
+_PIECE_SIZE = 1 << 20  # bytes moved at once; the least proto-max-bulk-len
+_COUNTED_SIZE = 64 << 20  # bytes counted by one script
+_COUNTED_RANGES = 1 << 12  # and at most so many ranges of them
+_TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash tags": the first brace, and something before the next
+
+
+class Shape(BloomFilter):
+    """How a filter's keys become positions, without its bits: they are mapped read-only and never touched, which costs no memory."""
+
+    def _set_up(
+        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
+    ) -> None:
+        try:
+            untouched = mmap.mmap(-1, header.body_size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+        except (OSError, OverflowError) as error:
+            raise TooLargeError(f"{header.body_size} bytes cannot be addressed: {error}") from None
+        super()._set_up(header, hashing, encode, untouched, private=private)
+
+    @classmethod
+    def of(cls, local: BloomFilter) -> Shape:
+        return cls._made(local.header(), local.hashing, local._encode_with, b"")
+
+    def filled(self, buffer: Buffer) -> BloomFilter:
+        """A filter of this shape with those bits."""
+        return BloomFilter._made(self.header(), self.hashing, self._encode_with, buffer)
+
+
+class Layout:
+    """A filter's place: name, shape and shards. Raises ParameterError for a name, a size or a number of shards that Redis cannot have."""
+
+    def __init__(self, name: str, shape: Shape, shard_size: int) -> None:
+        if not isinstance(shard_size, int) or not 1 <= shard_size <= MAX_SHARD_SIZE:
+            raise ParameterError(f"shard_size must be from 1 to {MAX_SHARD_SIZE} bytes: {shard_size!r}")
+        self.name = name
+        self.shape = shape
+        self.shard_size = shard_size
+        self.size = shape.header().body_size  # bytes of all shards
+        self.shards = -(-self.size // shard_size)
+        if self.shards > MAX_SHARDS:
+            raise ParameterError(f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size")
+        self.header_key = header_key(name)
+        self.header = shape.header().pack() + shard_size.to_bytes(8, "little")
+
+    @classmethod
+    def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: str | Callable[[object], bytes] | None) -> Layout:
+        """From what lies under the header's key. Raises FormatError; ParameterError where `hashing` or `encode` are not the filter's."""
+        header, shard_size = _parse(raw)
+        return cls(name, Shape._made(header, *given_or_stored(header, hashing, encode), b""), shard_size)
+
+    def refuse_another(self, raw: bytes) -> None:
+        """Raises MismatchError, naming the first difference, unless that header is this filter's; FormatError where it is none."""
+        header, shard_size = _parse(raw)
+        mine = {**self.shape.header()._asdict(), "shard_size": self.shard_size}
+        for field, value in {**header._asdict(), "shard_size": shard_size}.items():
+            if value != mine[field]:
+                shown = "the keys differ" if field == "key" else f"{value!r}, not {mine[field]!r}"
+                raise MismatchError(f"the filter at {self.name!r} was made otherwise: {field}: {shown}")
+
+    def shard_key(self, shard: int) -> bytes:
+        return b"%b:bits:%d" % (_prefix(self.name), shard)
+
+    def shard_keys(self) -> list[bytes]:
+        return [self.shard_key(shard) for shard in range(self.shards)]
+
+    def staging_keys(self) -> list[bytes]:
+        """Keys for an upload of all shards, that nobody else uses."""
+        upload = secrets.token_hex(8).encode()
+        return [b"%b:staged:%b:%d" % (_prefix(self.name), upload, shard) for shard in range(self.shards)]
+
+    def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
+        """The shards that hold some keys' bits, and each bit, key by key: which of the shards, from 2, and its offset; two u32 LE."""
+        shard_bits = self.shard_size * 8
+        number_of: dict[int, int] = {}
+        packed: list[int] = []
+        for key in keys:
+            for position in self.shape.positions(key):
+                shard, bit = divmod(position, shard_bits)
+                packed += (number_of.setdefault(shard, len(number_of) + 2), bit ^ 7)
+        return [self.shard_key(shard) for shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
+
+    def pieces(self) -> Iterator[tuple[int, int, int]]:
+        """All bytes in pieces to be moved at once: shard, first byte there, end."""
+        for shard in range(self.shards):
+            size = min(self.shard_size, self.size - shard * self.shard_size)
+            for at in range(0, size, _PIECE_SIZE):
+                yield shard, at, min(at + _PIECE_SIZE, size)
+
+    def counts(self) -> Iterator[tuple[list[bytes], bytes, list[int]]]:
+        """What to count at once: shards, ranges of bits (which of the shards, from 2, first, last; three u32 LE), each range's plane."""
+        shards: list[bytes] = []
+        ranges: list[int] = []
+        planes: list[int] = []
+        for plane, shard, first, end in self._ranges():
+            if shards and (len(planes) == _COUNTED_RANGES or len(shards) * self.shard_size > _COUNTED_SIZE):
+                yield shards, struct.pack(f"<{len(ranges)}I", *ranges), planes
+                shards, ranges, planes = [], [], []
+            key = self.shard_key(shard)
+            if not shards or shards[-1] != key:
+                shards.append(key)
+            ranges += (len(shards) + 1, first, end - 1)
+            planes.append(plane)
+        yield shards, struct.pack(f"<{len(ranges)}I", *ranges), planes
+
+    def _ranges(self) -> Iterator[tuple[int, int, int, int]]:
+        """The bits of each plane, cut where shards meet: plane, shard, first bit there, end."""
+        shard_bits = self.shard_size * 8
+        planes = self.shape.hash_funcs if self.shape.partitioned else 1
+        span = self.shape.bits // planes
+        for plane in range(planes):
+            at, plane_end = plane * span, (plane + 1) * span
+            while at < plane_end:
+                shard, first = divmod(at, shard_bits)
+                end = min(plane_end - shard * shard_bits, shard_bits)
+                yield plane, shard, first, end
+                at = shard * shard_bits + end
+
+
+def header_key(name: str) -> bytes:
+    """The key of a filter's header. Raises ParameterError for a name that cannot be in a hash tag."""
+    return _prefix(name) + b":header"
+
+
+def _prefix(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"a filter's name is a str, not {type(name).__name__}")
+    if _TAGGED.match(name):
+        return name.encode()
+    if not name or name.startswith("}"):
+        raise ParameterError(f"a filter's name is not empty and does not start with a brace that closes: {name!r}")
+    return b"{%b}" % name.encode()
+
+
+def _parse(raw: bytes) -> tuple[FileHeader, int]:
+    if len(raw) != HEADER_SIZE + 8:
+        raise FormatError(f"not a filter in Redis: {HEADER_SIZE + 8} bytes wanted, {len(raw)} there", offset=0, field="header")
+    header, shard_size = FileHeader.parse(raw), int.from_bytes(raw[HEADER_SIZE:], "little")
+    if header.kind != KIND_BITS:
+        raise FormatError(f"kind {header.kind} is not a Bloom filter", offset=10, field="kind")
+    if not 1 <= shard_size <= MAX_SHARD_SIZE:
+        raise FormatError(f"shards of {shard_size} bytes", offset=HEADER_SIZE, field="shard_size")
+    return header, shard_size

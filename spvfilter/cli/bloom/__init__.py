@@ -1,0 +1,1 @@
+"""`spvfilter bloom`: generic Bloom filters of lines."""

@@ -1,0 +1,75 @@
+"""Keys for the generic filter as people have them: lines or NUL-separated, from files or standard input. A filter is refused for one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.bloom.fileformat import MAGIC
+from spvfilter.cli.arguments import standard_input
+from spvfilter.errors import SourceError
+
+CHUNK = 1 << 16  # bytes read at a time, fewer where fewer are there; what a pipe holds
+MAX_KEY = 64 << 20  # bytes
+
+
+class Keys:
+    """The keys of some files, or of standard input where none is named or one is "-", in the batches in which they come.
+
+    Keys end with a newline, and a carriage return before it is not part of them; with `nul` they end with a NUL and are anything else.
+    The last one need not end. An empty key is a key. Raises OSError for a file that cannot be read, before anything is; SourceError for
+    a key of more than 64 MiB, and for a filter.
+    """
+
+    def __init__(self, paths: Sequence[str], nul: bool) -> None:
+        self.paths = list(paths) or ["-"]
+        sizes = [_size(path) for path in self.paths]
+        self.total = None if None in sizes else sum(size for size in sizes if size is not None)  # bytes, where known
+        self.done = 0  # bytes read
+        self._end = b"\0" if nul else b"\n"
+
+    def batches(self) -> Iterator[list[bytes]]:
+        for path in self.paths:
+            with ExitStack() as stack:
+                stream = standard_input() if path == "-" else stack.enter_context(Path(path).open("rb"))
+                yield from self._of(stream, path)
+
+    def _of(self, stream: BinaryIO, path: str) -> Iterator[list[bytes]]:
+        rest: list[bytes] = []  # pieces of a key whose end has not come
+        size, start = 0, True
+        while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
+            if start and chunk.startswith(MAGIC):
+                raise SourceError(f"{path}: a filter, where lines are expected")
+            start = False
+            self.done += len(chunk)
+            if self._end not in chunk:
+                rest.append(chunk)
+                size += len(chunk)
+                if size > MAX_KEY:
+                    raise SourceError(f"{path}: a key of more than {MAX_KEY} bytes: are these lines?")
+                continue
+            *keys, last = b"".join((*rest, chunk)).split(self._end)
+            rest, size = [last], len(last)
+            yield self._trimmed(keys)
+        if key := b"".join(rest):
+            yield self._trimmed([key])
+
+    def _trimmed(self, keys: list[bytes]) -> list[bytes]:
+        return keys if self._end == b"\0" else [key.removesuffix(b"\r") for key in keys]
+
+
+def _size(path: str) -> int | None:
+    """Bytes of a file that can be read; None where that is not known before its end. Nothing is opened: that would start a FIFO."""
+    if path == "-":
+        return None
+    status = Path(path).stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

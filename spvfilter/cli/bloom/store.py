@@ -1,0 +1,306 @@
+"""Where the command line keeps a generic filter: in a file or in Redis, behind one face. What is done with it is bloom.py's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, MAGIC, FileHeader
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.errors import FormatError, MismatchError, ParameterError, RemoteExistsError, SourceError, SpvFilterError
+from spvfilter.kernel import Encoding
+
+if TYPE_CHECKING:
+    from spvfilter.bloom.redis.filter import RedisBloomFilter
+
+T = TypeVar("T")
+Local = BloomFilter | CountingBloomFilter
+Shape = tuple[int, float, int | None]  # capacity, rate, hash functions
+
+
+class Facts(NamedTuple):
+    """What can be said of a filter."""
+
+    counting: bool
+    kind: str
+    family: str
+    bits: int
+    size: int  # bytes
+    hash_funcs: int
+    capacity: int | None
+    nominal: float | None
+    fill: float
+    estimate: float
+    rate: float
+
+
+class Store(ABC):
+    """One filter at a time, its keys lines: made or opened, used, finished."""
+
+    name = "the filter in memory"
+
+    @abstractmethod
+    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+        """A new one; without a name it is kept nowhere."""
+
+    @abstractmethod
+    def open(self, name: str, *, change: bool = False) -> None: ...
+
+    @abstractmethod
+    def add_many(self, lines: list[bytes]) -> bytes:
+        """One byte for each line: whether it was new."""
+
+    @abstractmethod
+    def update(self, lines: list[bytes]) -> int:
+        """Add the lines; how many were new."""
+
+    @abstractmethod
+    def contains_many(self, lines: list[bytes]) -> bytes: ...
+
+    @abstractmethod
+    def facts(self) -> Facts: ...
+
+    @abstractmethod
+    def read(self, name: str) -> Local:
+        """The whole of it, in memory."""
+
+    @abstractmethod
+    def write(self, name: str, made: Local, *, replace: bool) -> None: ...
+
+    def merge(self, names: Sequence[str], output: str, *, replace: bool) -> None:
+        """Write what all of them contain, once all are read: the output may be one of them."""
+        merged = self.read(names[0])
+        for name in names[1:]:
+            part = self.read(name)
+            try:
+                if type(part) is not type(merged):
+                    raise MismatchError("one of them counts")
+                merged |= part  # type: ignore[operator]  # of one kind
+            except MismatchError as error:
+                raise MismatchError(f"{names[0]} and {name} cannot be merged: {error}") from None
+        self.write(output, merged, replace=replace)
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Keep what was added."""
+
+    def _encoded(self, encoding: Encoding, lines: list[bytes]) -> list[bytes] | list[str]:
+        """The lines as keys of a filter that may have been made in Python."""
+        match encoding:
+            case Encoding.BYTES:
+                return lines
+            case Encoding.UTF8:
+                try:
+                    return [line.decode() for line in lines]
+                except UnicodeDecodeError as error:
+                    raise SourceError(f"{self.name} is of text, and this line is not UTF-8: {error.object[:40]!r}") from None
+            case _:
+                raise ParameterError(f"{self.name} is not of lines: its keys are {encoding.name.lower()}")
+
+
+def is_filter(path: Path) -> bool:
+    """Whether a regular file is there that starts as a filter's does; of anything else nothing is read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+class FileStore(Store):
+    """A filter in a file, read into memory and replaced whole."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._filter: Local | None = None
+
+    @property
+    def _opened(self) -> Local:
+        assert self._filter is not None
+        return self._filter
+
+    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+        if name is not None:
+            self._claim(name, replace)
+        self._filter = BloomFilter(*shape, hashing=hashing)
+
+    def _claim(self, name: str, replace: bool) -> None:
+        """Let `finish` write there. Only a filter is ever replaced."""
+        path = Path(os.path.realpath(name))
+        if path.exists() and not is_filter(path):
+            raise SourceError(f"{name} is there and is not a filter")
+        if path.exists() and not replace:
+            raise SourceError(f"{name} is there already: --force replaces it")
+        if not os.access(path.parent, os.W_OK | os.X_OK):  # said now, not after hours of reading
+            raise SourceError(f"{name}: {path.parent} is not a directory that can be written to")
+        self.name, self._path = name, path
+
+    def open(self, name: str, *, change: bool = False) -> None:
+        self._filter = self.read(name)
+        self.name = name
+        if change:
+            self._keys([])  # refuses what is not of lines
+            self._claim(name, replace=True)
+
+    def add_many(self, lines: list[bytes]) -> bytes:
+        return bytes(map(self._opened.add, self._keys(lines)))
+
+    def update(self, lines: list[bytes]) -> int:
+        return self._opened.update(self._keys(lines))
+
+    def contains_many(self, lines: list[bytes]) -> bytes:
+        return self._opened.contains_many(self._keys(lines))
+
+    def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
+        return self._encoded(self._opened.encoding, lines)
+
+    def facts(self) -> Facts:
+        made = self._opened
+        counting = isinstance(made, CountingBloomFilter)
+        kind = "counting Bloom filter" if counting else "Bloom filter"
+        return Facts(
+            counting=counting,
+            kind=f"{kind}, partitioned" if made.partitioned else kind,
+            family=made.family.name.lower(),
+            bits=made.cells,
+            size=made.header().body_size,
+            hash_funcs=made.hash_funcs,
+            capacity=made.capacity,
+            nominal=made.nominal_fp_rate,
+            fill=made.fill,
+            estimate=made.approx_len,
+            rate=made.current_fp_rate,
+        )
+
+    def read(self, name: str) -> Local:
+        try:
+            with Path(name).open("rb") as file:
+                header = FileHeader.parse(file.read(HEADER_SIZE))
+            return (CountingBloomFilter if header.kind == KIND_COUNTERS else BloomFilter).open(name)
+        except SpvFilterError as error:
+            raise SourceError(f"{name}: {error}") from None
+
+    def write(self, name: str, made: Local, *, replace: bool) -> None:
+        self._claim(name, replace)
+        self._filter = made
+        self.finish()
+
+    def finish(self) -> None:
+        if self._path is None:
+            return
+        try:
+            mode = self._path.stat().st_mode if self._path.exists() else None
+            self._opened.save(self._path)
+            if mode is not None:  # a filter that others may read stays one
+                self._path.chmod(stat.S_IMODE(mode))
+        except OSError as error:  # it names a temporary file
+            raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
+
+
+class RedisStore(Store):
+    """A filter in Redis; every batch is there at once."""
+
+    def __init__(self, url: str) -> None:
+        from spvfilter.bloom.redis.client import connect
+
+        try:
+            self._client = connect(url)
+        except ImportError as error:
+            raise ParameterError(str(error)) from None
+        self._runner = asyncio.Runner()
+        self._filter: RedisBloomFilter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._run(self._leave())
+        finally:
+            self._runner.close()
+
+    async def _leave(self) -> None:
+        """End what an interrupt has left behind, then the connection: the other way round, its error would be nobody's."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._client.aclose()
+
+    def _run(self, work: Coroutine[object, object, T]) -> T:
+        return self._runner.run(work)
+
+    @property
+    def _opened(self) -> RedisBloomFilter:
+        assert self._filter is not None
+        return self._filter
+
+    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+        from spvfilter.bloom.redis.filter import RedisBloomFilter
+
+        assert name is not None
+        make = partial(RedisBloomFilter.create, self._client, name, *shape, hashing=hashing)
+        self._run(self._make(name, make, replace))
+
+    def open(self, name: str, *, change: bool = False) -> None:
+        self.name, self._filter = name, self._run(self._there(name))
+
+    def add_many(self, lines: list[bytes]) -> bytes:
+        return self._run(self._opened.add_many(self._keys(lines)))
+
+    def update(self, lines: list[bytes]) -> int:
+        return self._run(self._opened.update(self._keys(lines)))
+
+    def contains_many(self, lines: list[bytes]) -> bytes:
+        return self._run(self._opened.contains_many(self._keys(lines)))
+
+    def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
+        return self._encoded(self._opened._layout.shape.encoding, lines)
+
+    def facts(self) -> Facts:
+        async def ask() -> tuple[float, float, float]:
+            return await self._opened.fill(), await self._opened.approx_len(), await self._opened.current_fp_rate()
+
+        made = self._opened
+        kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
+        shape = (False, kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, made.hash_funcs)
+        return Facts(*shape, made.capacity, made.nominal_fp_rate, *self._run(ask()))
+
+    def read(self, name: str) -> Local:
+        self.open(name)
+        return self._run(self._opened.snapshot())
+
+    def write(self, name: str, made: Local, *, replace: bool) -> None:
+        from spvfilter.bloom.redis.filter import RedisBloomFilter
+
+        assert isinstance(made, BloomFilter)  # there are no others in Redis
+        self._run(self._make(name, partial(RedisBloomFilter.create_from, self._client, name, made), replace))
+
+    def finish(self) -> None:
+        """Nothing: it is there."""
+
+    async def _there(self, name: str) -> RedisBloomFilter:
+        from spvfilter.bloom.redis.filter import RedisBloomFilter
+
+        try:
+            return await RedisBloomFilter.open(self._client, name)
+        except (FormatError, ParameterError) as error:
+            raise SourceError(f"{name}: {error}") from None
+
+    async def _make(self, name: str, make: Callable[[], Awaitable[RedisBloomFilter]], replace: bool) -> None:
+        """What is there goes only when all else that can be refused was not."""
+        try:
+            made = await make()
+        except RemoteExistsError as error:
+            if not replace:
+                raise SourceError(f"{error}: --force replaces it") from None
+            await (await self._there(name)).delete()
+            made = await make()
+        self.name, self._filter = name, made

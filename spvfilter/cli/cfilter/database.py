@@ -1,0 +1,92 @@
+"""`spvfilter cfilter import` and `export`: filters between files and a wallet's database. Nothing is matched."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from spvfilter.chain import HeaderChain
+from spvfilter.cli.cfilter.jsonlines import FilterRecord
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.errors import BlockFilterError, SourceError
+from spvfilter.filters.bip158 import BasicFilter
+from spvfilter.network import Network
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.importer import FilterImport, ImportCounts
+from spvfilter.store.store import Store
+
+_INCOMPLETE = 1  # exit code
+_AT_ONCE = 500  # filters read from the database, or imported until that is shown
+
+
+def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
+    """Put filters, each with a name for errors, into a database; an exit code. What comes before an error stays.
+
+    Raises SourceError, StoreError.
+    """
+    first = next(given, None)  # before a database is made for nothing
+    if first is None:
+        raise SourceError("no filter was given")
+    with Store.open(db, network) as store:
+        importing = FilterImport(store)
+        try:
+            with progress(None) as shown:
+                size = 0
+                for number, (name, record) in enumerate(chain([first], given)):
+                    try:
+                        importing.add(record.block, record.data, previous=record.previous, height=record.height, header=record.header)
+                    except (BlockFilterError, SourceError) as error:
+                        raise SourceError(f"{name}: {error}") from None
+                    size += len(record.data)
+                    if number % _AT_ONCE == 0:
+                        shown.update(size, None)
+        finally:
+            importing.flush()
+            _tell(importing.counts, db)
+        counts = importing.counts
+        if not counts.kept + counts.present:
+            raise SourceError("no filter of the best chain was given")
+        return _INCOMPLETE if counts.stale else 0
+
+
+def _tell(counts: ImportCounts, db: str) -> None:
+    page = Page(sys.stderr)
+    for block in counts.stale_blocks:
+        complain(f"block {hash_to_hex(block)} is not of the best chain that {db} holds: left out")
+    if counts.stale > len(counts.stale_blocks):
+        complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
+    present = f", {counts.present:,} were there" if counts.present else ""
+    page.line(f"{counts.kept:,} filter(s) kept{present}")
+    if counts.waiting:
+        page.line(f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes, and uses what they commit to")
+
+
+def export_filters(db: str, network: Network, page: Page) -> int:
+    """The filters kept in a database as JSON lines, from the lowest block up; an exit code. Raises SourceError, StoreError."""
+    if not Path(db).is_file():
+        raise SourceError(f"{db}: no such file")
+    count = size = 0
+    with Store.open(db, network) as store:
+        headers = HeaderChain.load(network, store.headers(1))
+        last = min(store.filters.height, headers.height)
+        for first in range(0, last + 1, _AT_ONCE):
+            for height, data in sorted(store.filters.kept(first, min(first + _AT_ONCE - 1, last)).items()):
+                block = headers.hash_at(height)
+                previous = headers.hash_at(height - 1) if height else bytes(32)
+                record = FilterRecord(block, previous, height, data, store.filters.header_at(height))
+                page.line(json.dumps(record.line(BasicFilter.parse(data, block).n), separators=(",", ":")))
+                count += 1
+                size += len(data)
+        waiting = store.filters.waiting()
+    if not count:
+        if waiting:
+            raise SourceError(f"{db}: {waiting:,} filter(s) kept wait for their filter headers: run watch --mode compact first")
+        raise SourceError(f"{db}: no filter is kept")
+    missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
+    more = f"; {waiting:,} more are of no block whose filter header is known" if waiting else ""
+    Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
+    return 0

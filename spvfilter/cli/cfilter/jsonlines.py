@@ -1,0 +1,178 @@
+"""Compact filters on disk as JSON lines, one filter a line, and blocks in the order in which theirs can be made. Nothing is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.cli.arguments import standard_input
+from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.filters.bip158 import filter_hash
+from spvfilter.kernel import txid, walk_block
+from spvfilter.network import NETWORKS, Network
+from spvfilter.primitives import Reader, hash_from_hex, hash_to_hex
+from spvfilter.scan.blockfile import MAX_BLOCK_SIZE
+from spvfilter.scan.sources import BlockRef
+
+_MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
+_OP_RETURN = 0x6A
+_GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
+_START = 4_096  # bytes read at once until there is something else than blanks
+_OBJECT = re.compile(rb'\{\s*"[a-z]')  # of a filter's bytes, one in ten million begins so
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRecord:
+    """One line. Hashes in wire order; `header` None where those before it are not known."""
+
+    block: bytes
+    previous: bytes | None
+    height: int | None
+    data: bytes
+    header: bytes | None
+
+    def line(self, n: int) -> dict[str, str | int | None]:
+        """The line's names and values, hashes in display order; `n` is the number of items."""
+        return {
+            "block": hash_to_hex(self.block),
+            "previous": None if self.previous is None else hash_to_hex(self.previous),
+            "height": self.height,
+            "n": n,
+            "filter": self.data.hex(),
+            "filter_hash": hash_to_hex(filter_hash(self.data)),
+            "filter_header": None if self.header is None else hash_to_hex(self.header),
+        }
+
+
+def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
+    """The lines of a file, `-` for standard input, with their numbers. Raises SourceError for what is no such line, OSError."""
+    if name == "-":
+        yield from _records(standard_input(), "standard input")
+        return
+    with Path(name).open("rb") as file:
+        yield from _records(file, name)
+
+
+def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
+    for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), 1):
+        if len(line) > _MAX_LINE:
+            raise SourceError(f"{name}: line {number}: more than {_MAX_LINE} bytes")
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
+        if line.strip():
+            try:
+                yield number, _record(line)
+            except ValueError as error:  # ParameterError among them
+                raise SourceError(f"{name}: line {number}: {error}") from None
+
+
+def is_of_lines(name: str) -> bool:
+    """Whether a file, `-` for standard input, is one of JSON lines: it begins with an object, behind a byte order mark and blanks or not.
+
+    So are standard input and pipes, which cannot be looked into; what cannot be opened is not.
+    """
+    try:
+        if name == "-" or Path(name).is_fifo():
+            return True
+        with Path(name).open("rb") as file:
+            start = file.read(_START).removeprefix(BOM_UTF8)
+            while start and not (start := start.lstrip()):
+                start = file.read(_START)
+            return _OBJECT.match(start + file.read(_START)) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _record(line: bytes) -> FilterRecord:
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        raise ParameterError("no JSON") from None
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in ("block", "filter")):
+        raise ParameterError('no object with "block" and "filter"')
+
+    def digest(name: str) -> bytes | None:
+        value = fields.get(name)
+        return hash_from_hex(value) if isinstance(value, str) else None
+
+    block, height = digest("block"), fields.get("height")
+    assert block is not None
+    try:
+        data = bytes.fromhex(fields["filter"])
+    except ValueError:
+        raise ParameterError('"filter" is not in hex') from None
+    stated = digest("filter_hash")
+    if stated not in (None, filter_hash(data)):
+        raise ParameterError("the filter is not the one that filter_hash states: the line is damaged")
+    return FilterRecord(block, digest("previous"), height if type(height) is int else None, data, digest("filter_header"))
+
+
+def check_network(name: str, record: FilterRecord, network: Network) -> None:
+    """Raises SourceError for what shows itself as of another network: by the genesis block that it is of, or that comes before."""
+    genesis = network.genesis_hash
+    first = None  # the block that would be the genesis block
+    if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:
+        first = record.block
+    elif record.previous is not None and (record.height == 1 or record.previous in _GENESIS):
+        first = record.previous
+    if first not in (None, genesis):
+        whose = f" but of {_GENESIS[first]}" if first in _GENESIS else ""
+        raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not of {network}{whose}")
+
+
+def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
+    """The blocks, each once and behind the one it follows where that is there; and how many follow none that is there."""
+    known = {ref.hash: ref for ref in refs}
+    children: dict[bytes, list[BlockRef]] = {}
+    roots = []
+    for ref in known.values():
+        if ref.previous in known:
+            children.setdefault(ref.previous, []).append(ref)
+        else:
+            roots.append(ref)
+    order, waiting = [], roots[::-1]
+    while waiting:
+        order.append(ref := waiting.pop())
+        waiting += reversed(children.get(ref.hash, []))
+    return order, len(roots)
+
+
+class SeenOutputs:
+    """scriptPubKeys of the outputs of blocks, for blocks that spend them. With `forget` what is spent is forgotten: there are no forks."""
+
+    def __init__(self, forget: bool) -> None:
+        self._forget = forget
+        self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
+
+    def add(self, raw_block: bytes) -> list[bytes | None]:
+        """Keep a block's outputs; the scripts that it spends, in order, None for an output that was never seen."""
+        spans = list(walk_block(raw_block))
+        for tx in spans:
+            digest = txid(raw_block, tx)
+            for index, (_, start, end) in enumerate(tx.outputs):
+                if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # nothing can spend it
+                    self._scripts[digest + index.to_bytes(4, "little")] = raw_block[start:end]
+        spent = [raw_block[at : at + 36] for tx in spans[1:] for at, _, _ in tx.inputs]
+        find = self._scripts.pop if self._forget else self._scripts.get
+        return [find(outpoint, None) for outpoint in spent]
+
+
+def read_prevouts(path: str) -> Sequence[bytes]:
+    """The scripts of a file of spent outputs, each as in a transaction (CTxOut): value i64 LE, CompactSize, script.
+
+    Raises SourceError for a file that is not such a list, OSError.
+    """
+    raw = Path(path).read_bytes()
+    reader, scripts = Reader(raw), []
+    try:
+        while reader.at < len(raw):
+            reader.take(8, "value")
+            scripts.append(reader.take(reader.compact_size("script length"), "script"))
+    except FormatError as error:
+        raise SourceError(f"{path}: output {len(scripts)}: {error}") from None
+    return scripts

@@ -1,0 +1,138 @@
+"""A small regtest chain made in memory for the demo: mined, with true merkle roots and commitments, its signatures made up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import count
+
+from spvfilter.address import script_to_address
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import parse_tx, txid
+from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import subsidy
+from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
+from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.primitives import HEADER_SIZE, OutPoint
+
+NETWORK = REGTEST
+STRANGERS = 40  # transactions of others in each block
+_START = 1_700_000_000  # time of the first block
+
+
+def _locks(owner: str) -> dict[str, Lock]:
+    """An output of each kind, of keys that nobody has."""
+
+    def key(kind: str) -> bytes:
+        return sha256(f"spvfilter demo: {owner} {kind}".encode()).digest()
+
+    return {
+        "P2PKH": p2pkh(b"\x02" + key("P2PKH")),
+        "P2SH": p2sh(p2wpkh(b"\x02" + key("P2SH"))),
+        "P2WPKH": p2wpkh(b"\x02" + key("P2WPKH")),
+        "P2WSH": p2wsh(b"\x21\x02" + key("P2WSH") + b"\xac", [key("signature")]),
+        "P2TR": p2tr(key("P2TR")),
+    }
+
+
+def wallet_addresses() -> dict[str, str]:
+    """The demo wallet: an address of each kind."""
+    addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks("wallet").items()}
+    return {kind: address for kind, address in addresses.items() if address is not None}
+
+
+def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
+    """Inputs that spend the first outputs of a transaction, which these locks lock."""
+    tx_hash = txid(raw, parse_tx(raw))
+    return [lock.spends(OutPoint(tx_hash, index)) for index, lock in enumerate(locks)]
+
+
+class DemoChain:
+    """Blocks on regtest's genesis: coins for strangers, receipts on every kind of address, spends, one block that is all strangers'.
+
+    After the first block come `empty` ones: with COINBASE_MATURITY of them a node takes the chain.
+    """
+
+    def __init__(self, empty: int = 0) -> None:
+        self.blocks: list[bytes] = []
+        self._tip = NETWORK.genesis_hash
+        self._names = count()
+        self._coins: deque[tuple[TxIn, int]] = deque()  # what strangers may spend, and its value
+        self._pending: list[bytes] = []  # transactions of the next block, but for the coinbase
+        self._mine(coins=STRANGERS)
+        for _ in range(empty):
+            self._mine()
+        wallet = _locks("wallet")
+        pkh = self._receive(wallet["P2PKH"], 50_000_000)
+        wpkh = self._receive(wallet["P2WPKH"], 110_000_000)
+        self._trade_and_mine()
+        self._receive(wallet["P2SH"], 7_500_000)
+        tr = self._receive(wallet["P2TR"], 30_000_000)
+        self._trade_and_mine()
+        wsh = self._spend([pkh], 20_000_000, wallet["P2WSH"], 29_990_000)
+        self._trade_and_mine()
+        self._trade_and_mine()  # strangers only
+        change = self._spend([wpkh, tr], 90_000_000, wallet["P2WPKH"], 49_980_000)
+        self._spend([change], 9_000_000, wallet["P2WPKH"], 40_970_000)  # in the same block
+        self._trade_and_mine()
+        self._spend([wsh], 28_980_000, wallet["P2TR"], 1_000_000)
+        self._trade_and_mine()
+
+    def time(self) -> float:
+        """When the block after the last is found."""
+        return _START + 600 * (len(self.blocks) + 1)
+
+    def next_payments(self) -> tuple[bytes, bytes]:
+        """Two transactions in no block: a stranger pays the wallet's P2TR address, and the wallet passes most of it on."""
+        wallet, self._pending = _locks("wallet"), []
+        received = self._receive(wallet["P2TR"], 12_500_000)
+        self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
+        payment, spend = self._pending
+        return payment, spend
+
+    def _stranger(self) -> Lock:
+        number = next(self._names)
+        kinds = list(_locks(f"stranger {number}").values())
+        return kinds[number % len(kinds)]
+
+    def _add(self, coins: Sequence[TxIn], *paid: tuple[Lock, int]) -> list[TxIn]:
+        """Put a transaction into the next block; the inputs that spend its outputs."""
+        raw = build_tx(coins, [lock.pays(value) for lock, value in paid])
+        self._pending.append(raw)
+        return _spends(raw, [lock for lock, _ in paid])
+
+    def _receive(self, lock: Lock, value: int) -> TxIn:
+        """A stranger pays the wallet; what spends it."""
+        coin, worth = self._coins.popleft()
+        received, change = self._add([coin], (lock, value), (self._stranger(), worth - value))
+        self._coins.append((change, worth - value))
+        return received
+
+    def _spend(self, coins: Sequence[TxIn], value: int, lock: Lock, change: int) -> TxIn:
+        """The wallet pays a stranger; what spends its change."""
+        paid, kept = self._add(coins, (self._stranger(), value), (lock, change))
+        self._coins.append((paid, value))
+        return kept
+
+    def _trade_and_mine(self) -> None:
+        """Strangers pay each other, half of them before and half after what the wallet does, and a block is made of all."""
+        wallets, self._pending = self._pending, []
+        for number in range(STRANGERS):
+            if number == STRANGERS // 2:
+                self._pending += wallets
+            coin, worth = self._coins.popleft()
+            values = (worth // 2, worth - worth // 2)
+            self._coins.extend(zip(self._add([coin], *((self._stranger(), value) for value in values)), values, strict=True))
+        self._mine()
+
+    def _mine(self, coins: int = 1) -> None:
+        """A block of what is pending, its coinbase paying so many equal outputs."""
+        height = len(self.blocks) + 1
+        locks, value = [self._stranger() for _ in range(coins)], subsidy(height) // coins
+        coinbase = build_coinbase(height, [lock.pays(value) for lock in locks], self._pending)
+        if height == 1:  # the others are not mature before the end
+            self._coins.extend((coin, value) for coin in _spends(coinbase, locks))
+        self.blocks.append(build_block(self._tip, _START + 600 * height, [coinbase, *self._pending]))
+        self._tip = sha256d(self.blocks[-1][:HEADER_SIZE])
+        self._pending = []

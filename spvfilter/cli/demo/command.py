@@ -1,0 +1,200 @@
+"""`spvfilter demo`: a wallet's filter, then the wallet followed live through a small node on this machine, a reorganisation included."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
+from spvfilter.cli.demo.node import DemoNode, WatchfulSession
+from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.term.matches import printer
+from spvfilter.cli.term.page import Page
+from spvfilter.cli.term.progress import megabytes
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.light.client import LightClient
+from spvfilter.light.compact import Mode
+from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.node.tx import COINBASE_MATURITY
+from spvfilter.store.store import Batch, FilterParameters, Store
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.watch.match import Match
+from spvfilter.watch.watchlist import WatchList
+
+_FP_RATE = 0.005  # high, so that a chain this small shows false positives
+_TWEAK = 0x5EED  # a wallet's is random; here every run shall look the same
+_DECOY_KEY = b"the demo's, no secret at all"
+_HEX_COLUMNS = 64
+_TIMEOUT_S = 60.0  # for all of it; it takes two
+
+_YOUR_OWN = """\
+Put your addresses into a file, one a line, each with ,LABEL behind it or not:
+
+  spvfilter watch --watch wallet.txt --connect HOST:PORT --db wallet.db
+  spvfilter scan ~/.bitcoin/blocks --watch wallet.txt
+  spvfilter filterload --watch wallet.txt
+  spvfilter node
+
+The first follows them live through a full node and remembers, the second
+looks through the blocks of your own node, the third prints the filterload
+payload, the fourth is a node like the demo's, to try things out. All know
+--help."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Serve a small chain from a node on this machine and show a wallet's filter, its matches, and what a reorg does."
+
+
+def run(args: argparse.Namespace) -> int:
+    page = Page(sys.stdout)
+    watch = _wallet()
+    made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
+
+    page.line("1. The wallet watches", "bold")
+    page.table({"label": "left", "address": "left"}, [[kind, address] for kind, address in wallet_addresses().items()])
+
+    page.title("2. Its BIP-37 filter")
+    page.facts(_filter_facts(made, len(watch)))
+    page.title("  The filterload payload")
+    for line in textwrap.wrap(bytes(made).hex(), _HEX_COLUMNS):
+        page.line(f"  {line}")
+
+    page.title("3. A light client asks a node on this machine, over a socket")
+    chain = DemoChain(COINBASE_MATURITY)
+    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run: true proof")
+    page.line("  of work, merkle roots and witness commitments, made-up signatures.")
+    page.line()
+    asyncio.run(_live(watch, chain, page))
+
+    page.title("6. With your own data")
+    for line in _YOUR_OWN.splitlines():
+        page.line(line)
+    return 0
+
+
+def _wallet() -> WatchList:
+    return WatchList.from_addresses(((address, kind) for kind, address in wallet_addresses().items()), NETWORK)
+
+
+def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
+    return [
+        ("elements", f"{watched}, in a filter for {made.capacity} filled up with decoys"),
+        ("size", f"{made.size} bytes"),
+        ("hash functions", str(made.hash_funcs)),
+        ("tweak", str(made.tweak)),
+        ("flags", "all: the node adds the outpoints of what it matches"),
+        ("fp rate asked for", f"{made.nominal_fp_rate:.3%}"),
+        ("fp rate as it stands", f"{made.current_fp_rate:.3%} of what is looked up"),
+    ]
+
+
+async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
+    async with asyncio.timeout(_TIMEOUT_S), DemoNode(chain.blocks, chain.time) as node:
+        with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
+            store = _prepared(Path(folder) / "wallet.db", watch)
+            async with LightClient(watch, peers=[node.place], store=store, fp_rate=_FP_RATE) as client:
+                story = _Story(client.events(), page)
+                await story.until(Synced)
+                _show_traffic(page, node.seen[0], {match.txid for match in story.matches})
+                page.title("4. And then, live")
+                await _happenings(client, node, chain, story, page)
+                story.balances.show(page)
+            page.title("5. The same wallet asks for it all again, in both ways")
+            await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), page)
+
+
+def _prepared(path: Path, watch: WatchList) -> Path:
+    """A database whose filter is the one shown, not a random one."""
+    made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
+    assert made.capacity is not None
+    store = Store.open(path, NETWORK)
+    try:
+        store.commit(Batch(headers=NETWORK.genesis, filter=FilterParameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)))
+    finally:
+        store.close()
+    return path
+
+
+class _Story:
+    """What the client tells, printed."""
+
+    def __init__(self, events: AsyncIterator[Event], page: Page) -> None:
+        self.matches: list[Match] = []
+        self.balances = Balances()
+        self._events = events
+        self._page = page
+        self._show: Callable[[Match], None] = printer(page, "table")
+
+    async def until(self, kind: type[Event], count: int = 1) -> None:
+        """Go on until so many events of a kind have come."""
+        async for event in self._events:
+            match event:
+                case MatchWithdrawn(match):
+                    self.balances.remove(match)
+                case MatchFound(match) | MatchConfirmed(match):
+                    self.matches.append(match)
+                    self.balances.put(match)
+                    self._show(match)
+                case PeerWarning(_, error):
+                    raise error
+            count -= isinstance(event, kind)
+            if not count:
+                return
+
+
+def _show_traffic(page: Page, session: WatchfulSession, ours: set[bytes]) -> None:
+    blocks, foreign = session.sent["merkleblock"], session.sent["tx"] - len(ours)
+    page.line(f"  {blocks} filtered blocks, {megabytes(session.size)}: {len(ours)} transactions of the wallet,")
+    page.line(f"  {foreign} false positives, every one proved to be in its block.")
+
+
+async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, story: _Story, page: Page) -> None:
+    payment, spend = chain.next_payments()
+    page.line("  Someone pays the wallet:")
+    node.regtest.submit_tx(payment)
+    await story.until(MatchFound)
+    page.line("  The wallet broadcasts a transaction that passes it on, the rest is change:")
+    await client.broadcast(spend)
+    await story.until(MatchFound, 2)
+    page.line("  A block confirms both:")
+    node.regtest.mine()
+    await story.until(MatchConfirmed, 3)
+    page.line("  A longer branch without them takes over: withdrawn, and waiting again:")
+    node.regtest.reorg(1)
+    await story.until(MatchWithdrawn, 3)
+    await story.until(MatchFound, 3)
+    page.line("  The next block confirms them for good:")
+    node.regtest.mine()
+    await story.until(MatchConfirmed, 3)
+
+
+async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
+    """What each way costs and gives away."""
+    ours: set[bytes] = set()
+    sessions = []
+    for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
+        async with LightClient(_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE) as client:
+            async for event in client.events():
+                if isinstance(event, Synced):
+                    break
+            ours |= {found.match.txid for found in await client.matches()}
+        sessions.append(node.seen[-1])
+    bloom, compact = sessions
+    assert bloom.told is not None
+    suspects, scripts = node.suspects(bloom.told)
+    blocks = compact.sent["block"]
+    rows = [
+        ["traffic", megabytes(bloom.size), megabytes(compact.size)],
+        ["for each block", "proof and transactions", "its filter"],
+        ["whole blocks fetched", str(bloom.sent["block"]), str(blocks)],
+        ["transactions for nothing", str(bloom.sent["tx"] - len(ours)), "those in these blocks"],
+        ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
+    ]
+    page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
+    page.line(f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by chance.")
+    page.line("  Of compact filters a node learns but which blocks are wanted whole.")

@@ -1,0 +1,62 @@
+"""The demo's node: serves a chain on a real socket, and counts for each connection what it sent and what it was told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.kernel import walk_block
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.server import Node
+from spvfilter.primitives import script_pushes
+from spvfilter.wire.codec import ENVELOPE_SIZE
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.table import Message, command_of
+from spvfilter.wire.session import Peer
+
+
+class WatchfulSession(Session):
+    """A session that remembers."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.sent: Counter[str] = Counter()  # messages by command
+        self.size = 0  # bytes sent
+        self.told: Bip37Filter | None = None  # the first filter loaded
+
+    def send(self, message: Message) -> None:
+        self.sent[command_of(message)] += 1
+        self.size += ENVELOPE_SIZE + len(bytes(message))
+        super().send(message)
+
+    def on_message(self, message: Message) -> None:
+        if isinstance(message, wire.FilterLoad) and self.told is None:
+            self.told = Bip37Filter.parse(bytes(message))
+        super().on_message(message)
+
+
+class DemoNode(Node):
+    """A node whose sessions stay known after their end."""
+
+    def __init__(self, blocks: Iterable[bytes], clock: Callable[[], float]) -> None:
+        self.seen: list[WatchfulSession] = []
+        super().__init__(Regtest(clock=clock), session=self._watchful)
+        for block in blocks:
+            self.regtest.submit_block(block)
+
+    def _watchful(self, regtest: Regtest, peer: Peer) -> WatchfulSession:
+        self.seen.append(session := WatchfulSession(regtest, peer))
+        return session
+
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def suspects(self, told: Bip37Filter) -> tuple[int, int]:
+        """Scripts paid on the chain that a filter matches, for all the node can tell the wallet's; and how many there are."""
+        scripts = {
+            block.raw[start:end] for block in self.regtest.chain.active for tx in walk_block(block.raw) for _, start, end in tx.outputs
+        }
+        return sum(any(push in told for push in script_pushes(script)) for script in scripts), len(scripts)

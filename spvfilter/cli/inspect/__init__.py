@@ -1,0 +1,1 @@
+"""`spvfilter inspect`: what some bytes are and what they hold."""

@@ -1,0 +1,153 @@
+"""`spvfilter inspect`: what some bytes are and what they hold. It judges form, not validity."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.cli.arguments import add_network, standard_input
+from spvfilter.cli.inspect import payloads
+from spvfilter.cli.inspect.message import magic_of, message
+from spvfilter.cli.inspect.payloads import Finding
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.network import Network
+from spvfilter.scan.blockfile import MAX_BLOCK_SIZE
+from spvfilter.wire.codec import ENVELOPE_SIZE
+
+_MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE  # bytes: of a block in a message
+_MAX_INPUT = 2 * MAX_BLOCK_SIZE + 100_000  # bytes: a block in hex, and the line ends it may be broken by
+_MOST_REFUSALS = 3  # shown
+_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
+_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
+# what the bytes may be, the likeliest first; the fact that settles it where there is one
+_PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
+    "block": (payloads.block, "merkle root ok"),
+    "merkleblock": (payloads.merkleblock, "proof ok"),
+    "headers": (payloads.headers, "work ok"),
+    "filterload": (payloads.filterload, ""),
+    "transaction": (payloads.transaction, ""),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Say what bytes are and what they hold: a filterload, merkleblock or headers payload, a transaction, a block, "
+        "or a whole P2P message with its envelope."
+    )
+    parser.add_argument(
+        "what", metavar="HEX|FILE|-", nargs="?", default="-",
+        help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input, either way",
+    )  # fmt: skip
+    add_network(parser)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
+
+
+def run(args: argparse.Namespace) -> int:
+    raw = _read(args.what)
+    found = _identify(raw, args.network)
+    if args.format == "json":
+        print(json.dumps(_record(found[0])))
+    else:
+        _show(found[0], Page(sys.stdout))
+    if others := [other.kind for other in found[1:]]:
+        complain(f"warning: these bytes are also a well-formed {' and a well-formed '.join(others)}")
+    return 0
+
+
+def _read(what: str) -> bytes:
+    """The bytes that the argument means. An error does not repeat it: it may be a key."""
+    if what == "-":
+        return _decoded(_bounded(standard_input()))
+    try:
+        is_file = what != "" and Path(what).exists()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        is_file = False
+    if is_file:
+        with Path(what).open("rb") as file:
+            return _decoded(_bounded(file))
+    if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
+        raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
+    return _decoded(what.encode("ascii"))
+
+
+def _bounded(file: BinaryIO) -> bytes:
+    data = file.read(_MAX_INPUT + 1)
+    if len(data) > _MAX_INPUT:
+        raise ParameterError(f"more than {_MAX_INPUT} bytes: no block is that large, not even in hex")
+    return data
+
+
+def _decoded(data: bytes) -> bytes:
+    """Raw bytes as they are, and those that hex digits stand for."""
+    if not data.strip():
+        raise ParameterError("nothing to inspect: the input is empty")
+    if _HEX_TEXT.issuperset(data):
+        digits = b"".join(data.split()).decode("ascii")
+        if len(digits) % 2:
+            raise ParameterError(f"{len(digits)} hex digits: an odd number, so one is missing or too many")
+        data = bytes.fromhex(digits)
+    elif _TEXT.issuperset(data):
+        at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
+        raise ParameterError(f"text, but not hex: character {at} is no hex digit")
+    if len(data) > _MAX_SIZE:
+        raise ParameterError(f"{len(data)} bytes: a message with a block has at most {_MAX_SIZE}")
+    return data
+
+
+def _identify(raw: bytes, network: Network) -> list[Finding]:
+    """Everything that these bytes are from first to last, the likeliest first. Raises ParameterError with what each parser said."""
+    if magic_of(raw) and raw[4:5].isalpha():
+        try:
+            return [message(raw)]
+        except FormatError as error:
+            raise ParameterError(f"{len(raw)} bytes that are no P2P message: {error}") from None
+    found: list[Finding] = []
+    refusals: list[tuple[int, str]] = []
+    for kind, (parse, settled_by) in _PARSERS.items():
+        try:
+            finding = parse(raw, network)
+        except FormatError as error:
+            refusals.append((error.offset, f"as a {kind}: {error}"))
+            continue
+        if finding.fact(settled_by):
+            return [finding]
+        found.append(finding)
+    if found:
+        return sorted(found, key=lambda finding: finding.fact(_PARSERS[finding.kind][1]) is False)
+    refusals.sort(key=lambda refusal: -refusal[0])  # who came furthest has most to say
+    said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
+    raise ParameterError(
+        f"{len(raw)} bytes that are no filterload, transaction, block, merkleblock, headers or message{_hint(raw)}; {said}"
+    )
+
+
+def _hint(raw: bytes) -> str:
+    owner = magic_of(raw)
+    return f" (a blk*.dat file of {owner}? 'spvfilter scan' reads those)" if owner else ""
+
+
+def _record(finding: Finding) -> dict[str, object]:
+    record: dict[str, object] = {"kind": finding.kind}
+    record.update((fact.name.replace(" ", "_"), fact.value) for fact in finding.facts)
+    record.update((table.name, table.records) for table in finding.tables)
+    if finding.payload is not None:
+        record["payload"] = _record(finding.payload)
+    return record
+
+
+def _show(finding: Finding, page: Page) -> None:
+    page.line(finding.title, "bold")
+    if finding.facts:
+        page.facts([(fact.name, str(fact.value) if fact.shown is None else fact.shown) for fact in finding.facts])
+    for table in finding.tables:
+        page.title(table.title)
+        if table.rows:
+            page.table(table.columns, table.rows)
+    if finding.payload is not None and (finding.payload.facts or finding.payload.tables):
+        page.line()
+        _show(finding.payload, page)

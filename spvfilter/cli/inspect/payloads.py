@@ -1,0 +1,252 @@
+"""What bytes turn out to be, as facts and tables: a filterload, transaction, block, merkleblock, headers. Form is judged, not validity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from spvfilter.address import script_to_address
+from spvfilter.chain import coinbase_height, target
+from spvfilter.cli.term.matches import bitcoin
+from spvfilter.cli.term.page import Align
+from spvfilter.errors import FormatError, ProofError
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.kernel import TxSpan, check_block, parse_tx, strip_witness, txid, walk_block, wtxid
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE, Header, OutPoint, hash_to_hex
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from spvfilter.wire.messages.table import Headers
+
+_LOCK_TIME_THRESHOLD = 500_000_000  # Core script.h LOCKTIME_THRESHOLD: below a height, from here on a time
+
+
+class Fact(NamedTuple):
+    """One thing to say: its name, its value in JSON, and for people where that differs."""
+
+    name: str
+    value: object
+    shown: str | None = None
+
+
+class Table(NamedTuple):
+    """Many things of one kind: their name in JSON, what people read above them, and each as a record and as a row of cells."""
+
+    name: str
+    title: str
+    columns: Mapping[str, Align]
+    records: Sequence[dict[str, object]]
+    rows: Sequence[Sequence[str]]
+
+
+class Finding(NamedTuple):
+    """What some bytes turned out to be; `payload` is a whole message's."""
+
+    kind: str
+    title: str
+    facts: Sequence[Fact]
+    tables: Sequence[Table] = ()
+    payload: Finding | None = None
+
+    def fact(self, name: str) -> object:
+        return next((fact.value for fact in self.facts if fact.name == name), None)
+
+
+def filterload(raw: bytes, network: Network) -> Finding:
+    parsed = Bip37Filter.parse(raw)
+    estimate = parsed.estimated_elements
+    flags = parsed.flags.name.lower().replace("_", "-")
+    facts = [
+        Fact("size", parsed.size, f"{parsed.size:,} bytes, {parsed.bits:,} bits"),
+        Fact("hash functions", parsed.hash_funcs),
+        Fact("tweak", parsed.tweak, f"{parsed.tweak} ({parsed.tweak:#010x})"),
+        Fact("flags", flags, flags if raw[-1] <= 3 else f"{flags} (byte {raw[-1]:#04x}, of which peers read two bits)"),
+        Fact("fill", parsed.fill, f"{parsed.fill:.2%} ({parsed.set_bits():,} bits set)"),
+        Fact("estimated elements", estimate, f"{estimate:,.1f}")
+        if math.isfinite(estimate)
+        else Fact("estimated elements", None, "unbounded"),
+        Fact("real fp rate", parsed.current_fp_rate, _rate(parsed.current_fp_rate)),
+    ]
+    return Finding("filterload", "BIP-37 filter (filterload payload)", facts)
+
+
+def _rate(rate: float) -> str:
+    if rate == 0:
+        return "0: it matches nothing"
+    return "1: it matches everything" if rate == 1 else f"{rate:.3g}, one in {1 / rate:,.0f}" if rate > 1e-15 else f"{rate:.3g}"
+
+
+def _sizes(size: int, stripped: int) -> list[Fact]:
+    """BIP-141 § Transaction size calculations."""
+    weight = 3 * stripped + size
+    return [
+        Fact("size", size, f"{size:,} bytes"),
+        Fact("stripped size", stripped, f"{stripped:,} bytes"),
+        Fact("weight", weight, f"{weight:,}"),
+        Fact("vsize", -(-weight // 4), f"{-(-weight // 4):,}"),
+    ]
+
+
+def transaction(raw: bytes, network: Network) -> Finding:
+    tx = parse_tx(raw)
+    lock_time = int.from_bytes(raw[-4:], "little")
+    inputs = [_input(raw, *spans) for spans in tx.inputs]
+    outputs = [_output(raw, *spans, network) for spans in tx.outputs]
+    paid = sum(value for value, _, _ in outputs)
+    facts = [
+        Fact("txid", hash_to_hex(txid(raw, tx))),
+        Fact("wtxid", hash_to_hex(wtxid(raw, tx))),
+        Fact("version", int.from_bytes(raw[:4], "little", signed=True)),
+        *_sizes(len(raw), len(strip_witness(raw, tx))),
+        Fact("lock time", lock_time, _lock_time(lock_time)),
+        Fact("output value", paid, f"{bitcoin(paid)} BTC"),
+    ]
+    tables = [
+        Table(
+            "inputs", f"{len(inputs)} input(s)", {"#": "right", "spends": "left"},
+            [{"outpoint": spent, "script_sig": script, "sequence": sequence} for spent, script, sequence in inputs],
+            [[str(n), spent or "coinbase"] for n, (spent, _, _) in enumerate(inputs)],
+        ),
+        Table(
+            "outputs", f"{len(outputs)} output(s)", {"#": "right", "BTC": "right", "to": "left"},
+            [{"value": value, "address": address, "script_pubkey": script} for value, address, script in outputs],
+            [[str(n), bitcoin(value), address or f"script {script}"] for n, (value, address, script) in enumerate(outputs)],
+        ),
+    ]  # fmt: skip
+    return Finding("transaction", "Transaction", facts, tables)
+
+
+def _lock_time(lock_time: int) -> str:
+    if not lock_time:
+        return "0: none"
+    return f"block {lock_time}" if lock_time < _LOCK_TIME_THRESHOLD else f"{lock_time} ({utc(lock_time)})"
+
+
+def utc(seconds: int) -> str:
+    """A time since 1970, for people; the number where no calendar has that day."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+
+
+def _input(raw: bytes, at: int, start: int, end: int) -> tuple[str | None, str, int]:
+    """Outpoint, None for a coinbase; scriptSig; sequence."""
+    point = raw[at : at + 36]
+    outpoint = None if point == bytes(32) + b"\xff" * 4 else str(OutPoint.parse(point))
+    return outpoint, raw[start:end].hex(), int.from_bytes(raw[end : end + 4], "little")
+
+
+def _output(raw: bytes, at: int, start: int, end: int, network: Network) -> tuple[int, str | None, str]:
+    """Satoshi, address, scriptPubKey."""
+    script = raw[start:end]
+    return int.from_bytes(raw[at : at + 8], "little", signed=True), script_to_address(script, network), script.hex()
+
+
+def block(raw: bytes, network: Network) -> Finding:
+    txs: list[TxSpan] = list(walk_block(raw))
+    header = Header.parse(raw[:HEADER_SIZE])
+    witness = sum(tx.end - tx.start - len(strip_witness(raw, tx)) for tx in txs)
+    refused = _refused_by_check(raw)
+    root_ok = refused is None or refused.field != "merkle root"
+    height = coinbase_height(raw, network)
+    facts = [
+        *_names(header),
+        Fact("merkle root ok", root_ok, "yes" if root_ok or refused is None else f"no: {refused.message}"),
+        _commitment(witness > 0, root_ok, refused),
+        Fact("stated height", height, "none" if height is None else str(height)),
+        *_numbers(header),
+        Fact("transactions", len(txs), f"{len(txs):,}"),
+        *_sizes(len(raw), len(raw) - witness)[:3],
+    ]
+    return Finding("block", "Block", facts)
+
+
+def _names(header: Header) -> list[Fact]:
+    return [
+        Fact("hash", hash_to_hex(header.hash)),
+        Fact("previous", hash_to_hex(header.previous)),
+        Fact("merkle root", hash_to_hex(header.merkle_root)),
+    ]
+
+
+def _numbers(header: Header) -> list[Fact]:
+    return [
+        Fact("time", header.time, utc(header.time)),
+        Fact("bits", f"{header.bits:08x}"),
+        Fact("nonce", header.nonce),
+        Fact("version", header.version, f"{header.version} (0x{header.version & 0xFFFFFFFF:08x})"),
+    ]
+
+
+def _refused_by_check(raw: bytes) -> FormatError | None:
+    try:
+        check_block(raw)
+    except FormatError as error:
+        return error
+    return None
+
+
+def _commitment(has_witness: bool, root_ok: bool, refused: FormatError | None) -> Fact:
+    name = "commitment ok"
+    if not has_witness:
+        return Fact(name, None, "none needed: no witness")
+    if not root_ok:
+        return Fact(name, None, "not checked")
+    return Fact(name, refused is None, "yes" if refused is None else f"no: {refused.message}")
+
+
+def merkleblock(raw: bytes, network: Network) -> Finding:
+    parsed = MerkleBlock.parse(raw)
+    proof, refusal = None, ""
+    try:
+        proof = parsed.verify()
+    except ProofError as error:
+        refusal = f"no: {error}"
+    matched = proof.matched if proof else ()
+    facts = [
+        *_names(parsed.header),
+        Fact("proof ok", proof is not None, refusal or "yes"),
+        Fact("ambiguous", proof and proof.ambiguous, _ambiguous(proof and proof.ambiguous)),
+        *_numbers(parsed.header),
+        Fact("transactions", parsed.total, f"{parsed.total:,} as the sender says, which nothing proves"),
+        Fact("hashes", len(parsed.hashes)),
+        Fact("flag bits", 8 * len(parsed.flags)),
+    ]
+    table = Table(
+        "matched", f"{len(matched)} transaction(s) proved", {"position": "right", "txid": "left"},
+        [{"position": position, "txid": hash_to_hex(proved)} for position, proved in matched],
+        [[str(position), hash_to_hex(proved)] for position, proved in matched],
+    )  # fmt: skip
+    return Finding("merkleblock", "Merkleblock", facts, [table])
+
+
+def _ambiguous(ambiguous: bool | None) -> str:
+    if ambiguous is None:
+        return "not checked"
+    return "yes: an inner node is a transaction in form (CVE-2017-12842)" if ambiguous else "no"
+
+
+def headers(raw: bytes, network: Network) -> Finding:
+    found = [Header.parse(header) for header in Headers.parse(raw).headers]
+    hashes = [header.hash for header in found]
+    unlinked = next((n for n in range(1, len(found)) if found[n].previous != hashes[n - 1]), None)
+    unproven = next((n for n, header in enumerate(found) if int.from_bytes(hashes[n], "little") > target(header.bits)), None)
+    facts = [
+        Fact("count", len(found), f"{len(found):,}"),
+        _verdict("linked", found, None if unlinked is None else f"header {unlinked} does not follow header {unlinked - 1}"),
+        _verdict("work ok", found, None if unproven is None else f"the hash of header {unproven} does not meet its bits"),
+    ]
+    table = Table(
+        "headers", f"{len(found)} header(s)", {"#": "right", "hash": "left", "time": "left"},
+        [{fact.name.replace(" ", "_"): fact.value for fact in (*_names(header), *_numbers(header))} for header in found],
+        [[str(n), hash_to_hex(digest), utc(header.time)] for n, (header, digest) in enumerate(zip(found, hashes, strict=True))],
+    )  # fmt: skip
+    return Finding("headers", "Headers", facts, [table])
+
+
+def _verdict(name: str, checked: Sequence[Header], wrong: str | None) -> Fact:
+    if not checked:
+        return Fact(name, None, "nothing to check")
+    return Fact(name, wrong is None, "yes" if wrong is None else f"no: {wrong}")

@@ -1,0 +1,1 @@
+"""What a person sees: facts, tables, progress, matches and balances."""

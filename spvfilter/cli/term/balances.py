@@ -1,0 +1,99 @@
+"""What a wallet holds, by address, as matches come and go. Which matches there are is not its business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spvfilter.cli.term.matches import bitcoin, name_of
+from spvfilter.cli.term.page import Align, Page, shorten
+from spvfilter.watch.match import Match, MatchKind
+
+_NAME_SIZE = 64  # characters
+
+
+@dataclass(slots=True)
+class _Sum:
+    confirmed: int = 0  # satoshi in blocks
+    waiting: int = 0  # satoshi that the mempool adds or takes
+    unknown: int = 0  # spends of outputs never seen
+    matches: int = 0
+
+    def add(self, match: Match, times: int) -> None:
+        value = times * (match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1)
+        if match.height is None:
+            self.waiting += value
+        else:
+            self.confirmed += value
+        self.unknown += times if match.value is None else 0
+        self.matches += times
+
+    def cells(self) -> list[str]:
+        unknown = f" - {self.unknown} unknown" if self.unknown else ""
+        waiting = f"{'+' if self.waiting > 0 else ''}{bitcoin(self.waiting)}" if self.waiting else ""
+        return [bitcoin(self.confirmed) + unknown, waiting, str(self.matches)]
+
+
+class Balances:
+    """Matches by identity, so that confirming or withdrawing one counts it once."""
+
+    def __init__(self) -> None:
+        self._matches: dict[tuple[MatchKind, bytes, int], Match] = {}
+        self._sums: dict[tuple[str, str], _Sum] = {}
+        self._all = _Sum()
+
+    def put(self, match: Match) -> bool:
+        """Count a match in place of what was known of it; False where just this was known."""
+        if self._matches.get(_identity(match)) == match:
+            return False
+        self.remove(match)
+        self._matches[_identity(match)] = match
+        self._count(match, 1)
+        return True
+
+    def remove(self, match: Match) -> bool:
+        """Count a match no longer; False where it was not known."""
+        known = self._matches.pop(_identity(match), None)
+        if known is not None:
+            self._count(known, -1)
+        return known is not None
+
+    def _count(self, match: Match, times: int) -> None:
+        key = (name_of(match), match.label or "")
+        of_address = self._sums.setdefault(key, _Sum())
+        of_address.add(match, times)
+        self._all.add(match, times)
+        if not of_address.matches:
+            del self._sums[key]
+
+    def __len__(self) -> int:
+        return len(self._matches)
+
+    def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
+        """Columns, and a row for each address, the last touched last, at most so many; where there are several a row that sums up all."""
+        keys = list(self._sums)
+        if most is not None and len(keys) + 1 > most:
+            keys = keys[1 - most :]
+        rows = [[shorten(name, _NAME_SIZE), label, *self._sums[name, label].cells()] for name, label in keys]
+        if len(self._sums) > 1:
+            rows.append([f"all {len(self._sums):,}", "", *self._all.cells()])
+        columns = dict(COLUMNS)
+        for name in ("in the mempool", "label"):  # where nothing would be in it
+            at = list(columns).index(name)
+            if not any(row[at] for row in rows):
+                del columns[name]
+                rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+        return columns, rows
+
+    def show(self, page: Page) -> None:
+        """A table of them; nothing where there is nothing."""
+        if self._matches:
+            page.title("Balances, BTC")
+            columns, rows = self.table()
+            page.table(columns, rows, shrink="address")
+
+
+COLUMNS: dict[str, Align] = {"address": "left", "label": "left", "in blocks": "right", "in the mempool": "right", "matches": "right"}
+
+
+def _identity(match: Match) -> tuple[MatchKind, bytes, int]:
+    return match.kind, match.txid, match.index

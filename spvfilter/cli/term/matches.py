@@ -1,0 +1,169 @@
+"""Matches as people and programs read them: JSON, CSV and table lines, and the totals. Which matches there are is not its business."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from spvfilter.cli.term.page import Align, Page, printable, shorten
+from spvfilter.primitives import hash_to_hex
+from spvfilter.watch.match import Match, MatchKind
+
+FORMATS = ("table", "jsonl", "csv")
+_COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label")
+_LEAST_ADDRESS = 9  # characters that still tell one from another: 4 of each end
+_NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
+_GREEN, _RED = "green", "red"
+
+
+def bitcoin(value: int) -> str:
+    """Satoshi as BTC with eight decimals."""
+    whole, rest = divmod(abs(value), 100_000_000)
+    return f"{'-' if value < 0 else ''}{whole}.{rest:08d}"
+
+
+def record(match: Match) -> dict[str, str | int | None]:
+    """A match by the names of a JSON line: hashes in display order, the value in satoshi."""
+    return {
+        "kind": match.kind.value,
+        "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
+        "height": match.height,
+        "txid": hash_to_hex(match.txid),
+        "index": match.index,
+        "outpoint": str(match.outpoint),
+        "value": match.value,
+        "address": match.address,
+        "label": match.label,
+    }
+
+
+def printer(page: Page, chosen: str) -> Callable[[Match], None]:
+    """A function that prints one match in one of FORMATS. The head of a CSV is printed at once, that of a table with its first row."""
+    if chosen == "jsonl":
+        return lambda match: page.line(json.dumps(record(match), separators=(",", ":")))
+    if chosen == "csv":
+        page.line(_csv_line(_COLUMNS))
+        return lambda match: page.line(_csv_line(record(match).values()))
+    return _Table(page).row
+
+
+def _csv_line(cells: Iterable[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(list(cells))
+    return text.getvalue()
+
+
+class _Table:
+    """Rows whose widths are fixed beforehand, as they come one by one; ids and addresses are shortened only to fit a terminal."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._begun = False
+        left = None if page.width is None else page.width - len(self._cells("", "", "", "", ""))
+        self._who_width = None if left is None else max(12, left - 18)
+        if self._who_width is not None:
+            self._who_width = min(self._who_width, _NAME_SIZE)
+        self._id_width = 70 if left is None or self._who_width is None else max(16, min(70, left - self._who_width))
+
+    @staticmethod
+    def _cells(height: str, kind: str, value: str, txid: str, who: str) -> str:
+        return f"  {height:>7}  {kind:<8}  {value:>17}  {txid}  {who}"
+
+    def row(self, match: Match) -> None:
+        if not self._begun:
+            self._begun = True
+            head = self._cells("height", "", "BTC", "txid:n".ljust(self._id_width), "address, label")
+            self._page.line(head, "cyan")
+        received = match.kind is MatchKind.OUTPUT
+        value = "?" if match.value is None else f"{'+' if received else '-'}{bitcoin(match.value)}"
+        txid = hash_to_hex(match.txid)
+        index = f":{match.index}"
+        line = self._cells(
+            str(match.height) if match.height is not None else "mempool" if match.block_hash is None else "?",
+            "received" if received else "spent",
+            value,
+            (shorten(txid, min(64, self._id_width - len(index))) + index).ljust(self._id_width),
+            self._who(match),
+        )
+        self._page.line(line, _GREEN if received else _RED)
+
+    def _who(self, match: Match) -> str:
+        name, label = shorten(name_of(match), _NAME_SIZE), printable(match.label or "")
+        if self._who_width is None or len(name) + len(label) + 2 <= self._who_width:
+            return f"{name}  {label}".rstrip()
+        left = self._who_width - len(label) - 2
+        if not label:
+            return shorten(name, self._who_width)
+        return f"{shorten(name, left)}  {label}" if left >= _LEAST_ADDRESS else shorten(label, self._who_width)
+
+
+def name_of(match: Match) -> str:
+    """The address of a match, else what there is in its place."""
+    if match.address is not None:
+        return match.address
+    return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
+
+
+@dataclass(slots=True)
+class _Total:
+    received: int = 0  # satoshi
+    spent: int = 0
+    unknown: int = 0  # spends of outputs never seen
+    matches: int = 0
+
+    def add(self, other: _Total) -> None:
+        self.received += other.received
+        self.spent += other.spent
+        self.unknown += other.unknown
+        self.matches += other.matches
+
+    def cells(self) -> list[str]:
+        unknown = f" + {self.unknown} unknown" if self.unknown else ""
+        return [bitcoin(self.received), bitcoin(self.spent) + unknown, str(self.matches)]
+
+
+class Totals:
+    """What was received and spent, by address and label. Blocks can be taken out again: of a stream, some turn out stale."""
+
+    def __init__(self) -> None:
+        self._by_block: dict[bytes | None, dict[tuple[str, str], _Total]] = {}
+
+    def add(self, match: Match) -> None:
+        of_block = self._by_block.setdefault(match.block_hash, {})
+        total = of_block.setdefault((name_of(match), match.label or ""), _Total())
+        total.matches += 1
+        if match.kind is MatchKind.OUTPUT:
+            total.received += match.value or 0
+        elif match.value is None:
+            total.unknown += 1
+        else:
+            total.spent += match.value
+
+    def discard(self, blocks: Iterable[bytes]) -> int:
+        """Take these blocks' matches out again; how many those were."""
+        gone = [self._by_block.pop(block, {}) for block in blocks]
+        return sum(total.matches for of_block in gone for total in of_block.values())
+
+    def show(self, page: Page) -> None:
+        """A table of them; nothing where there is nothing."""
+        totals: dict[tuple[str, str], _Total] = {}
+        for of_block in self._by_block.values():
+            for key, total in of_block.items():
+                totals.setdefault(key, _Total()).add(total)
+        if not totals:
+            return
+        rows = [[shorten(name, _NAME_SIZE), label, *total.cells()] for (name, label), total in totals.items()]
+        if len(totals) > 1:
+            everything = _Total()
+            for total in totals.values():
+                everything.add(total)
+            rows.append(["all", "", *everything.cells()])
+        columns: dict[str, Align] = {"address": "left", "label": "left", "received": "right", "spent": "right", "matches": "right"}
+        if not any(label for _, label in totals):
+            del columns["label"]
+            rows = [[name, *cells] for name, _, *cells in rows]
+        page.title("Totals, BTC")
+        page.table(columns, rows, shrink="address")

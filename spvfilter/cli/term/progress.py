@@ -1,0 +1,90 @@
+"""How far a scan has come, shown on standard error when that is a terminal. It is told; it asks nobody."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from spvfilter.cli.term.page import rich_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Progress:
+    """Shows nothing: standard error is no terminal."""
+
+    def update(self, done: int, total: int | None) -> None:
+        """So many bytes of so many, the total unknown at first."""
+
+    def clear(self) -> None:
+        """Make way for a line that someone else prints on the same terminal."""
+
+
+class LineProgress(Progress):
+    """One line that overwrites itself."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._shown = 0
+
+    def update(self, done: int, total: int | None) -> None:
+        rate = done / max(time.monotonic() - self._start, 0.001)
+        text = f"{megabytes(done)}, {megabytes(rate)}/s"
+        if total:
+            left = f", {clock((total - done) / rate)} left" if done else ""
+            text = f"{done / total:4.0%} of {megabytes(total)}, {megabytes(rate)}/s{left}"
+        print("\r" + text.ljust(self._shown), end="", file=sys.stderr, flush=True)
+        self._shown = len(text)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r" + " " * self._shown + "\r", end="", file=sys.stderr, flush=True)
+            self._shown = 0
+
+
+class RichProgress(Progress):
+    """rich's bar; it makes way by itself for what is printed on its console."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, DownloadColumn, Progress as Bar, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        self.bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._task = self.bar.add_task("", total=None)
+
+    def update(self, done: int, total: int | None) -> None:
+        self.bar.update(self._task, completed=done, total=total)
+
+
+@contextmanager
+def progress(console: Console | None) -> Iterator[Progress]:
+    """What to show progress with; `console` is the terminal that lines go to meanwhile, if they go to one."""
+    if not sys.stderr.isatty():
+        yield Progress()
+        return
+    console = console or rich_console(sys.stderr)
+    if console is None:
+        line = LineProgress()
+        try:
+            yield line
+        finally:
+            line.clear()
+        return
+    shown = RichProgress(console)
+    with shown.bar:
+        yield shown
+
+
+def megabytes(size: float) -> str:
+    """Bytes as people read them, in megabytes of 1,000,000."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, and hours where there are any."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

@@ -1,0 +1,1 @@
+"""`spvfilter watch`: a wallet followed live through full nodes."""

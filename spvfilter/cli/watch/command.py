@@ -1,0 +1,370 @@
+"""`spvfilter watch`: a wallet followed live through full nodes, printed as it happens. What is done for it is aio.light's."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import re
+import signal
+import sys
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from spvfilter.cli.arguments import add_network, add_watch_file, probability, watch_list, whole
+from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.term.matches import printer, record
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.watch.status import TICK_S, Status, status
+from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.light.client import LightClient
+from spvfilter.light.compact import Mode
+from spvfilter.light.events import Event, PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.rebuild import damaged
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn
+
+FORMATS = ("table", "jsonl")
+TERMINATED = 143  # exit code, 128 + SIGTERM
+_PATIENCE_S = 30.0
+_LONGEST_NAME = 25  # characters of a host without a dot; what is longer is rather an address or a key, and no resolver's business
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter watch [ADDRESS ...] --connect HOST:PORT [OPTION ...]"
+    parser.description = (
+        "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to and from the "
+        "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
+    )
+    parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="to watch; with --db, those of earlier runs are watched as well")
+    add_watch_file(parser)
+    parser.add_argument(
+        "--connect", metavar="HOST:PORT", type=_peer, action="append", default=[], help="a full node; the port may be left out; repeatable"
+    )
+    parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
+    parser.add_argument(
+        "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; names are resolved there"
+    )
+    add_network(parser)
+    parser.add_argument(
+        "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
+        help="compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where a node serves it "
+        "and it can find all that is watched, else bip37",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-mempool", action="store_true",
+        help="tell of payments once they are in a block; with compact filters this spares fetching every transaction (300 MB a day)",
+    )  # fmt: skip
+    parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept; the old one becomes FILE.damaged"
+    )
+    parser.add_argument(
+        "--keep-filters", action="store_true",
+        help="keep compact filters in --db, so that a search for new addresses asks for none; cfilter import brings some from files",
+    )  # fmt: skip
+    since = parser.add_mutually_exclusive_group()
+    since.add_argument(
+        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0,
+        help="search blocks from there on, the first time; where N is above the tip, from the next block that comes",
+    )  # fmt: skip
+    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, the first time")
+    parser.add_argument(
+        "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
+        help="bip37: share of foreign transactions that the filter lets through: higher hides more, costs more; default %(default)s",
+    )  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="end at the tip, having printed every match of the best chain")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, default=_PATIENCE_S,
+        help="give up --once after so long without a usable node; default %(default)g",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=FORMATS, help="table, or jsonl (one JSON object a line, values in satoshi); default: table on a terminal"
+    )
+
+
+def _peer(text: str) -> str:
+    """An error does not repeat it: it may be a key."""
+    try:
+        host = Address.parse(text, 1).host
+    except ParameterError:
+        host = ""
+    if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
+        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT expected, these {len(text)} characters are not")
+    return text
+
+
+def _proxy(text: str) -> str:
+    try:
+        Proxy.parse(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text[:40])
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"seconds up to 86400 expected, not {text[:40]!r}")
+    return value
+
+
+def _date(text: str) -> int:
+    try:
+        day = datetime.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a day YYYY-MM-DD expected, not {text[:40]!r}") from None
+    return max(0, int(datetime.datetime.combine(day, datetime.time(), datetime.UTC).timestamp()))
+
+
+def run(args: argparse.Namespace) -> int:
+    watch = watch_list(args.network, args.watch, args.addresses)
+    if not len(watch) and args.db is None:
+        raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
+    if not args.connect and not args.discover:
+        raise ParameterError("no node to ask: give --connect HOST:PORT, or --discover")
+    for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters")):
+        if given and args.db is None:
+            raise ParameterError(f"{name} goes with --db FILE")
+    client = LightClient(
+        watch,
+        peers=args.connect,
+        store=args.db,
+        mode=args.mode,
+        keep_filters=args.keep_filters,
+        mempool=not args.no_mempool,
+        fp_rate=args.fp_rate,
+        from_height=args.from_height,
+        birthday=args.birthday,
+        proxy=args.proxy,
+        discover=args.discover,
+        rebuild=args.rebuild,
+    )
+    page = Page(sys.stdout)
+    chosen = args.format or ("table" if page.is_terminal else "jsonl")
+    rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
+    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None, rebuilt)))
+
+
+async def _terminable(watch: _Watch) -> int:
+    """Run until the end or SIGTERM, which is as orderly; a second one kills."""
+    loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+    assert task is not None
+
+    def terminate() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        told.set()
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        await watch.run()
+    except asyncio.CancelledError:
+        if not told.is_set():
+            raise
+        complain("terminated")
+        return TERMINATED
+    return 0
+
+
+class _Patience:
+    """Lets `timeout` come when there was no usable node for so long, all in all since the last progress."""
+
+    def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
+        self._timeout = timeout
+        self._seconds = self._left = seconds
+        self._since: float | None = None
+        self.without_peer()
+
+    def without_peer(self) -> None:
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
+            self._timeout.reschedule(self._since + self._left)
+
+    def with_peer(self) -> None:
+        if self._since is not None:
+            self._left -= asyncio.get_running_loop().time() - self._since
+            self._since = None
+            self._timeout.reschedule(None)
+
+    def progress(self) -> None:
+        """So there is a node, whatever was told of it."""
+        self._left = self._seconds
+        if self._since is not None:
+            self._since = None
+            self.without_peer()
+
+
+class _Watch:
+    """One run and what is printed of it; `patience` is for --once only, `rebuilt` the database to be made anew."""
+
+    def __init__(self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None) -> None:
+        self._client = client
+        self._rebuilt = rebuilt
+        self._once = patience_s is not None
+        self._patience_s = patience_s or 0.0
+        self._patience: _Patience | None = None
+        self._page = page
+        self._balances = Balances()
+        self._json = as_json
+        self._show = printer(page, "table")
+        self._told: dict[str, str] = {}  # the last warning about a peer
+        self._furthest: dict[Phase, int] = {}
+
+    async def run(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                client = await self._opened(stack)
+                if not len(client.watch):
+                    raise ParameterError("nothing to watch for: the database knows no addresses")
+                with status(None if self._json else self._page.console, self._balances) as shown:
+                    ticker = asyncio.create_task(_tick(shown))
+                    try:
+                        await self._follow(client, shown)
+                    finally:
+                        ticker.cancel()
+        finally:
+            if not self._json:
+                self._balances.show(self._page)
+
+    async def _opened(self, stack: AsyncExitStack) -> LightClient:
+        """The client, entered. Whatever comes of that, a database that was set aside for a new one is told of."""
+        if self._rebuilt is None:
+            return await stack.enter_async_context(self._client)
+        before = self._rebuilt.stat().st_ino
+        try:
+            return await stack.enter_async_context(self._client)
+        finally:
+            if self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
+                complain(f"{self._rebuilt} was made anew, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
+
+    async def _follow(self, client: LightClient, shown: Status) -> None:
+        if not self._once:
+            await self._print_all(shown)
+        try:
+            async with asyncio.timeout(None) as timeout:
+                if self._once:
+                    self._patience = _Patience(timeout, self._patience_s)
+                async for event in client.events():
+                    if await self._take(event, shown):
+                        return
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise UselessPeerError(f"gave up: no usable node for {self._patience_s:g} s") from None
+
+    async def _print_all(self, shown: Status) -> None:
+        for found in await self._client.matches():
+            self._match("found", found, shown)
+
+    async def _take(self, event: Event, shown: Status) -> bool:
+        """Print what an event tells; whether that was the end."""
+        match event:
+            case MatchFound() | MatchConfirmed() | MatchWithdrawn():
+                if not self._once:
+                    name = {MatchFound: "found", MatchConfirmed: "confirmed", MatchWithdrawn: "withdrawn"}[type(event)]
+                    self._match(name, event, shown)
+            case Progress(phase, done, total):
+                shown.progress(phase.value, done, total)
+                if done > self._furthest.get(phase, 0):
+                    self._furthest[phase] = done
+                    self._progressed()
+            case BlockConnected():
+                self._progressed()
+            case Synced(height, digest):
+                if self._once:
+                    await self._print_all(shown)
+                self._synced(height, digest, shown)
+                return self._once
+            case BlockDisconnected(height, digest):
+                self._disconnected(height, digest, shown)
+            case PeerChanged(address, agent):
+                self._peer_changed(address, agent, shown)
+            case PeerWarning():
+                self._warn(event, shown)
+        return False
+
+    def _progressed(self) -> None:
+        if self._patience is not None:
+            self._patience.progress()
+
+    def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status) -> None:
+        withdrawn = isinstance(event, MatchWithdrawn)
+        if not (self._balances.remove(event.match) if withdrawn else self._balances.put(event.match)):
+            return  # told before: an event may have waited while all matches were read from the database
+        if self._json:
+            how = {"reason": event.reason.value} if isinstance(event, MatchWithdrawn) else {"completeness": event.completeness}
+            self._line({"event": name, **record(event.match), **how})
+            return
+        shown.clear()
+        if isinstance(event, MatchWithdrawn):
+            self._page.line(f"withdrawn ({event.reason}):", "yellow")
+        self._show(event.match)
+        shown.changed()
+
+    def _synced(self, height: int, digest: bytes, shown: Status) -> None:
+        shown.synced(height)
+        if self._json:
+            self._line({"event": "synced", "height": height, "block": hash_to_hex(digest)})
+        elif self._once:
+            count = len(self._balances)
+            shown.clear()
+            found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
+            Page(sys.stderr).line(f"height {height:,}: {found}")
+
+    def _disconnected(self, height: int, digest: bytes, shown: Status) -> None:
+        if self._once:
+            return
+        if self._json:
+            self._line({"event": "disconnected", "height": height, "block": hash_to_hex(digest)})
+        else:
+            shown.clear()
+            self._page.line(f"block {height} {hash_to_hex(digest)} left the best chain", "yellow")
+
+    def _peer_changed(self, address: str | None, agent: str, shown: Status) -> None:
+        shown.peer(address, agent)
+        if address is not None:
+            self._told.pop(address, None)
+        if self._patience is not None:
+            if address is None:
+                self._patience.without_peer()
+            else:
+                self._patience.with_peer()
+
+    def _warn(self, event: PeerWarning, shown: Status) -> None:
+        """Say what went wrong, but not again what was said last of the same peer."""
+        cause = _cause(event)
+        kind = re.sub(r"[0-9.]+", "#", cause)
+        if self._told.get(event.address) != kind:
+            self._told[event.address] = kind
+            shown.complain(f"{event.address}: {cause}{'; left for good' if event.banned else '; it is tried again'}")
+
+    def _line(self, fields: dict[str, object]) -> None:
+        self._page.line(json.dumps(fields, separators=(",", ":")))
+
+
+async def _tick(shown: Status) -> None:
+    with suppress(OSError):  # the terminal has gone; whoever prints next will tell
+        while True:
+            shown.tick()
+            await asyncio.sleep(TICK_S)
+
+
+def _cause(event: PeerWarning) -> str:
+    """What a warning's error says, in words."""
+    error = event.error
+    said = str(error).removeprefix(f"{event.address}: ")
+    if isinstance(error, OSError):
+        numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}  # asyncio's own words repeat the address
+        if len(numbers) == 1:
+            return os.strerror(numbers.pop()).lower()
+        said = error.strerror or said
+    return said or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

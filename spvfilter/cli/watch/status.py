@@ -1,0 +1,155 @@
+"""The last lines of a terminal while a wallet is watched: balances, how far it is, which peer. It is told; it asks nobody."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.term.page import complain, printable, rich_console, shorten
+from spvfilter.cli.term.progress import clock
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+TICK_S = 0.2
+_SURE_S = 2.0  # into a phase, before a guess is made of what is left
+_LEAST_NAME = 12  # columns
+
+
+class Status:
+    """Knows what to say, and says nothing: there is no terminal."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._phase = "connecting"
+        self._doing = ""  # the phase under way
+        self._begun = (0.0, 0)  # when, and what was done by then
+        self._peer = ""
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """So many headers or blocks of so many."""
+        if phase != self._doing:
+            self._doing, self._begun = phase, (self._now(), done)
+        self._phase = f"{phase}: {done:,} of {total:,}"
+        if done < total:
+            self._phase += f" ({100 * done // total} %{self._left(done, total)})"
+        else:
+            self._doing = ""
+        self.changed()
+
+    def _left(self, done: int, total: int) -> str:
+        since, before = self._begun
+        passed = self._now() - since
+        return f", {clock((total - done) * passed / (done - before))} left" if passed >= _SURE_S and done > before else ""
+
+    def synced(self, height: int) -> None:
+        self._phase, self._doing = f"up to date, height {height:,}", ""
+        self.changed()
+
+    def peer(self, address: str | None, agent: str) -> None:
+        self._peer = f"{address} {shorten(printable(agent), 40) if agent else ''}".rstrip() if address else "no peer"
+        self.changed()
+
+    def changed(self) -> None:
+        """What is shown may have changed."""
+
+    def tick(self) -> None:
+        """Another fifth of a second has passed."""
+
+    def clear(self) -> None:
+        """Make way for a line that someone else prints on the same terminal."""
+
+    def complain(self, message: str) -> None:
+        """One line on standard error."""
+        self.clear()
+        complain(message)
+
+    @property
+    def line(self) -> str:
+        return f"{self._phase}{' · ' if self._peer else ''}{self._peer}"
+
+
+class LineStatus(Status):
+    """One line on standard error that overwrites itself."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(now)
+        self._shown = 0
+
+    def tick(self) -> None:
+        from shutil import get_terminal_size
+
+        line = self.line[: get_terminal_size().columns - 1]  # one that is wrapped could not be overwritten
+        print("\r" + line.ljust(self._shown), end="", file=sys.stderr, flush=True)
+        self._shown = len(line)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r" + " " * self._shown + "\r", end="", file=sys.stderr, flush=True)
+            self._shown = 0
+
+
+class RichStatus(Status):
+    """Balances and the line below them, drawn by rich, which makes way for what is printed on its console."""
+
+    def __init__(self, console: Console, balances: Balances) -> None:
+        super().__init__()
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._balances = balances
+        self._spinner = Spinner("dots", style="cyan")
+        self._stale = True
+        self.live = Live(
+            console=console, get_renderable=self._draw, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def tick(self) -> None:
+        self.live.refresh()
+
+    def complain(self, message: str) -> None:
+        if sys.stderr.isatty():
+            self.live.console.print(f"spvfilter: {printable(message)}", style="yellow", soft_wrap=True)
+        else:
+            complain(message)
+
+    def _draw(self) -> Group:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        self._spinner.text = Text(f"{self.line}", style="cyan", no_wrap=True, overflow="ellipsis")
+        if not len(self._balances):
+            return Group(self._spinner)
+        columns, rows = self._balances.table(max(3, self.live.console.height // 2))
+        table = Table(box=box.SIMPLE_HEAD, header_style="cyan", pad_edge=False, padding=(0, 1))
+        for name, align in columns.items():
+            table.add_column(Text(name), justify=align, no_wrap=True)
+        widths = [max(map(len, column)) + 3 for column in zip(columns, *rows, strict=True)]
+        room = max(_LEAST_NAME, self.live.console.width - sum(widths[1:]) - 2)
+        for name, *cells in rows:
+            table.add_row(Text(shorten(printable(name), room)), *(Text(printable(cell)) for cell in cells))
+        return Group(table, self._spinner)
+
+
+@contextmanager
+def status(console: Console | None, balances: Balances) -> Iterator[Status]:
+    """What to show the state with; `console` is the terminal that matches go to, None where they go elsewhere."""
+    if console is not None:
+        shown = RichStatus(console, balances)
+        with shown.live:
+            yield shown
+        return
+    if not sys.stderr.isatty() or rich_console(sys.stdout) is not None:
+        yield Status()
+        return
+    line = LineStatus()
+    try:
+        yield line
+    finally:
+        line.clear()

@@ -1,0 +1,10 @@
+/* Hashing runs of headers; the twin of pure/headers.py. */
+#ifndef SPV_HEADERS_H
+#define SPV_HEADERS_H
+
+#include "hash/sha256.h"
+
+/* pure.headers.header_hashes: room for size / 80 hashes at `out`. */
+spv_status spv_header_hashes(const uint8_t *headers, size_t size, spv_hash *out, spv_error *error);
+
+#endif

@@ -1,0 +1,113 @@
+#include "block/merkle.h"
+
+#include <stdlib.h>
+
+enum { AT_ONCE = 4096 }; /* transactions walked, then hashed */
+
+void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mutated) {
+    *mutated = false;
+    while (count > 1) {
+        for (size_t i = 0; i + 1 < count; i += 2)
+            *mutated |= !memcmp(hashes[i], hashes[i + 1], 32);
+        uint8_t repeated[64]; /* an odd level repeats its last hash */
+        memcpy(repeated, hashes[count - 1], 32);
+        memcpy(repeated + 32, hashes[count - 1], 32);
+        spv_sha256d_pairs((const spv_hash *)hashes, count / 2, hashes);
+        if (count & 1)
+            spv_sha256d(repeated, 64, hashes[count / 2]);
+        count = (count + 1) / 2;
+    }
+    memcpy(root, hashes[0], 32);
+}
+
+typedef struct {
+    const uint8_t *raw;
+    size_t size;
+    spv_tx coinbase, *txs; /* room for AT_ONCE, or for all of a smaller block */
+    spv_hash *leaves;
+    uint32_t count;
+    bool witness; /* in any transaction */
+} block;
+
+/* Walks the block; its txids or wtxids become the leaves. */
+static spv_status hash_transactions(block *b, bool stripped, spv_error *error) {
+    size_t at;
+    spv_status status = spv_block_start(b->raw, b->size, &at, &b->count, error);
+    if (status)
+        return status;
+    for (size_t done = 0; done < b->count;) {
+        size_t some = 0;
+        for (; some < AT_ONCE && done + some < b->count; some++) {
+            status = spv_walk_tx(b->raw, b->size, at, b->txs + some, error);
+            if (status)
+                return status;
+            at = b->txs[some].end;
+            b->witness |= b->txs[some].witness != 0;
+        }
+        if (!done)
+            b->coinbase = b->txs[0];
+        (stripped ? spv_txids : spv_wtxids)(b->raw, b->txs, some, b->leaves + done);
+        done += some;
+    }
+    return spv_block_end(b->size, at, error);
+}
+
+/* pure._check_witness_commitment */
+static spv_status check_commitment(block *b, spv_error *error) {
+    static const uint8_t prefix[6] = {0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed}; /* BIP-141 § Commitment structure */
+    const char *field = "witness commitment";
+    const uint8_t *commitment = NULL;
+    const spv_tx *coinbase = &b->coinbase;
+    size_t at = coinbase->outputs_at;
+    for (uint32_t i = 0; i < coinbase->outputs; i++) {
+        spv_item output = spv_next_output(b->raw, &at);
+        if (output.script_end - output.script >= 38 && !memcmp(b->raw + output.script, prefix, sizeof prefix))
+            commitment = b->raw + output.script + 6; /* the last one counts */
+    }
+    if (!commitment)
+        return spv_refuse(error, coinbase->start, field, "witness without a commitment");
+    const uint8_t *stack = b->raw + coinbase->witness;
+    bool nonce = coinbase->witness && coinbase->end - 4 - coinbase->witness == 34 && stack[0] == 1 && stack[1] == 32;
+    if (coinbase->inputs != 1 || !nonce)
+        return spv_refuse(error, coinbase->start, field, "the coinbase has no 32-byte witness nonce");
+    spv_status status = hash_transactions(b, false, error);
+    if (status)
+        return status;
+    uint8_t pair[64], expected[32];
+    bool mutated;
+    memset(b->leaves[0], 0, 32);
+    spv_merkle_root(b->leaves, b->count, pair, &mutated);
+    memcpy(pair + 32, stack + 2, 32);
+    spv_sha256d(pair, 64, expected);
+    if (memcmp(expected, commitment, 32))
+        return spv_refuse(error, coinbase->start, field, "does not match the witnesses");
+    return SPV_OK;
+}
+
+static spv_status check(block *b, spv_error *error) {
+    uint8_t root[32];
+    bool mutated;
+    spv_status status = hash_transactions(b, true, error);
+    if (status)
+        return status;
+    spv_merkle_root(b->leaves, b->count, root, &mutated);
+    if (mutated)
+        return spv_refuse(error, 36, "merkle root", "duplicated transactions (CVE-2012-2459)");
+    if (memcmp(root, b->raw + 36, 32))
+        return spv_refuse(error, 36, "merkle root", "does not match the transactions");
+    return b->witness ? check_commitment(b, error) : SPV_OK;
+}
+
+spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error) {
+    block b = {.raw = raw, .size = size};
+    size_t at;
+    spv_status status = spv_block_start(raw, size, &at, &b.count, error); /* refuses a count that the bytes cannot hold */
+    if (status)
+        return status;
+    b.txs = malloc((b.count < AT_ONCE ? b.count : AT_ONCE) * sizeof *b.txs);
+    b.leaves = malloc((size_t)b.count * sizeof *b.leaves);
+    status = b.txs && b.leaves ? check(&b, error) : SPV_NOMEM;
+    free(b.txs);
+    free(b.leaves);
+    return status;
+}

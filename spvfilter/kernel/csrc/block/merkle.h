@@ -1,0 +1,13 @@
+/* Merkle roots, and whether a block's transactions are those its header commits to; the twin of pure/blocks.py's merkle_root and check_block. */
+#ifndef SPV_MERKLE_H
+#define SPV_MERKLE_H
+
+#include "hash/sha256.h"
+
+/* pure.merkle_root: the root of `count` ≥ 1 hashes, which are overwritten, and whether two equal neighbours make it ambiguous. */
+void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mutated);
+
+/* pure.check_block. */
+spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error);
+
+#endif

@@ -1,0 +1,41 @@
+#include "block/script.h"
+
+enum { OP_1 = 0x51, OP_16 = 0x60, OP_CHECKSIG = 0xAC, OP_CHECKMULTISIG = 0xAE };
+
+bool spv_is_pubkey(const uint8_t *data, size_t size) {
+    if (size == 33)
+        return data[0] == 2 || data[0] == 3;
+    return size == 65 && (data[0] == 4 || data[0] == 6 || data[0] == 7);
+}
+
+bool spv_is_p2pk(const uint8_t *script, size_t size) {
+    return (size == 35 || size == 67) && script[0] == size - 2 && script[size - 1] == OP_CHECKSIG && spv_is_pubkey(script + 1, size - 2);
+}
+
+size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_push keys[SPV_MAX_MULTISIG_KEYS]) {
+    if (size < 3 || script[size - 1] != OP_CHECKMULTISIG)
+        return 0;
+    if (script[0] < OP_1 || script[0] > OP_16 || script[size - 2] < OP_1 || script[size - 2] > OP_16)
+        return 0;
+    size_t required = script[0] - OP_1 + 1u, total = script[size - 2] - OP_1 + 1u, count = 0;
+    size_t at = 1, end = size - 2;
+    while (at < end) {
+        uint8_t opcode = script[at];
+        size_t width = opcode == 0x4C ? 1 : opcode == 0x4D ? 2 : opcode == 0x4E ? 4 : 0;
+        size_t length = opcode, start = at + 1 + width;
+        if (!width && opcode > 0x4B)
+            return 0;
+        if (width) {
+            if (start > end) /* the pure twin reads into OP_n here; the key then never fits before it */
+                return 0;
+            length = width == 1 ? script[at + 1] : width == 2 ? spv_le16(script + at + 1) : spv_le32(script + at + 1);
+        }
+        if (length > end - start || !spv_is_pubkey(script + start, length) || count == total)
+            return 0;
+        if (keys)
+            keys[count] = (spv_push){script + start, length};
+        count++;
+        at = start + length;
+    }
+    return count == total && required <= total ? count : 0;
+}

@@ -1,0 +1,112 @@
+#include "bloom/bits.h"
+
+static const uint8_t MASKS[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+/* Sets one bit; not zero if it was not set before. */
+SPV_INLINE unsigned set(uint8_t *bits, uint64_t at, bool shared) {
+    uint8_t *byte = bits + (at >> 3);
+    const unsigned mask = MASKS[at & 7], before = __atomic_load_n(byte, __ATOMIC_RELAXED);
+    if (!shared) {
+        __atomic_store_n(byte, (uint8_t)(before | mask), __ATOMIC_RELAXED);
+        return mask & ~before;
+    }
+    if (before & mask)
+        return 0;
+    return mask & ~(unsigned)__atomic_fetch_or(byte, (uint8_t)mask, __ATOMIC_RELAXED);
+}
+
+SPV_INLINE unsigned get(const uint8_t *bits, uint64_t at) {
+    return MASKS[at & 7] & __atomic_load_n(bits + (at >> 3), __ATOMIC_RELAXED);
+}
+
+SPV_INLINE bool add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared, bool bip37) {
+    spv_cursor cursor = spv_cursor_at(shape, data, size);
+    unsigned fresh = 0;
+    for (uint32_t i = 0; i < shape->functions; i++)
+        fresh |= set(bits, spv_cursor_next(&cursor, bip37), shared);
+    return fresh != 0;
+}
+
+bool spv_bits_add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared) {
+    if (shape->family == SPV_FAMILY_BIP37)
+        return shared ? add(shape, bits, data, size, true, true) : add(shape, bits, data, size, false, true);
+    return shared ? add(shape, bits, data, size, true, false) : add(shape, bits, data, size, false, false);
+}
+
+SPV_INLINE bool has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size, bool bip37) {
+    spv_cursor cursor = spv_cursor_at(shape, data, size);
+    for (uint32_t i = 0; i < shape->functions; i++)
+        if (!get(bits, spv_cursor_next(&cursor, bip37)))
+            return false;
+    return true;
+}
+
+bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size) {
+    return shape->family == SPV_FAMILY_BIP37 ? has(shape, bits, data, size, true) : has(shape, bits, data, size, false);
+}
+
+SPV_INLINE bool set_all(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
+    unsigned fresh = 0;
+    for (size_t i = 0; i < count; i++)
+        fresh |= set(bits, positions[i], shared);
+    return fresh != 0;
+}
+
+bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
+    return shared ? set_all(bits, positions, count, true) : set_all(bits, positions, count, false);
+}
+
+bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!get(bits, positions[i]))
+            return false;
+    return true;
+}
+
+SPV_INLINE size_t set_window(const spv_batch *batch, size_t count, bool shared) {
+    const size_t functions = batch->shape->functions;
+    const uint64_t *at = batch->positions;
+    size_t fresh = 0;
+    for (size_t i = 0; i < count; i++, at += functions)
+        fresh += set_all(batch->cells, at, functions, shared);
+    return fresh;
+}
+
+size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
+    const size_t window = spv_window(batch->shape), end = from + count;
+    size_t fresh = 0;
+    for (size_t at = from; at < end; at += window) {
+        const size_t now = end - at < window ? end - at : window;
+        spv_hash_window(batch, keys, at, now);
+        batch->shared = spv_gate_again(batch->gate, batch->shared);
+        fresh += batch->shared ? set_window(batch, now, true) : set_window(batch, now, false);
+    }
+    return fresh;
+}
+
+/* Without early exit, which half of all keys would mispredict. */
+SPV_INLINE uint8_t all_of(const uint8_t *bits, const uint64_t *positions, size_t count) {
+    unsigned all = 1;
+    for (size_t i = 0; i < count; i++)
+        all &= get(bits, positions[i]) != 0;
+    return (uint8_t)all;
+}
+
+void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
+    const spv_shape *shape = batch->shape;
+    const size_t window = spv_window(shape), functions = shape->functions, end = from + count;
+    if (shape->family == SPV_FAMILY_BIP37 && !batch->far) { /* most keys end at the second of many hashes */
+        for (size_t at = from; at < end; at++) {
+            const spv_key key = spv_key_at(keys, at);
+            mask[at - from] = spv_bits_has(shape, batch->cells, key.data, key.size);
+        }
+        return;
+    }
+    for (size_t at = from; at < end; at += window) {
+        const size_t now = end - at < window ? end - at : window;
+        spv_hash_window(batch, keys, at, now);
+        const uint64_t *positions = batch->positions;
+        for (size_t i = 0; i < now; i++, positions += functions)
+            mask[at - from + i] = all_of(batch->cells, positions, functions);
+    }
+}

@@ -1,0 +1,125 @@
+/* Where a generic filter puts a key: the twin of pure/cells.py's position functions, for all families but the user's own. */
+#ifndef SPV_CELLS_H
+#define SPV_CELLS_H
+
+#include "bloom/gate.h"
+#include "hash/murmur3.h"
+#include "hash/murmur3_x64.h"
+#include "hash/siphash.h"
+
+/* values.Family. */
+typedef enum { SPV_FAMILY_BIP37 = 1, SPV_FAMILY_FAST = 2, SPV_FAMILY_SIPHASH = 3, SPV_FAMILY_CUSTOM = 255 } spv_family;
+
+enum { SPV_WINDOW = 32, SPV_WINDOW_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
+
+typedef struct {
+    spv_family family;
+    uint32_t functions; /* cells that a key has: k, or 0 where there is no cell at all */
+    uint32_t seed;      /* tweak or seed */
+    uint64_t k0, k1;    /* SipHash's key */
+    uint64_t span;      /* cells that each function reaches: m, or those of a plane */
+    uint64_t stride;    /* from a function's first cell to the next one's: 0, or the span */
+    uint64_t reciprocal; /* ⌈2^64 / span⌉, for BIP-37's remainder of 32-bit hashes; 0 where span is 1 or beyond 32 bits */
+} spv_shape;
+
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+} spv_key;
+
+/* Many keys: `keys`, or where that is NULL the rows of a table. */
+typedef struct {
+    const spv_key *keys;
+    const uint8_t *rows;
+    size_t width; /* bytes of a row */
+} spv_keys;
+
+SPV_INLINE spv_key spv_key_at(const spv_keys *keys, size_t number) {
+    return keys->keys ? keys->keys[number] : (spv_key){keys->rows + number * keys->width, keys->width};
+}
+
+/* Cells, and how batches write to them. */
+typedef struct {
+    const spv_shape *shape;
+    uint8_t *cells;
+    unsigned shift; /* 2^shift cells are in a byte: 3 for bits, 1 for counters */
+    spv_gate *gate;
+    uint64_t *positions; /* room for SPV_WINDOW_CELLS, or for one key's if those are more */
+    bool far;            /* the cells are too many for a near cache: fetch them ahead */
+    bool shared;         /* what spv_gate_enter said; kept up to date by the batch */
+} spv_batch;
+
+SPV_INLINE uint64_t spv_high64(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)a * b >> 64);
+}
+
+/* pure.cells._spread's last step: x remixed, so that small spans lose nothing, then multiplied and shifted onto the span. */
+SPV_INLINE uint64_t spv_spread(uint64_t x, uint64_t span) {
+    return spv_high64((x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93), span);
+}
+
+/* The two hashes of a key; the second is odd. */
+SPV_INLINE spv_hash128 spv_two_hashes(const spv_shape *shape, const uint8_t *data, size_t size) {
+    spv_hash128 hashes;
+    if (shape->family == SPV_FAMILY_FAST) {
+        hashes = spv_murmur3_x64_128(data, size, shape->seed);
+    } else {
+        hashes.h1 = spv_siphash24(data, size, shape->k0, shape->k1);
+        hashes.h2 = hashes.h1 * UINT64_C(0xD6E8FEB86659FD93);
+    }
+    hashes.h2 |= 1;
+    return hashes;
+}
+
+/* A key's cells one after the other, each made when it is asked for. */
+typedef struct {
+    const spv_shape *shape;
+    const uint8_t *data;
+    size_t size;
+    uint64_t x, step, first;
+    uint32_t seed;
+} spv_cursor;
+
+SPV_INLINE spv_cursor spv_cursor_at(const spv_shape *shape, const uint8_t *data, size_t size) {
+    spv_cursor cursor = {.shape = shape, .data = data, .size = size, .seed = shape->seed};
+    if (shape->family != SPV_FAMILY_BIP37) {
+        const spv_hash128 hashes = spv_two_hashes(shape, data, size);
+        cursor.x = hashes.h1;
+        cursor.step = hashes.h2;
+    }
+    return cursor;
+}
+
+SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, bool bip37) {
+    const spv_shape *shape = cursor->shape;
+    uint64_t cell;
+    if (bip37) { /* function i is murmur3 seeded with i * 0xFBA4C795 + tweak, modulo the span */
+        const uint32_t hash = spv_murmur3_32(cursor->data, cursor->size, cursor->seed);
+        cursor->seed += UINT32_C(0xFBA4C795);
+        cell = shape->reciprocal ? spv_high64(shape->reciprocal * hash, shape->span) : hash % shape->span;
+    } else {
+        cell = spv_spread(cursor->x, shape->span);
+        cursor->x += cursor->step;
+    }
+    cell += cursor->first;
+    cursor->first += shape->stride;
+    return cell;
+}
+
+/* pure.cells.Hashed.__init__: `key` is 16 bytes. */
+void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_t hash_funcs, bool partitioned, const uint8_t key[16]);
+
+/* All cells of `count` keys from number `from` on, key by key. */
+void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions);
+
+/* The same into batch->positions, and the bytes they are in fetched ahead. */
+void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
+
+/* How many keys are hashed ahead. */
+SPV_INLINE size_t spv_window(const spv_shape *shape) {
+    const size_t fit = shape->functions ? SPV_WINDOW_CELLS / shape->functions : SPV_WINDOW;
+    return fit > SPV_WINDOW ? SPV_WINDOW : fit ? fit : 1;
+}
+
+#endif

@@ -1,0 +1,8 @@
+/* SHA-256 of eight messages at once with AVX2. */
+#if defined(__x86_64__)
+#include "hash/sha256_way.h"
+#include "hash/lanes_avx2.h"
+
+#define NAME spv_sha256_avx2_8
+#include "hash/sha256_lanes.h"
+#endif

@@ -1,0 +1,218 @@
+/* SHA-256 of many messages at once: each lane takes the next message when its own has ended. */
+#include "hash/sha256_way.h"
+
+enum {
+    BATCH = 8192,  /* messages put in order together */
+    LENGTHS = 256  /* lengths told apart when they are; longer ones come first in any order */
+};
+
+typedef struct {
+    const uint8_t *raw;
+    const spv_tx *txs;
+    spv_hash *out;
+    bool stripped;
+} job;
+
+/* Lane i is in stretch[i] of message[i], which has left[i] blocks more, at data[i]. A lane without a message has more than ever come. */
+typedef struct {
+    _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
+    const uint8_t *data[SPV_MAX_LANES];
+    size_t left[SPV_MAX_LANES];
+    size_t stretch[SPV_MAX_LANES], message[SPV_MAX_LANES];
+    spv_padded padded[SPV_MAX_LANES];
+} lanes_at_work;
+
+#define NEVER SIZE_MAX
+SPV_INLINE bool idle(size_t left) {
+    return left > NEVER / 2;
+}
+
+/* Whole blocks of a message, at most LENGTHS - 1. */
+SPV_INLINE size_t blocks_of(const job *j, size_t message) {
+    const spv_tx *tx = j->txs + message;
+    size_t size = j->stripped && tx->witness ? tx->witness - tx->start + 2 : tx->end - tx->start;
+    return size < 64 * (LENGTHS - 1) ? (size + 8) / 64 : LENGTHS - 1;
+}
+
+SPV_INLINE void put_digest(const uint32_t *state, size_t step, uint8_t digest[32]) {
+    for (size_t i = 0; i < 8; i++)
+        spv_put_be32(digest + 4 * i, state[i * step]);
+}
+
+SPV_INLINE void reset(uint32_t *state, size_t step) {
+    for (size_t i = 0; i < 8; i++)
+        state[i * step] = spv_sha256_initial[i];
+}
+
+SPV_INLINE void take_stretch(lanes_at_work *w, size_t i) {
+    w->data[i] = w->padded[i].stretch[w->stretch[i]].at;
+    w->left[i] = w->padded[i].stretch[w->stretch[i]].blocks;
+}
+
+static void take_message(lanes_at_work *w, size_t i, const job *j, size_t message) {
+    const spv_tx *tx = j->txs + message;
+    const uint8_t *at = j->raw + tx->start, *end = j->raw + tx->end;
+    if (j->stripped && tx->witness)
+        spv_pad_stripped(w->padded + i, at, at + 6, tx->witness - tx->start - 6, end - 4);
+    else
+        spv_pad(w->padded + i, at, tx->end - tx->start);
+    w->message[i] = message;
+    w->stretch[i] = 0;
+    take_stretch(w, i);
+}
+
+/* The next stretch of the lane's message; false when it was the last one. */
+SPV_INLINE bool next_stretch(lanes_at_work *w, size_t i) {
+    if (++w->stretch[i] == w->padded[i].stretches)
+        return false;
+    take_stretch(w, i);
+    return true;
+}
+
+/* The rest of a message, by itself. */
+static void finish_alone(const spv_sha256_way *way, lanes_at_work *w, size_t i, uint8_t digest[32]) {
+    uint32_t state[8];
+    for (size_t k = 0; k < 8; k++)
+        state[k] = w->state[k * way->lanes + i];
+    do
+        way->one(state, w->data[i], w->left[i]);
+    while (next_stretch(w, i));
+    put_digest(state, 1, digest);
+}
+
+/* The messages of `order`, once. */
+static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *order, size_t count) {
+    const size_t lanes = way->lanes;
+    lanes_at_work w;
+    size_t next = 0, live = 0;
+    for (size_t i = 0; i < lanes; i++) {
+        reset(w.state + i, lanes);
+        w.left[i] = NEVER;
+        if (next < count) {
+            take_message(&w, i, j, order[next++]);
+            live++;
+        }
+    }
+    while (live >= way->worth) { /* all lanes are, until the messages run out */
+        size_t least = 0;
+        for (size_t i = 1; i < lanes; i++)
+            least = w.left[i] < w.left[least] ? i : least;
+        size_t blocks = w.left[least];
+        for (size_t i = 0; live < lanes && i < lanes; i++)
+            if (idle(w.left[i]))
+                w.data[i] = w.data[least]; /* what the lane makes of it is not used */
+        way->many(w.state, w.data, blocks);
+        for (size_t i = 0; i < lanes; i++) {
+            w.data[i] += 64 * blocks;
+            w.left[i] -= blocks;
+        }
+        for (size_t i = 0; i < lanes; i++) {
+            if (w.left[i] || next_stretch(&w, i))
+                continue;
+            put_digest(w.state + i, lanes, j->out[w.message[i]]);
+            if (next < count) {
+                take_message(&w, i, j, order[next++]);
+                reset(w.state + i, lanes);
+            } else {
+                w.left[i] = NEVER;
+                live--;
+            }
+        }
+    }
+    for (size_t i = 0; i < lanes; i++)
+        if (!idle(w.left[i]))
+            finish_alone(way, &w, i, j->out[w.message[i]]);
+}
+
+static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t digest[32]) {
+    spv_padded padded;
+    if (pair) {
+        spv_pad(&padded, pair, 64);
+        spv_hash_padded(way, &padded, digest);
+    }
+    spv_pad(&padded, digest, 32);
+    spv_hash_padded(way, &padded, digest);
+}
+
+/* Messages of one size: pairs of hashes, twice hashed, or with NULL what is in `out`, hashed in its place. */
+static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
+    static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* 512 bits */
+    const size_t lanes = way->lanes;
+    _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
+    const uint8_t *data[SPV_MAX_LANES], *ends[SPV_MAX_LANES];
+    uint8_t second[SPV_MAX_LANES][64] = {{0}};
+    for (size_t i = 0; i < lanes; i++) {
+        second[i][32] = 0x80;
+        second[i][62] = 1; /* 256 bits */
+        ends[i] = end_of_pair;
+    }
+    for (size_t done = 0; done < count; done += lanes) {
+        size_t some = count - done < lanes ? count - done : lanes;
+        if (some < way->worth) {
+            for (size_t i = done; i < count; i++)
+                hash_one(way, pairs ? (const uint8_t *)(pairs + 2 * i) : NULL, out[i]);
+            break;
+        }
+        if (pairs) {
+            for (size_t i = 0; i < lanes; i++)
+                data[i] = (const uint8_t *)(pairs + 2 * (done + (i < some ? i : 0)));
+            for (size_t i = 0; i < lanes; i++)
+                reset(state + i, lanes);
+            way->many(state, data, 1);
+            way->many(state, ends, 1);
+        }
+        for (size_t i = 0; i < lanes; i++) {
+            if (pairs)
+                put_digest(state + i, lanes, second[i]);
+            else if (i < some)
+                memcpy(second[i], out[done + i], 32);
+            data[i] = second[i];
+        }
+        for (size_t i = 0; i < lanes; i++)
+            reset(state + i, lanes);
+        way->many(state, data, 1);
+        for (size_t i = 0; i < some; i++)
+            put_digest(state + i, lanes, out[done + i]);
+    }
+}
+
+void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
+    hash_alike(way, pairs, count, out);
+}
+
+/* Longest first: what runs in step then ends together, and the last to end is short. */
+static void sort_by_length(const job *j, uint16_t count, uint16_t order[BATCH]) {
+    uint16_t starts[LENGTHS] = {0}, sum = 0;
+    for (uint16_t i = 0; i < count; i++)
+        starts[blocks_of(j, i)]++;
+    for (size_t i = LENGTHS; i--;) {
+        uint16_t here = starts[i];
+        starts[i] = sum;
+        sum = (uint16_t)(sum + here);
+    }
+    for (uint16_t i = 0; i < count; i++)
+        order[starts[blocks_of(j, i)]++] = i;
+}
+
+void spv_hash_txs(const spv_sha256_way *way, const uint8_t *raw, const spv_tx *txs, size_t count, bool stripped, spv_hash *out) {
+    uint16_t order[BATCH];
+    for (size_t done = 0; done < count; done += BATCH) {
+        size_t some = count - done < BATCH ? count - done : BATCH;
+        job j = {raw, txs + done, out + done, stripped};
+        sort_by_length(&j, (uint16_t)some, order);
+        hash_batch(way, &j, order, some);
+    }
+    hash_alike(way, NULL, count, out);
+}
+
+void spv_txids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out) {
+    spv_hash_txs(spv_sha256_chosen(), raw, txs, count, true, out);
+}
+
+void spv_wtxids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out) {
+    spv_hash_txs(spv_sha256_chosen(), raw, txs, count, false, out);
+}
+
+void spv_sha256d_pairs(const spv_hash *pairs, size_t count, spv_hash *out) {
+    spv_hash_pairs(spv_sha256_chosen(), pairs, count, out);
+}

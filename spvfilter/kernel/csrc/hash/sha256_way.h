@@ -1,0 +1,67 @@
+/* The ways to compress SHA-256 blocks that this build has, of which one is chosen at run time. Internal to sha256*.c and what tests them. */
+#ifndef SPV_SHA256_WAY_H
+#define SPV_SHA256_WAY_H
+
+#include "hash/sha256.h"
+
+enum { SPV_MAX_LANES = 16 };
+
+typedef struct {
+    const char *name;
+    unsigned needs; /* of spv_cpu */
+    size_t lanes;   /* messages that `many` advances at once, ≤ SPV_MAX_LANES */
+    size_t worth;   /* fewer messages are faster one by one */
+    /* Blocks of 64 bytes of one message. */
+    void (*one)(uint32_t state[8], const uint8_t *data, size_t blocks);
+    /* As many blocks of each of `lanes` messages; word i of lane l's state is state[i * lanes + l], the whole aligned to 64 bytes. */
+    void (*many)(uint32_t *state, const uint8_t *const *data, size_t blocks);
+} spv_sha256_way;
+
+extern const uint32_t spv_sha256_initial[8]; /* FIPS 180-4 § 5.3.3 */
+extern const uint32_t spv_sha256_k[64];      /* FIPS 180-4 § 4.2.2 */
+
+/* Every way of this build that this machine has, the fastest first and the portable one last; NULL from `number` = their count on. */
+const spv_sha256_way *spv_sha256_usable(size_t number);
+/* The first of them that agrees with the portable one, which is asked once. */
+const spv_sha256_way *spv_sha256_chosen(void);
+bool spv_sha256_agrees(const spv_sha256_way *way);
+
+/* sha256d of each transaction's bytes, stripped of witness or not. */
+void spv_hash_txs(const spv_sha256_way *way, const uint8_t *raw, const spv_tx *txs, size_t count, bool stripped, spv_hash *out);
+void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out);
+
+void spv_sha256_portable(uint32_t state[8], const uint8_t *data, size_t blocks);
+void spv_sha256_portable_lane(uint32_t *state, const uint8_t *const *data, size_t blocks);
+#if defined(__x86_64__)
+void spv_sha256_ni(uint32_t state[8], const uint8_t *data, size_t blocks);
+void spv_sha256_ni_2(uint32_t *state, const uint8_t *const *data, size_t blocks);
+void spv_sha256_avx2_8(uint32_t *state, const uint8_t *const *data, size_t blocks);
+void spv_sha256_avx512_16(uint32_t *state, const uint8_t *const *data, size_t blocks);
+#elif defined(__aarch64__) && (defined(__ARM_FEATURE_SHA2) || !defined(__clang__) || __clang_major__ >= 16)
+#define SPV_SHA256_ARM /* older clang has the intrinsics only where every machine is to have the instructions */
+void spv_sha256_arm(uint32_t state[8], const uint8_t *data, size_t blocks);
+void spv_sha256_arm_2(uint32_t *state, const uint8_t *const *data, size_t blocks);
+#endif
+
+/* The stretches of whole blocks that make up a padded message. A short one is copied as a whole, so that it takes one step among others;
+   of a long one only the ends are put together here. */
+typedef struct {
+    struct {
+        const uint8_t *at;
+        size_t blocks;
+    } stretch[3];
+    size_t stretches;
+    uint8_t buffer[8 * 64];
+} spv_padded;
+
+void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
+void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]); /* once */
+/* Version, body and lock time, four bytes, `size` and four: what a txid commits to. */
+void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time);
+
+SPV_INLINE void spv_put_be32(uint8_t *at, uint32_t value) {
+    value = __builtin_bswap32(value);
+    memcpy(at, &value, sizeof value);
+}
+
+#endif

@@ -1,8 +1,0 @@
-/* MurmurHash3 of eight keys at once with AVX2. */
-#if defined(__x86_64__)
-#include "murmur3.h"
-#include "lanes_avx2.h"
-
-#define NAME spv_murmur3_avx2
-#include "murmur3_lanes.h"
-#endif

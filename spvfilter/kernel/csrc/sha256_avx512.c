@@ -1,8 +1,0 @@
-/* SHA-256 of sixteen messages at once with AVX-512. */
-#if defined(__x86_64__)
-#include "sha256_way.h"
-#include "lanes_avx512.h"
-
-#define NAME spv_sha256_avx512_16
-#include "sha256_lanes.h"
-#endif

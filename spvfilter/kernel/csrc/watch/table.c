@@ -1,0 +1,275 @@
+#include "watch/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "block/script.h"
+
+enum { LONG = 63 };
+#define OWN ((uint32_t)1 << 31) /* in a coin's `script`: one of `scripts` */
+
+spv_table *spv_table_new(void) {
+    spv_table *table = calloc(1, sizeof *table);
+    if (!table)
+        return NULL;
+    table->entries.record = table->scripts.record = sizeof(uint8_t *);
+    table->coins.record = sizeof(spv_coin_record);
+    spv_index_init(&table->index);
+    spv_index_init(&table->coin_index);
+    if (spv_key_draw(&table->key)) {
+        if (spv_lock_init(&table->lock))
+            return table;
+        errno = ENOMEM;
+    }
+    free(table);
+    return NULL;
+}
+
+void spv_table_free(spv_table *table) {
+    spv_arena_free(&table->arena);
+    spv_pile_free(&table->entries);
+    spv_index_free(&table->index);
+    spv_pile_free(&table->coins);
+    spv_index_free(&table->coin_index);
+    spv_pile_free(&table->scripts);
+    spv_lock_free(&table->lock);
+    free(table);
+}
+
+size_t spv_table_size(const spv_table *table) {
+    return sizeof *table + table->arena.total + spv_pile_size(&table->entries) + spv_pile_size(&table->coins)
+        + spv_pile_size(&table->scripts) + spv_index_size(&table->index) + spv_index_size(&table->coin_index);
+}
+
+/* entries */
+
+static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
+    bool extended = value.size >= LONG;
+    uint8_t *record = spv_arena_take(arena, 1 + (extended ? 4u : 0u) + value.size);
+    if (!record)
+        return NULL;
+    record[0] = (uint8_t)((extended ? LONG : value.size) << 2 | kind);
+    if (extended)
+        spv_put_le32(record + 1, (uint32_t)value.size);
+    if (value.size)
+        memcpy(record + (extended ? 5 : 1), value.at, value.size);
+    return record;
+}
+
+static void push_record(spv_pile *pile, const uint8_t *record) {
+    *(const uint8_t **)spv_pile_at(pile, pile->count++, sizeof record) = record;
+}
+
+static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
+    const spv_table *table = context;
+    const uint8_t *record = spv_table_record(table, number);
+    spv_bytes value = spv_entry_bytes(record);
+    *hash = spv_keyed_hash(&table->key, record[0] & 3, value.at, value.size);
+    return (record[0] & 3) != SPV_OUTPOINT;
+}
+
+static bool coin_hash(const void *context, uint32_t number, uint64_t *hash) {
+    const spv_table *table = context;
+    *hash = spv_outpoint_hash(&table->key, spv_table_coin_record(table, number)->outpoint);
+    return true;
+}
+
+static uint32_t find_hashed(const spv_table *table, unsigned kind, spv_bytes value, uint64_t hash) {
+    return spv_index_find(&table->index, hash, spv_is_entry, &(spv_wanted){table, value, kind});
+}
+
+uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value) {
+    if (kind != SPV_OUTPOINT)
+        return find_hashed(table, kind, value, spv_keyed_hash(&table->key, kind, value.at, value.size));
+    uint32_t coin = value.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, value.at) : SPV_NONE;
+    if (coin == SPV_NONE)
+        return SPV_NONE;
+    uint32_t entry = spv_table_coin_record(table, coin)->entry;
+    if (entry >= table->entries.count || spv_table_kind(table, entry) != SPV_OUTPOINT || !spv_equal(spv_table_entry(table, entry), value))
+        return SPV_NONE;
+    return entry;
+}
+
+static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t number) {
+    uint32_t coin = spv_table_find_coin(table, value.at);
+    if (coin == SPV_NONE)
+        return spv_table_set_coin(table, &(spv_coin){value.at, {NULL, 0}, SPV_NO_VALUE, number}, false);
+    ((spv_coin_record *)spv_pile_at(&table->coins, coin, sizeof(spv_coin_record)))->entry = number;
+    return SPV_OK;
+}
+
+/* An outpoint has 36 bytes: the caller has looked. */
+spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number) {
+    uint64_t hash = spv_keyed_hash(&table->key, kind, value.at, value.size);
+    uint32_t known = kind == SPV_OUTPOINT ? spv_table_find(table, kind, value) : find_hashed(table, kind, value, hash);
+    if (known != SPV_NONE) {
+        *number = known;
+        return SPV_OK;
+    }
+    if (value.size > UINT32_MAX || table->entries.count > SPV_MAX_ENTRY)
+        return SPV_RANGE;
+    spv_status status = spv_pile_reserve(&table->entries);
+    if (!status && kind != SPV_OUTPOINT)
+        status = spv_index_reserve(&table->index, table->entries.count, entry_hash, table);
+    if (status)
+        return status;
+    const uint8_t *record = store(&table->arena, kind, value);
+    if (!record)
+        return SPV_NOMEM;
+    if (kind != SPV_OUTPOINT)
+        spv_index_add(&table->index, hash, table->entries.count);
+    else if ((status = add_outpoint(table, value, table->entries.count)))
+        return status;
+    *number = table->entries.count;
+    push_record(&table->entries, record);
+    table->of_kind[kind]++;
+    table->odd_scripts += kind == SPV_SCRIPT && !spv_is_middling(value.size);
+    return SPV_OK;
+}
+
+/* scripts */
+
+uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script) {
+    spv_push push;
+    for (size_t at = 0; spv_next_push(script.at, script.size, &at, &push);) {
+        uint32_t entry = spv_table_find(table, SPV_DATA, (spv_bytes){push.data, push.size});
+        if (entry != SPV_NONE)
+            return entry;
+    }
+    return SPV_NONE;
+}
+
+uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script) {
+    if (table->of_kind[SPV_MULTISIG_KEY]) {
+        spv_push keys[SPV_MAX_MULTISIG_KEYS];
+        size_t count = spv_multisig_keys(script.at, script.size, keys);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t entry = spv_table_find(table, SPV_MULTISIG_KEY, (spv_bytes){keys[i].data, keys[i].size});
+            if (entry != SPV_NONE)
+                return entry;
+        }
+    }
+    return table->of_kind[SPV_DATA] ? spv_table_match_pushes(table, script) : SPV_NONE;
+}
+
+uint32_t spv_table_match_script(const spv_table *table, spv_bytes script) {
+    uint32_t entry = spv_table_find(table, SPV_SCRIPT, script);
+    return entry == SPV_NONE ? spv_table_match_slow(table, script) : entry;
+}
+
+/* coins */
+
+uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint) {
+    const spv_wanted wanted = {table, {outpoint, SPV_OUTPOINT_SIZE}, SPV_OUTPOINT};
+    return spv_index_find(&table->coin_index, spv_outpoint_hash(&table->key, outpoint), spv_is_coin, &wanted);
+}
+
+static spv_bytes script_of(const spv_table *table, uint32_t script) {
+    if (script == SPV_NONE)
+        return (spv_bytes){NULL, 0};
+    if (script & OWN)
+        return spv_entry_bytes(*(const uint8_t **)spv_pile_at(&table->scripts, script & ~OWN, sizeof(uint8_t *)));
+    return spv_table_entry(table, script);
+}
+
+spv_coin spv_table_coin(const spv_table *table, uint32_t number) {
+    const spv_coin_record *record = spv_table_coin_record(table, number);
+    return (spv_coin){record->outpoint, script_of(table, record->script), (int64_t)spv_le64(record->value), record->entry};
+}
+
+spv_coin spv_coin_joined(spv_coin old, spv_coin new) {
+    old.value = old.value == SPV_NO_VALUE ? new.value : old.value;
+    old.script = old.script.at ? old.script : new.script;
+    return old;
+}
+
+/* The number by which a coin refers to a script: an entry's where it is one, else that of a copy. */
+static spv_status refer(spv_table *table, spv_bytes script, uint32_t *number) {
+    *number = SPV_NONE;
+    if (!script.at || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
+        return SPV_OK;
+    if (script.size > UINT32_MAX || table->scripts.count > SPV_MAX_ENTRY)
+        return SPV_RANGE;
+    spv_status status = spv_pile_reserve(&table->scripts);
+    if (status)
+        return status;
+    const uint8_t *record = store(&table->arena, SPV_SCRIPT, script);
+    if (!record)
+        return SPV_NOMEM;
+    *number = table->scripts.count | OWN;
+    push_record(&table->scripts, record);
+    return SPV_OK;
+}
+
+spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool replace) {
+    uint32_t number = spv_table_find_coin(table, coin->outpoint);
+    spv_coin next = *coin;
+    spv_coin_record record = {.script = SPV_NONE};
+    if (number != SPV_NONE) {
+        spv_coin old = spv_table_coin(table, number);
+        record = *spv_table_coin_record(table, number);
+        if (!replace)
+            next = spv_coin_joined(old, next);
+        if (!next.script.at || !old.script.at || !spv_equal(next.script, old.script))
+            record.script = SPV_NONE;
+    }
+    spv_status status = SPV_OK;
+    if (record.script == SPV_NONE)
+        status = refer(table, next.script, &record.script);
+    if (!status && number == SPV_NONE) {
+        status = spv_pile_reserve(&table->coins);
+        if (!status)
+            status = spv_index_reserve(&table->coin_index, table->coins.count, coin_hash, table);
+    }
+    if (status)
+        return status;
+    if (number == SPV_NONE) {
+        number = table->coins.count++;
+        memcpy(record.outpoint, coin->outpoint, SPV_OUTPOINT_SIZE);
+        spv_index_add(&table->coin_index, spv_outpoint_hash(&table->key, coin->outpoint), number);
+    }
+    spv_put_le32(record.value, (uint32_t)next.value);
+    spv_put_le32(record.value + 4, (uint32_t)((uint64_t)next.value >> 32));
+    record.entry = next.entry;
+    memcpy(spv_pile_at(&table->coins, number, sizeof record), &record, sizeof record);
+    return SPV_OK;
+}
+
+/* copies */
+
+static spv_status copy_records(const spv_pile *from, spv_pile *to, spv_arena *arena) {
+    for (uint32_t number = 0; number < from->count; number++) {
+        const uint8_t *record = *(const uint8_t **)spv_pile_at(from, number, sizeof record);
+        spv_status status = spv_pile_reserve(to);
+        if (status)
+            return status;
+        if (!(record = store(arena, record[0] & 3, spv_entry_bytes(record))))
+            return SPV_NOMEM;
+        push_record(to, record);
+    }
+    return SPV_OK;
+}
+
+spv_status spv_table_copy(const spv_table *table, spv_table **copy) {
+    spv_table *made = spv_table_new();
+    if (!made)
+        return SPV_NOMEM;
+    made->key = table->key;
+    memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
+    made->odd_scripts = table->odd_scripts;
+    spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
+    if (!status)
+        status = copy_records(&table->scripts, &made->scripts, &made->arena);
+    if (!status)
+        status = spv_pile_copy(&table->coins, &made->coins);
+    if (!status)
+        status = spv_index_copy(&table->index, &made->index);
+    if (!status)
+        status = spv_index_copy(&table->coin_index, &made->coin_index);
+    if (status) {
+        spv_table_free(made);
+        made = NULL;
+    }
+    *copy = made;
+    return status;
+}

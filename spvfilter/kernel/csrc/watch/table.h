@@ -1,0 +1,119 @@
+/* The packed table of a watch list: entries, and coins (watched outpoints with what is known of them). The twin of pure.table.WatchTable. */
+#ifndef SPV_TABLE_H
+#define SPV_TABLE_H
+
+#include "spv.h"
+#include "watch/table_hash.h"
+#include "watch/table_index.h"
+#include "watch/table_lock.h"
+#include "watch/table_memory.h"
+
+enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_KINDS }; /* values.EntryKind */
+enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };
+#define SPV_NO_VALUE ((int64_t)-1)
+
+/* Bytes somewhere in a table, which stay as long as it; `at` is NULL for none. */
+typedef struct {
+    const uint8_t *at;
+    size_t size;
+} spv_bytes;
+
+typedef struct {
+    spv_key key;
+    spv_arena arena;
+    spv_pile entries;    /* of const uint8_t *: where the entry lies in the arena */
+    spv_index index;     /* of entries, but for outpoints, which are found by their coins */
+    uint32_t of_kind[SPV_KINDS];
+    uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: no address has such a one, many other outputs have */
+    spv_pile coins;      /* of the records below */
+    spv_index coin_index;
+    spv_pile scripts;    /* of const uint8_t *: coins' scripts that are no entries */
+    spv_lock lock;       /* whoever calls what follows holds it, unless it says otherwise */
+} spv_table;
+
+/* A coin's record, 52 bytes. */
+typedef struct {
+    uint8_t outpoint[SPV_OUTPOINT_SIZE];
+    uint8_t value[8];
+    uint32_t entry;
+    uint32_t script; /* an entry's number, or with the top bit one of `scripts`, or SPV_NONE */
+} spv_coin_record;
+
+/* What is known of a coin; the outpoint stays where it is only as long as the lock is held. */
+typedef struct {
+    const uint8_t *outpoint;
+    spv_bytes script;
+    int64_t value;
+    uint32_t entry;
+} spv_coin;
+
+spv_table *spv_table_new(void); /* NULL, with errno set: no memory, no randomness */
+void spv_table_free(spv_table *table);
+spv_status spv_table_copy(const spv_table *table, spv_table **copy);
+size_t spv_table_size(const spv_table *table); /* bytes allocated */
+
+uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* an entry's number or SPV_NONE */
+spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number);
+uint32_t spv_table_match_script(const spv_table *table, spv_bytes script);
+/* The same for a script whose hash is known not to be an entry's: multisig keys, then data. */
+uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script);
+uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script);
+
+uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint); /* a coin's number or SPV_NONE */
+spv_coin spv_table_coin(const spv_table *table, uint32_t number);
+/* pure.table._joined: an outpoint already watched keeps its entry and gains what it lacked; with `replace`, it is overwritten. */
+spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool replace);
+/* The old coin, with what it lacked from the new one. */
+spv_coin spv_coin_joined(spv_coin old, spv_coin new);
+
+/* An entry as it lies in the arena: kind in the low two bits of the first byte, size in the others, 63 for four bytes more that say it. */
+SPV_INLINE spv_bytes spv_entry_bytes(const uint8_t *record) {
+    size_t size = record[0] >> 2;
+    if (SPV_LIKELY(size < 63))
+        return (spv_bytes){record + 1, size};
+    return (spv_bytes){record + 5, spv_le32(record + 1)};
+}
+
+SPV_INLINE const uint8_t *spv_table_record(const spv_table *table, uint32_t number) {
+    return *(const uint8_t **)spv_pile_at(&table->entries, number, sizeof(uint8_t *));
+}
+
+SPV_INLINE unsigned spv_table_kind(const spv_table *table, uint32_t number) {
+    return spv_table_record(table, number)[0] & 3;
+}
+
+SPV_INLINE spv_bytes spv_table_entry(const spv_table *table, uint32_t number) {
+    return spv_entry_bytes(spv_table_record(table, number));
+}
+
+SPV_INLINE const spv_coin_record *spv_table_coin_record(const spv_table *table, uint32_t number) {
+    return spv_pile_at(&table->coins, number, sizeof(spv_coin_record));
+}
+
+SPV_INLINE uint64_t spv_outpoint_hash(const spv_key *key, const uint8_t *outpoint) {
+    return spv_keyed_hash(key, SPV_OUTPOINT, outpoint, SPV_OUTPOINT_SIZE);
+}
+
+SPV_INLINE bool spv_equal(spv_bytes one, spv_bytes other) {
+    return one.size == other.size && !memcmp(one.at, other.at, one.size);
+}
+
+/* What the index is asked for. */
+typedef struct {
+    const spv_table *table;
+    spv_bytes value;
+    unsigned kind;
+} spv_wanted;
+
+SPV_INLINE bool spv_is_entry(const void *context, uint32_t number) {
+    const spv_wanted *wanted = context;
+    const uint8_t *record = spv_table_record(wanted->table, number);
+    return (record[0] & 3) == wanted->kind && spv_equal(spv_entry_bytes(record), wanted->value);
+}
+
+SPV_INLINE bool spv_is_coin(const void *context, uint32_t number) {
+    const spv_wanted *wanted = context;
+    return !memcmp(spv_table_coin_record(wanted->table, number)->outpoint, wanted->value.at, SPV_OUTPOINT_SIZE);
+}
+
+#endif

@@ -1,0 +1,93 @@
+#include "watch/table_index.h"
+
+#include "watch/table_memory.h"
+
+static const uint16_t NO_TAGS[SPV_GROUP];
+
+static size_t block_size(size_t groups) {
+    return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
+}
+
+static uint32_t limit_of(size_t groups) { /* 13 of 16 slots: a sixth of the groups are full then, and the next one mostly is not */
+    return groups > SPV_NONE / 13 ? SPV_NONE : (uint32_t)(groups * 13);
+}
+
+static spv_status allocate(spv_index *index, size_t groups) {
+    if (groups > SIZE_MAX / 2 / block_size(1))
+        return SPV_NOMEM;
+    void *block = spv_blank(block_size(groups));
+    if (!block)
+        return SPV_NOMEM;
+    index->tags = block;
+    index->numbers = (uint32_t *)(void *)((uint8_t *)block + groups * SPV_GROUP * sizeof(uint16_t));
+    index->mask = groups - 1;
+    index->limit = limit_of(groups);
+    return SPV_OK;
+}
+
+void spv_index_init(spv_index *index) {
+    *index = (spv_index){.tags = (uint16_t *)(uintptr_t)NO_TAGS}; /* read only: `limit` is 0 */
+}
+
+void spv_index_free(spv_index *index) {
+    if (index->limit)
+        spv_blank_free(index->tags, block_size(index->mask + 1));
+}
+
+size_t spv_index_size(const spv_index *index) {
+    return index->limit ? block_size(index->mask + 1) : 0;
+}
+
+void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
+    size_t group = spv_index_group(index, hash);
+    while (index->tags[group * SPV_GROUP + SPV_GROUP - 1])
+        group = (group + 1) & index->mask;
+    size_t slot = group * SPV_GROUP + (size_t)__builtin_ctzll(spv_group_slots(index->tags + group * SPV_GROUP, 0)) / SPV_SLOT_BITS;
+    index->tags[slot] = spv_index_tag(hash);
+    index->numbers[slot] = number;
+    index->count++;
+}
+
+enum { WINDOW = 16 }; /* hashes made ahead, their groups on the way from memory */
+
+spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
+    if (SPV_LIKELY(index->count < index->limit))
+        return SPV_OK;
+    if (index->limit == SPV_NONE)
+        return SPV_RANGE;
+    spv_index grown = {0};
+    spv_status status = allocate(&grown, index->limit ? 2 * (index->mask + 1) : 1);
+    if (status)
+        return status;
+    uint64_t hashes[WINDOW];
+    uint32_t ahead[WINDOW];
+    unsigned waiting = 0;
+    for (uint32_t number = 0; number < numbers; number++) {
+        if (!hash_of(context, number, &hashes[waiting]))
+            continue;
+        spv_index_fetch(&grown, hashes[waiting]);
+        ahead[waiting++] = number;
+        if (waiting == WINDOW)
+            while (waiting)
+                waiting--, spv_index_add(&grown, hashes[waiting], ahead[waiting]);
+    }
+    while (waiting)
+        waiting--, spv_index_add(&grown, hashes[waiting], ahead[waiting]);
+    spv_index_free(index);
+    *index = grown;
+    return SPV_OK;
+}
+
+spv_status spv_index_copy(const spv_index *index, spv_index *copy) {
+    spv_index_init(copy);
+    if (!index->limit)
+        return SPV_OK;
+    spv_status status = allocate(copy, index->mask + 1);
+    if (!status) {
+        memcpy(copy->tags, index->tags, block_size(index->mask + 1));
+        copy->count = index->count;
+    } else {
+        spv_index_init(copy);
+    }
+    return status;
+}

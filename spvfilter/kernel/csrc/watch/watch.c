@@ -1,0 +1,302 @@
+#include "watch/watch.h"
+
+#include <stdlib.h>
+
+#include "hash/sha256.h"
+#include "block/walk.h"
+#include "watch/watch_marks.h"
+
+enum { AHEAD = 64 }; /* txids made at once, which is faster */
+
+/* The second half: the transactions with a mark, and after the first of their outputs all inputs that may spend it, in order. */
+typedef struct {
+    const spv_table *table, *found;
+    const spv_marks *marks;
+    const uint8_t *raw;
+    size_t size;
+    spv_hits *hits;
+    spv_index fresh;    /* outpoint → the hit that is the output */
+    spv_index by_txid;  /* txid → its number */
+    const spv_mark *next, *last;
+    spv_tx tx;
+    uint32_t position;
+    bool marked;        /* the transaction is */
+    bool identified;    /* its txid is the last of the txids */
+    uint32_t ready_at, ready_count; /* of `ready`: txids of this and the next transactions with marks, each of which will need it */
+    spv_hash ready[AHEAD];
+} scan;
+
+/* hits and txids */
+
+static spv_hit *new_hit(spv_hits *hits) {
+    if (hits->count == hits->room) {
+        size_t room = hits->room ? 2 * hits->room : 16;
+        spv_hit *grown = realloc(hits->hits, room * sizeof *grown);
+        if (!grown)
+            return NULL;
+        hits->hits = grown;
+        hits->room = room;
+    }
+    return &hits->hits[hits->count++];
+}
+
+void spv_hits_free(spv_hits *hits) {
+    free(hits->hits);
+    free(hits->txids);
+}
+
+static bool txid_hash(const void *context, uint32_t number, uint64_t *hash) {
+    const scan *s = context;
+    *hash = spv_keyed_hash(&s->table->key, 0, s->hits->txids[number], 32);
+    return true;
+}
+
+static bool is_same_txid(const void *context, uint32_t number) {
+    const scan *s = context;
+    return !memcmp(s->hits->txids[number], s->hits->txids[s->hits->txid_count], 32);
+}
+
+static void make_ready(scan *s) {
+    spv_tx txs[AHEAD] = {s->tx};
+    spv_error never; /* they were walked before */
+    uint32_t last = s->position;
+    s->ready_at = 0;
+    s->ready_count = 1;
+    for (const spv_mark *mark = s->next; mark != s->last && s->ready_count < AHEAD; mark++)
+        if (mark->tx != last) {
+            last = mark->tx;
+            spv_walk_tx(s->raw, s->size, s->marks->starts[last], &txs[s->ready_count++], &never);
+        }
+    spv_txids(s->raw, txs, s->ready_count, s->ready);
+}
+
+static void make_txid(scan *s, uint8_t txid[32]) {
+    if (!s->marked) {
+        spv_txid(s->raw, &s->tx, txid);
+        return;
+    }
+    if (s->ready_at == s->ready_count)
+        make_ready(s);
+    memcpy(txid, s->ready[s->ready_at++], 32);
+}
+
+/* The txid of the transaction, once it has a hit. Two of the same have the same hits, at least those of the first. */
+static spv_status identify(scan *s, spv_error *error) {
+    spv_hits *hits = s->hits;
+    if (s->identified)
+        return SPV_OK;
+    if (hits->txid_count == hits->txid_room) {
+        uint32_t room = hits->txid_room ? 2 * hits->txid_room : 16;
+        uint8_t(*grown)[32] = realloc(hits->txids, room * sizeof *grown);
+        if (!grown)
+            return SPV_NOMEM;
+        hits->txids = grown;
+        hits->txid_room = room;
+    }
+    make_txid(s, hits->txids[hits->txid_count]);
+    spv_status status = spv_index_reserve(&s->by_txid, hits->txid_count, txid_hash, s);
+    if (status)
+        return status;
+    uint64_t hash;
+    txid_hash(s, hits->txid_count, &hash);
+    if (spv_index_find(&s->by_txid, hash, is_same_txid, s) != SPV_NONE)
+        return spv_refuse(error, SPV_HEADER_SIZE, "transactions", "duplicated transactions (CVE-2012-2459)");
+    spv_index_add(&s->by_txid, hash, hits->txid_count++);
+    s->identified = true;
+    return SPV_OK;
+}
+
+/* fresh coins: outputs found in this block */
+
+static void outpoint_of(const spv_hits *hits, const spv_hit *hit, uint8_t outpoint[SPV_OUTPOINT_SIZE]) {
+    memcpy(outpoint, hits->txids[hit->txid], 32);
+    spv_put_le32(outpoint + 32, hit->n);
+}
+
+static bool fresh_hash(const void *context, uint32_t number, uint64_t *hash) {
+    const scan *s = context;
+    const spv_hit *hit = &s->hits->hits[number];
+    uint8_t outpoint[SPV_OUTPOINT_SIZE];
+    if (hit->spend)
+        return false;
+    outpoint_of(s->hits, hit, outpoint);
+    *hash = spv_outpoint_hash(&s->table->key, outpoint);
+    return true;
+}
+
+typedef struct {
+    const scan *scan;
+    const uint8_t *outpoint;
+} spent;
+
+static bool is_fresh(const void *context, uint32_t number) {
+    const spent *spent = context;
+    const spv_hits *hits = spent->scan->hits;
+    const spv_hit *hit = &hits->hits[number];
+    return hit->n == spv_le32(spent->outpoint + 32) && !memcmp(hits->txids[hit->txid], spent->outpoint, 32);
+}
+
+/* one transaction */
+
+static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
+    const uint8_t *outpoint = s->raw + input.at;
+    const spv_mark *of[SPV_REASONS] = {NULL};
+    for (; s->next != s->last && s->next->at == outpoint; s->next++)
+        of[s->next->reason] = s->next;
+    spv_coin coin = {.entry = SPV_NONE};
+    if (of[SPV_EARLIER]) {
+        coin = spv_table_coin(s->found, of[SPV_EARLIER]->number);
+    } else if (s->fresh.count) {
+        const spent wanted = {s, outpoint};
+        uint32_t number = spv_index_find(&s->fresh, spv_outpoint_hash(&s->table->key, outpoint), is_fresh, &wanted);
+        if (number != SPV_NONE) {
+            const spv_hit *paid = &s->hits->hits[number];
+            coin = (spv_coin){NULL, paid->script, paid->value, paid->entry};
+        }
+    }
+    if (of[SPV_KNOWN]) {
+        spv_coin known = spv_table_coin(s->table, of[SPV_KNOWN]->number);
+        coin = coin.entry == SPV_NONE ? known : spv_coin_joined(known, coin);
+    } else if (coin.entry == SPV_NONE) {
+        if (!of[SPV_PUSHED])
+            return SPV_OK;
+        coin = (spv_coin){NULL, {NULL, 0}, SPV_NO_VALUE, of[SPV_PUSHED]->number};
+    }
+    spv_status status = identify(s, error);
+    if (status)
+        return status;
+    spv_hit *hit = new_hit(s->hits);
+    if (!hit)
+        return SPV_NOMEM;
+    *hit = (spv_hit){coin.script, outpoint, coin.value, s->hits->txid_count - 1, s->position, n, coin.entry, true};
+    return SPV_OK;
+}
+
+static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
+    spv_bytes script = {s->raw + output.script, output.script_end - output.script};
+    int64_t value = (int64_t)spv_le64(s->raw + output.at);
+    spv_status status = identify(s, error);
+    if (status)
+        return status;
+    if (s->hits->count >= SPV_NONE)
+        return SPV_RANGE;
+    uint32_t number = (uint32_t)s->hits->count;
+    uint64_t hash;
+    if ((status = spv_index_reserve(&s->fresh, number, fresh_hash, s)))
+        return status;
+    spv_hit *hit = new_hit(s->hits);
+    if (!hit)
+        return SPV_NOMEM;
+    if (value < SPV_NO_VALUE)
+        value = SPV_NO_VALUE; /* consensus refuses what is below 0 */
+    *hit = (spv_hit){script, NULL, value, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
+    fresh_hash(s, number, &hash);
+    spv_index_add(&s->fresh, hash, number);
+    return SPV_OK;
+}
+
+static spv_status transaction(scan *s, spv_error *error) {
+    spv_status status = SPV_OK;
+    size_t at = s->tx.inputs_at;
+    s->marked = s->next != s->last && s->next->tx == s->position;
+    s->identified = false;
+    if (s->marked || s->fresh.count)
+        for (uint32_t n = 0; n < s->tx.inputs && !status; n++)
+            status = spend(s, spv_next_input(s->raw, &at), n, error);
+    at = s->tx.outputs_at;
+    for (uint32_t n = 0; n < s->tx.outputs && !status && s->next != s->last && s->next->tx == s->position; n++) {
+        spv_item output = spv_next_output(s->raw, &at);
+        if (s->next->at == s->raw + output.script)
+            status = pay(s, output, n, error);
+    }
+    return status;
+}
+
+static spv_status follow(scan *s, spv_error *error) {
+    spv_status status = SPV_OK;
+    for (;; s->position++) {
+        if (!s->fresh.count) { /* nothing new could be spent: on to the next mark */
+            if (s->next == s->last)
+                return SPV_OK;
+            s->position = s->next->tx;
+        } else if (s->position == s->marks->transactions) {
+            return SPV_OK;
+        }
+        status = spv_walk_tx(s->raw, s->size, s->marks->starts[s->position], &s->tx, error);
+        if (!status)
+            status = transaction(s, error);
+        if (status)
+            return status;
+    }
+}
+
+static spv_status follow_all(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, const spv_marks *marks,
+                             spv_hits *hits, spv_error *error) {
+    if (!marks->count)
+        return SPV_OK;
+    scan s = {
+        .table = table, .found = found, .marks = marks, .raw = raw, .size = size, .hits = hits,
+        .next = marks->marks, .last = marks->marks + marks->count,
+    };
+    spv_index_init(&s.fresh);
+    spv_index_init(&s.by_txid);
+    spv_status status = follow(&s, error);
+    spv_index_free(&s.fresh);
+    spv_index_free(&s.by_txid);
+    return status;
+}
+
+/* locks */
+
+static void read_both(spv_table *table, spv_table *found) {
+    if (found && found != table) {
+        bool before = (uintptr_t)found < (uintptr_t)table;
+        spv_read(before ? &found->lock : &table->lock);
+        spv_read(before ? &table->lock : &found->lock);
+    } else {
+        spv_read(&table->lock);
+    }
+}
+
+/* The outputs among the hits become coins of `found`, whatever it knew of them. */
+static spv_status keep(spv_table *found, const spv_hits *hits) {
+    spv_status status = SPV_OK;
+    spv_write(&found->lock);
+    for (size_t i = 0; i < hits->count && !status; i++) {
+        const spv_hit *hit = &hits->hits[i];
+        uint8_t outpoint[SPV_OUTPOINT_SIZE];
+        if (hit->spend)
+            continue;
+        outpoint_of(hits, hit, outpoint);
+        status = spv_table_set_coin(found, &(spv_coin){outpoint, hit->script, hit->value, hit->entry}, true);
+    }
+    spv_end_write(&found->lock);
+    return status;
+}
+
+spv_status spv_watch_block(spv_table *table, spv_table *found, const uint8_t *raw, size_t size, spv_hits *hits, spv_error *error) {
+    spv_marks marks;
+    *hits = (spv_hits){0};
+    read_both(table, found);
+    const spv_table *earlier = found && found->coins.count ? found : NULL;
+    spv_status status = spv_mark_block(table, earlier, raw, size, &marks, error);
+    if (!status)
+        status = follow_all(table, earlier, raw, size, &marks, hits, error);
+    if (found && found != table)
+        spv_end_read(&found->lock);
+    spv_end_read(&table->lock);
+    spv_marks_free(&marks);
+    return !status && found && hits->count ? keep(found, hits) : status;
+}
+
+spv_status spv_watch_tx(spv_table *table, const uint8_t *raw, size_t size, spv_hits *hits, spv_error *error) {
+    spv_marks marks;
+    *hits = (spv_hits){0};
+    spv_read(&table->lock);
+    spv_status status = spv_mark_tx(table, raw, size, &marks, error);
+    if (!status)
+        status = follow_all(table, NULL, raw, size, &marks, hits, error);
+    spv_end_read(&table->lock);
+    spv_marks_free(&marks);
+    return status;
+}

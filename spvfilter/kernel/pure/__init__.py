@@ -1,0 +1,1 @@
+"""The readable reference of the hot loops; the C extension is its twin."""

@@ -1,0 +1,216 @@
+"""The generic filter's bits, counters and their operations: the readable reference. The Bitcoin part of the kernel is in pure.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Self
+
+from spvfilter.kernel.pure.cells import Hashed
+from spvfilter.kernel.values import COUNTER_LIMIT
+from spvfilter.primitives import chunks
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+_MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # looked up in less time than shifted
+
+
+class BitCore(Hashed):
+    """A bit array with k hash functions; bit b is `1 << (b & 7)` of byte `b >> 3`, as BIP-37 lays it out.
+
+    `buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core since 0.21
+    (CVE-2013-5700: never divide by the size).
+    """
+
+    __slots__ = ()
+
+    def _size(self) -> int:
+        return (self.cells + 7) // 8
+
+    @property
+    def bits(self) -> int:
+        """m, the number of bits."""
+        return self.cells
+
+    def add(self, key: object) -> bool:
+        """Set the key's bits; True if it was new, that is, if any of them was not set before. Raises TypeError, ReadOnlyError."""
+        return self._set(self._positions(self._encode(key)))
+
+    def _set(self, cells: Iterable[int]) -> bool:
+        view, new = self._writable(), False
+        for at in cells:
+            byte, mask = at >> 3, _MASKS[at & 7]
+            before = view[byte]
+            if not before & mask:
+                view[byte] = before | mask
+                new = True
+        return new
+
+    def __contains__(self, key: object) -> bool:
+        return self._all_set(self._positions(self._encode(key)))
+
+    def _all_set(self, cells: Iterable[int]) -> bool:
+        view = self._view
+        for at in cells:  # noqa: SIM110  # all(…) needs a generator, which takes as long again
+            if not view[at >> 3] & _MASKS[at & 7]:
+                return False
+        return True
+
+    def update(self, keys: Iterable[object] | Buffer) -> int:
+        """Add a batch: an iterable of keys, or a contiguous buffer of n×w bytes or of integers; how many were new.
+
+        Raises TypeError for what is no batch, or no key; the keys before that one are added. Raises ReadOnlyError.
+        """
+        return sum(map(self._set, self._batch(keys)))
+
+    def contains_many(self, keys: Iterable[object] | Buffer) -> bytes:
+        """For each key of a batch one byte, 1 if it is contained, else 0."""
+        return bytes(map(self._all_set, self._batch(keys)))
+
+    def set_bits(self) -> int:
+        """How many bits are 1."""
+        return _ones(self._view)
+
+    def union_set_bits(self, other: BitCore) -> int:
+        """How many bits are 1 in either. Raises MismatchError."""
+        self.same_shape(other)
+        pairs = zip(chunks(self._view), chunks(other._view), strict=True)
+        return sum((int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs)
+
+    def plane_set_bits(self) -> list[int]:
+        """How many bits are 1 in each function's plane."""
+        return [self._set_between(first, first + span) for first, span in self._spans]
+
+    def _set_between(self, first: int, end: int) -> int:
+        """Set bits from `first` to before `end`: those of the bytes between, less what the edges hold beyond."""
+        if first == end:
+            return 0
+        view = self._view[first >> 3 : (end + 7) >> 3]
+        before = view[0] & (1 << (first & 7)) - 1
+        behind = view[-1] >> (end & 7) if end & 7 else 0
+        return _ones(view) - before.bit_count() - behind.bit_count()
+
+    def __ior__(self, other: BitCore) -> Self:
+        return self._combine(other, int.__or__)
+
+    def __iand__(self, other: BitCore) -> Self:
+        return self._combine(other, int.__and__)
+
+    def _combine(self, other: BitCore, operation: Callable[[int, int], int]) -> Self:
+        if not isinstance(other, BitCore):
+            return NotImplemented
+        self.same_shape(other)
+        for mine, theirs in zip(chunks(self._writable()), chunks(other._view), strict=True):
+            mixed = operation(int.from_bytes(mine, "little"), int.from_bytes(theirs, "little"))
+            mine[:] = mixed.to_bytes(len(mine), "little")
+        return self
+
+    def __le__(self, other: BitCore) -> bool:
+        """Whether every bit set here is set in `other`, so that it contains all that this one does."""
+        if not isinstance(other, BitCore):
+            return NotImplemented
+        self.same_shape(other)
+        pairs = zip(chunks(self._view), chunks(other._view), strict=True)
+        return not any(int.from_bytes(mine, "little") & ~int.from_bytes(theirs, "little") for mine, theirs in pairs)
+
+    def clear(self) -> None:
+        """Set every bit to 0. Raises ReadOnlyError."""
+        _zero(self._writable())
+
+
+_NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # for two counters, a bit each
+
+
+class CounterCore(Hashed):
+    """An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else the high one.
+
+    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15 sticks: how many keys
+    it stands for is no longer known, so it is never decremented.
+    """
+
+    __slots__ = ()
+
+    def _size(self) -> int:
+        return (self.cells + 1) // 2
+
+    def _get(self, cell: int) -> int:
+        return self._view[cell >> 1] >> 4 * (cell & 1) & 15
+
+    def _move(self, cells: Iterable[int], step: int) -> None:
+        view = self._writable()
+        for cell in cells:
+            if self._get(cell) < COUNTER_LIMIT:
+                view[cell >> 1] += step << 4 * (cell & 1)
+
+    def add(self, key: object) -> bool:
+        """Count the key once more; True if it was new. Raises TypeError, ReadOnlyError."""
+        return self._count_up(self._positions(self._encode(key)))
+
+    def _count_up(self, cells: Iterable[int]) -> bool:
+        distinct = set(cells)
+        new = not self._all_counted(distinct)
+        self._move(distinct, 1)
+        return new
+
+    def remove(self, key: object) -> None:
+        """Count the key once less. Raises KeyError if it is not contained: removing it would lose others. Raises ReadOnlyError."""
+        cells = set(self._positions(self._encode(key)))
+        if not self._all_counted(cells):
+            raise KeyError(key)
+        self._move(cells, -1)
+
+    def __contains__(self, key: object) -> bool:
+        return self._all_counted(self._positions(self._encode(key)))
+
+    def _all_counted(self, cells: Iterable[int]) -> bool:
+        return all(map(self._get, cells))
+
+    def count(self, key: object) -> int:
+        """How often the key was added, at most: the least of its counters. 15 means 15 or more."""
+        return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
+
+    def update(self, keys: Iterable[object] | Buffer) -> int:
+        """Add a batch, as BitCore.update takes it; how many were new."""
+        return sum(map(self._count_up, self._batch(keys)))
+
+    def contains_many(self, keys: Iterable[object] | Buffer) -> bytes:
+        """For each key of a batch one byte, 1 if it is contained, else 0."""
+        return bytes(map(self._all_counted, self._batch(keys)))
+
+    def set_cells(self) -> int:
+        """How many counters are not 0."""
+        return sum(_ones(bytes(chunk).translate(_NONZERO)) for chunk in chunks(self._view))
+
+    def __ior__(self, other: CounterCore) -> Self:
+        """Add the other's counters to these, each saturating: the multiset sum. Raises MismatchError, ReadOnlyError."""
+        if not isinstance(other, CounterCore):
+            return NotImplemented
+        self.same_shape(other)
+        view = self._writable()
+        for at, (mine, theirs) in enumerate(zip(view, other._view, strict=True)):
+            view[at] = min((mine & 15) + (theirs & 15), COUNTER_LIMIT) | min((mine >> 4) + (theirs >> 4), COUNTER_LIMIT) << 4
+        return self
+
+    def to_bits(self) -> bytearray:
+        """A bit for each counter, set where it is not 0, laid out as BitCore has them: ⌈m/8⌉ bytes."""
+        bits = bytearray()
+        for chunk in chunks(self._view):
+            pairs = bytes(chunk).translate(_NONZERO)  # four of these bytes make one
+            quarters = [int.from_bytes(pairs[at::4], "little") << 2 * at for at in range(4)]
+            bits += (quarters[0] | quarters[1] | quarters[2] | quarters[3]).to_bytes((len(pairs) + 3) // 4, "little")
+        return bits
+
+    def clear(self) -> None:
+        """Set every counter to 0. Raises ReadOnlyError."""
+        _zero(self._writable())
+
+
+def _ones(view: memoryview | bytes) -> int:
+    """How many bits are 1."""
+    return sum(int.from_bytes(chunk, "little").bit_count() for chunk in chunks(memoryview(view)))
+
+
+def _zero(view: memoryview) -> None:
+    for chunk in chunks(view):
+        chunk[:] = bytes(len(chunk))

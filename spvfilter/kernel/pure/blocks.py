@@ -1,0 +1,290 @@
+"""The readable reference of every hot loop: walking, block checks, the BIP-37 relevance test. The C twin must agree to the bit.
+
+Offsets are absolute in the buffer given. A scan returns only after the whole block was read, so nothing is ever
+reported from a block that turns out to be malformed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spvfilter.errors import FormatError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure.bits import BitCore
+from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
+from spvfilter.primitives import HEADER_SIZE, read_compact_size, script_pushes
+
+MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
+MIN_OUTPUT_SIZE = 9  # bytes: value 8, script length 1
+MIN_TX_SIZE = 10  # bytes: version 4, two empty counts, lock time 4
+COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # BIP-141 § Commitment structure
+_OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
+
+
+def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
+    """The transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
+
+    Raises FormatError: truncated, non-canonical CompactSize, a count or length larger than the bytes left can
+    hold, unknown segwit flag, superfluous witness.
+    """
+    size = len(raw)
+    if at + 4 > size:
+        raise FormatError(f"truncated: 4 bytes wanted, {size - at} left", offset=at, field="version")
+    cursor = at + 4
+    inputs, cursor = _walk_inputs(raw, cursor)
+    flag = 0
+    if not inputs:
+        flag_at = cursor
+        if flag_at >= size:
+            raise FormatError("truncated: no byte left", offset=flag_at, field="segwit flag")
+        flag = raw[flag_at]
+        cursor += 1
+        if flag & ~1:
+            raise FormatError(f"unknown segwit flag {flag:#04x}", offset=flag_at, field="segwit flag")
+        if flag:
+            inputs, cursor = _walk_inputs(raw, cursor)
+    # no inputs and flag 0: that byte was the empty output count (Core reads such a transaction, consensus refuses it)
+    outputs: list[tuple[int, int, int]] = []
+    if inputs or flag:
+        outputs, cursor = _walk_outputs(raw, cursor)
+    witness = 0
+    if flag:
+        witness = cursor
+        cursor = _walk_witness(raw, cursor, len(inputs))
+    if cursor + 4 > size:
+        raise FormatError(f"truncated: 4 bytes wanted, {size - cursor} left", offset=cursor, field="lock time")
+    return TxSpan(at, cursor + 4, inputs, outputs, witness)
+
+
+def _read_count(raw: bytes, at: int, field: str, least: int) -> tuple[int, int]:
+    """A count of items of at least `least` bytes each, refused when the rest of the buffer cannot hold them."""
+    count, cursor = read_compact_size(raw, at, field)
+    if count * least > len(raw) - cursor:
+        message = f"truncated: {count} items of at least {least} bytes claimed, {len(raw) - cursor} bytes left"
+        raise FormatError(message, offset=at, field=field)
+    return count, cursor
+
+
+def _walk_inputs(raw: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]:
+    count, cursor = _read_count(raw, at, "input count", MIN_INPUT_SIZE)
+    size = len(raw)
+    inputs = []
+    for _ in range(count):
+        outpoint = cursor
+        if outpoint + 36 > size:
+            raise FormatError(f"truncated: 36 bytes wanted, {size - outpoint} left", offset=outpoint, field="outpoint")
+        length, script = read_compact_size(raw, outpoint + 36, "scriptSig length")
+        cursor = script + length + 4
+        if cursor > size:
+            _refuse_script(size, script, length, "scriptSig", "sequence", 4)
+        inputs.append((outpoint, script, script + length))
+    return inputs, cursor
+
+
+def _walk_outputs(raw: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]:
+    count, cursor = _read_count(raw, at, "output count", MIN_OUTPUT_SIZE)
+    size = len(raw)
+    outputs = []
+    for _ in range(count):
+        value = cursor
+        if value + 8 > size:
+            raise FormatError(f"truncated: 8 bytes wanted, {size - value} left", offset=value, field="value")
+        length, script = read_compact_size(raw, value + 8, "scriptPubKey length")
+        cursor = script + length
+        if cursor > size:
+            _refuse_script(size, script, length, "scriptPubKey", "", 0)
+        outputs.append((value, script, cursor))
+    return outputs, cursor
+
+
+def _refuse_script(size: int, at: int, length: int, field: str, tail: str, tail_length: int) -> None:
+    if at + length > size:
+        raise FormatError(f"truncated: {length} bytes wanted, {size - at} left", offset=at, field=field)
+    at += length
+    raise FormatError(f"truncated: {tail_length} bytes wanted, {size - at} left", offset=at, field=tail)
+
+
+def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
+    size = len(raw)
+    cursor, items = at, 0
+    for _ in range(stacks):
+        count, cursor = _read_count(raw, cursor, "witness item count", 1)
+        items += count
+        for _ in range(count):
+            length, item = read_compact_size(raw, cursor, "witness item length")
+            cursor = item + length
+            if cursor > size:
+                raise FormatError(f"truncated: {length} bytes wanted, {size - item} left", offset=item, field="witness item")
+    if not items:
+        raise FormatError("superfluous witness record: every stack is empty", offset=at, field="witness")
+    return cursor
+
+
+def parse_tx(raw: bytes) -> TxSpan:
+    """The one transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."""
+    tx = walk_tx(raw)
+    if tx.end != len(raw):
+        raise FormatError(f"{len(raw) - tx.end} trailing bytes", offset=tx.end, field="transaction")
+    return tx
+
+
+def walk_block(raw: bytes) -> Iterator[TxSpan]:
+    """The transactions of the block that fills `raw`, in order.
+
+    Raises FormatError for a short header, no transactions, anything walk_tx refuses, and trailing bytes: exhaust
+    the iterator before trusting what it gave.
+    """
+    if len(raw) < HEADER_SIZE:
+        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} left", offset=0, field="header")
+    count, cursor = _read_count(raw, HEADER_SIZE, "transaction count", MIN_TX_SIZE)
+    if not count:
+        raise FormatError("a block has at least its coinbase", offset=HEADER_SIZE, field="transaction count")
+    for _ in range(count):
+        tx = walk_tx(raw, cursor)
+        cursor = tx.end
+        yield tx
+    if cursor != len(raw):
+        raise FormatError(f"{len(raw) - cursor} trailing bytes", offset=cursor, field="block")
+
+
+def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
+    """The transaction's bytes without marker, flag and witness: what its txid commits to (BIP-144)."""
+    if not tx.witness:
+        return raw[tx.start : tx.end]
+    return raw[tx.start : tx.start + 4] + raw[tx.start + 6 : tx.witness] + raw[tx.end - 4 : tx.end]
+
+
+def txid(raw: bytes, tx: TxSpan) -> bytes:
+    """sha256d of the stripped transaction, 32 bytes in wire order."""
+    return sha256d(strip_witness(raw, tx))
+
+
+def wtxid(raw: bytes, tx: TxSpan) -> bytes:
+    """sha256d of the transaction with its witness (BIP-141)."""
+    return sha256d(raw[tx.start : tx.end])
+
+
+def merkle_root(leaves: Sequence[bytes]) -> tuple[bytes, bool]:
+    """Merkle root of ≥ 1 hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
+
+    Core consensus/merkle.cpp: an odd level repeats its last hash; that repetition is not what the flag means.
+    """
+    level, mutated = list(leaves), False
+    while len(level) > 1:
+        mutated = mutated or any(level[i] == level[i + 1] for i in range(0, len(level) - 1, 2))
+        if len(level) & 1:
+            level.append(level[-1])
+        level = [sha256d(level[i] + level[i + 1]) for i in range(0, len(level), 2)]
+    return level[0], mutated
+
+
+def check_block(raw: bytes) -> None:
+    """That a block's transactions are the ones its header commits to, witnesses included.
+
+    Raises FormatError: whatever walk_block refuses; field "merkle root" for a wrong root or duplicated transactions
+    (CVE-2012-2459); field "witness commitment" for a missing, wrong or nonce-less one (Core CheckWitnessMalleation).
+    A block without any witness is not held to a commitment: before segwit's activation, such outputs mean nothing.
+    """
+    txs = list(walk_block(raw))
+    root, mutated = merkle_root([txid(raw, tx) for tx in txs])
+    if mutated:
+        raise FormatError("duplicated transactions (CVE-2012-2459)", offset=36, field="merkle root")
+    if root != raw[36:68]:
+        raise FormatError("does not match the transactions", offset=36, field="merkle root")
+    if any(tx.witness for tx in txs):
+        _check_witness_commitment(raw, txs)
+
+
+def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
+    coinbase = txs[0]
+    scripts = [raw[start:end] for _, start, end in coinbase.outputs]
+    commitments = [script[6:38] for script in scripts if len(script) >= 38 and script.startswith(COMMITMENT_PREFIX)]
+    if not commitments:
+        raise FormatError("witness without a commitment", offset=coinbase.start, field="witness commitment")
+    nonce = raw[coinbase.witness : coinbase.end - 4] if coinbase.witness else b""
+    if len(coinbase.inputs) != 1 or len(nonce) != 34 or nonce[:2] != b"\x01\x20":
+        raise FormatError("the coinbase has no 32-byte witness nonce", offset=coinbase.start, field="witness commitment")
+    root, _ = merkle_root([bytes(32)] + [wtxid(raw, tx) for tx in txs[1:]])
+    if sha256d(root + nonce[2:]) != commitments[-1]:
+        raise FormatError("does not match the witnesses", offset=coinbase.start, field="witness commitment")
+
+
+def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[list[TxMatch], bytes]:
+    """The transactions of a block a node's filter matches, in order, and the filter's bits as the node holds them after it.
+
+    Each transaction is tested against the filter as the ones before it left it (Core CMerkleBlock). Values in, values
+    out; on FormatError nothing has changed.
+    """
+    field = bytearray(bits)
+    core = _core(field, hash_funcs, tweak)
+    matches = []
+    for position, tx in enumerate(walk_block(raw)):
+        tx_hash = txid(raw, tx)
+        if _is_relevant(raw, tx, tx_hash, core, flags):
+            matches.append(TxMatch(position, tx_hash, tx.start, tx.end))
+    return matches, bytes(field)
+
+
+def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
+    """Whether a filter matches one transaction, and the filter's bits after it. Raises FormatError as parse_tx does."""
+    tx = parse_tx(raw)
+    field = bytearray(bits)
+    core = _core(field, hash_funcs, tweak)
+    return _is_relevant(raw, tx, txid(raw, tx), core, flags), bytes(field)
+
+
+def _core(field: bytearray, hash_funcs: int, tweak: int) -> BitCore:
+    return BitCore(8 * len(field), hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
+
+
+def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:
+    """Core bloom.cpp CBloomFilter::IsRelevantAndUpdate: txid, then outputs with updates, then inputs without."""
+    if not core.bits:
+        return True
+    found = tx_hash in core
+    for index, (_, start, end) in enumerate(tx.outputs):
+        script = raw[start:end]
+        if any(push in core for push in script_pushes(script)):
+            found = True
+            if flags == UPDATE_ALL or (flags == UPDATE_P2PUBKEY_ONLY and (is_p2pk(script) or multisig_keys(script))):
+                core.add(tx_hash + index.to_bytes(4, "little"))
+    if found:
+        return True
+    return any(
+        raw[outpoint : outpoint + 36] in core or any(push in core for push in script_pushes(raw[start:end]))
+        for outpoint, start, end in tx.inputs
+    )
+
+
+def is_pubkey(data: bytes) -> bool:
+    """Whether `data` has the shape of a public key: 33 bytes 02/03, or 65 bytes 04/06/07. No curve check (Core CPubKey::ValidSize)."""
+    return bool(data) and len(data) == {2: 33, 3: 33, 4: 65, 6: 65, 7: 65}.get(data[0])
+
+
+def is_p2pk(script: bytes) -> bool:
+    """Pay to public key: one direct push of a key, then OP_CHECKSIG (Core Solver, MatchPayToPubkey)."""
+    return len(script) in (35, 67) and script[0] == len(script) - 2 and script[-1] == _OP_CHECKSIG and is_pubkey(script[1:-1])
+
+
+def multisig_keys(script: bytes) -> list[bytes]:
+    """The keys of a bare multisig script, or [] for any other script.
+
+    OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after, 1 ≤ m ≤ n ≤ 16 (Core Solver, MatchMultisig).
+    """
+    if len(script) < 3 or script[-1] != _OP_CHECKMULTISIG or not (_OP_1 <= script[0] <= _OP_16 and _OP_1 <= script[-2] <= _OP_16):
+        return []
+    required, total = script[0] - _OP_1 + 1, script[-2] - _OP_1 + 1
+    keys = []
+    at, end = 1, len(script) - 2
+    while at < end:
+        opcode = script[at]
+        width = {0x4C: 1, 0x4D: 2, 0x4E: 4}.get(opcode, 0)
+        if not width and opcode > 0x4B:
+            return []
+        start = at + 1 + width
+        at = start + (int.from_bytes(script[at + 1 : start], "little") if width else opcode)
+        key = script[start:at]
+        if at > end or not is_pubkey(key):
+            return []
+        keys.append(key)
+    return keys if len(keys) == total and required <= total else []

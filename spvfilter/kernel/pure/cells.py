@@ -1,0 +1,246 @@
+"""Where a generic filter puts a key: its encoding, its k hash functions, its cells. What is kept there is bits.py's."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import index
+from typing import TYPE_CHECKING
+
+from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
+from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
+from spvfilter.kernel.values import Encoding, Family
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_M64 = (1 << 64) - 1
+_SEED_STEP = 0xFBA4C795  # BIP-37 § Bloom filter format: seed of function i is i * this + tweak, mod 2^32
+_REMIX = 0xD6E8FEB86659FD93  # odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
+
+
+def encode_bytes(key: object) -> bytes:
+    """A bytes-like key as it is. Raises TypeError for str, int and whatever else is not bytes-like."""
+    if isinstance(key, bytes):
+        return key
+    try:
+        view = memoryview(key)  # type: ignore[arg-type]  # whether it has a buffer is the question
+    except TypeError:
+        view = None
+    if view is None or not view.ndim:  # NumPy's numbers and strings have buffers of no dimension
+        raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`")
+    return bytes(view)
+
+
+def encode_utf8(key: object) -> bytes:
+    """A str in UTF-8. Raises TypeError for anything else."""
+    if not isinstance(key, str):
+        raise TypeError(f"a str expected by a filter that encodes utf-8, not {type(key).__name__}")
+    return key.encode()
+
+
+def encode_int64(key: object) -> bytes:
+    """An int as 8 bytes LE, signed. Raises TypeError, OverflowError."""
+    return _integer(key).to_bytes(8, "little", signed=True)
+
+
+def encode_uint64(key: object) -> bytes:
+    """An int as 8 bytes LE, unsigned. Raises TypeError, OverflowError."""
+    return _integer(key).to_bytes(8, "little")
+
+
+def _integer(key: object) -> int:
+    if isinstance(key, bool) or not hasattr(key, "__index__"):
+        raise TypeError(f"an int expected by a filter that encodes integers, not {type(key).__name__}")
+    return index(key)
+
+
+_ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
+    Encoding.BYTES: encode_bytes,
+    Encoding.UTF8: encode_utf8,
+    Encoding.INT64: encode_int64,
+    Encoding.UINT64: encode_uint64,
+}
+
+
+def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
+    if own is None:
+        return _ENCODERS[encoding]
+    return lambda key: encode_bytes(own(key))
+
+
+def _check_batch(view: memoryview, encoding: Encoding) -> None:
+    """Raises TypeError for a buffer that is no batch of keys."""
+    kind = view.format.lstrip("@=<")
+    if not view.c_contiguous:
+        raise TypeError("a buffer of keys must be contiguous")
+    match encoding:
+        case Encoding.BYTES:
+            fits = (view.ndim == 2 and kind in ("B", "b", "c")) or (view.ndim == 1 and kind in tuple("hHiIlLqQ"))
+            wanted = "n×w bytes in two dimensions, or integers in one"
+        case Encoding.INT64 | Encoding.UINT64:
+            fits = view.ndim == 1 and view.itemsize == 8 and kind in (("l", "q") if encoding is Encoding.INT64 else ("L", "Q"))
+            wanted = f"{encoding.name.lower()} in one dimension"
+        case _:
+            fits = False
+            wanted = "an iterable of what `encode` takes"
+    if not fits:
+        raise TypeError(f"a batch of keys is here {wanted}, not a buffer of {view.format!r} in {view.ndim}")
+
+
+def _position_function(
+    family: Family, key: bytes, spans: Sequence[tuple[int, int]], custom: Sequence[Callable[[bytes], int]] | None
+) -> Callable[[bytes], Iterable[int]]:
+    """What maps an encoded key to its cells, one of each function, to be iterated once; `spans` are their (first cell, cells)."""
+    seed = int.from_bytes(key[:4], "little")
+    if not spans or not spans[0][1]:
+        return lambda data: ()
+    match family:
+        case Family.BIP37:
+            seeded = [((i * _SEED_STEP + seed) & 0xFFFFFFFF, first, span) for i, (first, span) in enumerate(spans)]
+            return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)  # most tests end at the second
+        case Family.FAST:
+            return _spread(spans, lambda data: murmur3_x64_128(data, seed))
+        case Family.SIPHASH:
+            return _spread(spans, lambda data: (digest := siphash24(data, key), digest * _REMIX & _M64))
+        case Family.CUSTOM:
+            assert custom is not None
+            if len(custom) != len(spans):
+                raise ParameterError(f"{len(spans)} hash functions expected, not {len(custom)}")
+            own = [(function, first, span) for function, (first, span) in zip(custom, spans, strict=True)]
+            return lambda data: [first + index(function(data)) % span for function, first, span in own]
+
+
+def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]) -> Callable[[bytes], Sequence[int]]:
+    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that small m loses nothing, then multiply-shift onto the span.
+
+    That is, mod 2^64: first + ((x ^ x >> 32) * REMIX * span >> 64). All i at once, in lanes of 128 bits of one integer: Python takes half
+    the time of a loop.
+    """
+
+    def lanes(values: Iterable[int]) -> int:
+        return int.from_bytes(b"".join(value.to_bytes(16, "little") for value in values), "little")
+
+    count, span = len(spans), spans[0][1]  # the same for all
+    ones, steps, firsts = lanes([1] * count), lanes(range(count)), lanes(first << 64 for first, _ in spans)
+    low64, low32 = ones * _M64, ones * 0xFFFFFFFF
+    upper_halves = struct.Struct("<" + "8xQ" * count).unpack
+
+    def spread(data: bytes) -> Sequence[int]:
+        h1, h2 = two_hashes(data)
+        x = h1 * ones + (h2 | 1) * steps & low64
+        x = (x ^ x >> 32 & low32) * _REMIX & low64
+        return upper_halves((x * span + firsts).to_bytes(16 * count, "little"))
+
+    return spread
+
+
+class Hashed:
+    """What bits and counters share: m cells, k functions of a family that map a key to cells, and the key's encoding.
+
+    `key` is the family's 16 bytes: tweak or seed as u32 LE in front, or a SipHash key. In a partitioned layout function i has the
+    i-th plane of m/k cells to itself, and m must be k planes. `buffer` holds the cells and is used as it is, not copied.
+
+    `private` says that nothing but this object writes to the buffer, until `buffer` is read. The compiled twin, whose batches run without
+    the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it sets bits by atomic OR and counts
+    by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of each other's. This one is for one
+    thread at a time.
+    """
+
+    __slots__ = ("_buffer", "_encode", "_positions", "_spans", "_view", "cells", "encoding", "family", "hash_funcs", "key", "partitioned")
+
+    def __init__(
+        self,
+        cells: int,
+        hash_funcs: int,
+        family: int,
+        key: bytes,
+        buffer: Buffer,
+        encoding: int = Encoding.BYTES,
+        partitioned: bool = False,
+        custom: Sequence[Callable[[bytes], int]] | None = None,
+        encode: Callable[[object], bytes] | None = None,
+        private: bool = False,
+    ) -> None:
+        self.cells = cells
+        self.hash_funcs = hash_funcs
+        self.family = Family(family)
+        self.key = key
+        self.encoding = Encoding(encoding)
+        self.partitioned = partitioned
+        self.buffer = buffer
+        plane = cells // hash_funcs if partitioned else cells
+        self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]  # (first cell, cells) of each function
+        self._encode = _encoder(self.encoding, encode)
+        self._positions = _position_function(self.family, key, self._spans, custom)
+
+    def _size(self) -> int:
+        """Bytes of the buffer."""
+        raise NotImplementedError
+
+    @property
+    def buffer(self) -> Buffer:
+        """What holds the cells: itself, not a copy. Setting it takes another of the same size. Raises ParameterError."""
+        return self._buffer
+
+    @buffer.setter
+    def buffer(self, buffer: Buffer) -> None:
+        self._view = flat_view(buffer, self._size())
+        self._buffer = buffer
+
+    @property
+    def body(self) -> memoryview:
+        """The buffer's bytes, read-only."""
+        return self._view.toreadonly()
+
+    def positions(self, key: object) -> list[int]:
+        """The cells of a key, one of each function, in their order; some may be equal."""
+        return list(self._positions(self._encode(key)))
+
+    def _batch(self, keys: Iterable[object] | Buffer) -> Iterator[Iterable[int]]:
+        """The cells of each key of a batch."""
+        return map(self._positions, self._keys(keys))
+
+    def _keys(self, keys: Iterable[object] | Buffer) -> Iterator[bytes]:
+        """The encoded keys of a batch: of an iterable, or of a contiguous buffer.
+
+        A buffer of two dimensions and one-byte items is n keys of w bytes; one of one dimension and integers is n keys of the item's
+        size, in the machine's byte order. With encoding INT64 or UINT64 the items must be of just that type; others take no buffer.
+        Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for any other buffer.
+        """
+        if isinstance(keys, (bytes, bytearray, str)):
+            raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
+        try:
+            view = memoryview(keys)  # type: ignore[arg-type]  # whether it has a buffer is the question
+        except TypeError:
+            return map(self._encode, keys)  # type: ignore[arg-type]  # it has none, so it is an iterable
+        _check_batch(view, self.encoding)
+        if not view.nbytes:
+            return repeat(b"", len(view))
+        flat, width = view.cast("B"), view.nbytes // len(view)
+        return (bytes(flat[at : at + width]) for at in range(0, len(flat), width))
+
+    def _writable(self) -> memoryview:
+        """The cells, to be changed. Raises ReadOnlyError."""
+        if self._view.readonly:
+            raise ReadOnlyError("the filter is read-only")
+        return self._view
+
+    def same_shape(self, other: Hashed) -> None:
+        """Raises MismatchError, naming the first difference, unless both put every key into the same cells."""
+        for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                shown = "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"  # keys are secret
+                raise MismatchError(f"filters of different {name}{shown}")
+
+
+def flat_view(buffer: Buffer, size: int) -> memoryview:
+    """The buffer as bytes. Raises ParameterError unless it is contiguous and has exactly `size` bytes."""
+    view = memoryview(buffer)
+    if not view.c_contiguous:
+        raise ParameterError("a filter's buffer must be contiguous")
+    if view.nbytes != size:
+        raise ParameterError(f"a buffer of {size} bytes expected, not {view.nbytes}")
+    return view.cast("B")

@@ -1,0 +1,224 @@
+"""WatchTable, the table of scripts and outpoints a WatchList owns, and its exact scan: the readable reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel.pure import blocks
+from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
+from spvfilter.primitives import HEADER_SIZE, script_pushes
+
+OUTPOINT_SIZE = 36  # bytes
+_MAX_ENTRY = 0x7FFFFFFE
+_MAX_VALUE = 0x7FFFFFFFFFFFFFFF
+
+
+class WatchTable:
+    """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`.
+
+    Threads may scan and read a table while another changes it; what is added during a scan may be found by it or not. (Of the
+    compiled twin's operations each is whole, so there several may change it, and a copy is of one moment.)
+    """
+
+    __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
+
+    def __init__(self) -> None:
+        self._kinds = bytearray()
+        self._values: list[bytes] = []
+        self._scripts: dict[bytes, int] = {}
+        self._multisig_keys: dict[bytes, int] = {}
+        self._data: dict[bytes, int] = {}
+        self._coins: dict[bytes, Coin] = {}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def add(self, kind: EntryKind, value: bytes, /) -> int:
+        """The entry's number, from 0; an entry already there keeps its own.
+
+        Raises ParameterError for an outpoint of other than 36 bytes.
+        """
+        if kind == EntryKind.OUTPOINT:
+            _check_outpoint(value)
+        known = self.find(kind, value)
+        if known != NO_ENTRY:
+            return known
+        number = len(self._kinds)
+        self._kinds.append(kind)
+        self._values.append(value)
+        match kind:
+            case EntryKind.SCRIPT:
+                self._scripts[value] = number
+            case EntryKind.MULTISIG_KEY:
+                self._multisig_keys[value] = number
+            case EntryKind.DATA:
+                self._data[value] = number
+            case EntryKind.OUTPOINT:
+                coin = self._coins.get(value)
+                self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
+        return number
+
+    def find(self, kind: EntryKind, value: bytes, /) -> int:
+        """The number of an entry, or NO_ENTRY."""
+        match EntryKind(kind):
+            case EntryKind.SCRIPT:
+                return self._scripts.get(value, NO_ENTRY)
+            case EntryKind.MULTISIG_KEY:
+                return self._multisig_keys.get(value, NO_ENTRY)
+            case EntryKind.DATA:
+                return self._data.get(value, NO_ENTRY)
+            case EntryKind.OUTPOINT:
+                coin = self._coins.get(value)
+                if coin is None or coin.entry >= len(self._kinds):  # an entry of another table
+                    return NO_ENTRY
+                return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
+
+    def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
+        """Kind and bytes of an entry. Raises IndexError for a number that none has."""
+        if not 0 <= number < len(self._kinds):
+            raise IndexError(f"no entry {number}")
+        return EntryKind(self._kinds[number]), self._values[number]
+
+    def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
+        """Every entry there is now, in the order of their numbers; the table may change meanwhile."""
+        return map(self.entry, range(len(self._kinds)))
+
+    def coin(self, outpoint: bytes, /) -> Coin | None:
+        """What is known of an outpoint (36 bytes), if it is watched."""
+        return self._coins.get(outpoint)
+
+    def coins(self) -> Iterator[tuple[bytes, Coin]]:
+        """Every outpoint watched now (36 bytes) with what is known of it when its turn comes; the table may change meanwhile."""
+        return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
+
+    def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
+        """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked.
+
+        The entry may be another table's. Raises ParameterError for an outpoint of other than 36 bytes and for numbers out of range.
+        """
+        self._coins[outpoint] = _joined(self._coins.get(outpoint), _checked(outpoint, entry, value, script))
+
+    def learn(self, hits: Iterable[Hit], /) -> None:
+        """Watch the outpoints of the outputs among `hits`. Raises ParameterError as set_coin does, with nothing learned."""
+        found = [(hit.outpoint, _checked(hit.outpoint, hit.entry, hit.value, hit.script)) for hit in hits if not hit.spend]
+        for outpoint, coin in found:
+            self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
+
+    def copy(self) -> WatchTable:
+        """A table that shares nothing with this one."""
+        twin = WatchTable()
+        twin._kinds = self._kinds.copy()
+        twin._values = self._values.copy()
+        twin._scripts = self._scripts.copy()
+        twin._multisig_keys = self._multisig_keys.copy()
+        twin._data = self._data.copy()
+        twin._coins = self._coins.copy()
+        return twin
+
+    def add_address_lines(
+        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
+    ) -> tuple[int, int, list[tuple[int, bytes]]]:
+        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first not decided here.
+
+        Gives the bytes and the lines taken, and the labels as (entry, UTF-8 without control characters). Here all are left to
+        address.py, see pure/address.py.
+        """
+        return 0, 0, []
+
+    def match_script(self, script: bytes, /) -> int:
+        """The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."""
+        entry = self._scripts.get(script, NO_ENTRY)
+        if entry == NO_ENTRY and self._multisig_keys:
+            entry = next((self._multisig_keys[key] for key in blocks.multisig_keys(script) if key in self._multisig_keys), NO_ENTRY)
+        if entry == NO_ENTRY and self._data:
+            entry = self._match_data(script)
+        return entry
+
+    def _match_data(self, script: bytes) -> int:
+        return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
+
+    def scan_block(self, raw: bytes, found: WatchTable | None = None) -> list[Hit]:
+        """Every output and input of a block that concerns the table: transactions in order, inputs before outputs.
+
+        Spends of outputs found earlier in the same block are found, and with `found` those of blocks scanned with it
+        before: it collects the coins of a run until someone learns them. Raises FormatError for a malformed block, and where
+        a transaction that concerns the table stands in it twice (CVE-2012-2459: the copy has the header of the genuine block);
+        then `found` is as it was.
+        """
+        hits: list[Hit] = []
+        earlier: dict[bytes, Coin] = found._coins if found is not None else {}
+        fresh: dict[bytes, Coin] = {}
+        for position, tx in enumerate(blocks.walk_block(raw)):
+            self._scan(raw, tx, position, (self._coins, earlier, fresh), hits)
+        if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
+            raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
+        earlier.update(fresh)
+        return hits
+
+    def scan_tx(self, raw: bytes, /) -> list[Hit]:
+        """The same for one transaction. Raises FormatError for a malformed one."""
+        hits: list[Hit] = []
+        self._scan(raw, blocks.parse_tx(raw), 0, (self._coins, {}, {}), hits)
+        return hits
+
+    def _scan(
+        self,
+        raw: bytes,
+        tx: TxSpan,
+        position: int,
+        coins: tuple[dict[bytes, Coin], dict[bytes, Coin], dict[bytes, Coin]],
+        hits: list[Hit],
+    ) -> None:
+        known, earlier, fresh = coins
+        scripts = self._scripts
+        slow = bool(self._multisig_keys or self._data)
+        spent: list[tuple[int, bytes, Coin]] = []
+        for index, (at, start, end) in enumerate(tx.inputs):
+            outpoint = raw[at : at + 36]
+            coin = known.get(outpoint)
+            seen = earlier.get(outpoint) or fresh.get(outpoint)
+            if seen is not None:
+                coin = _joined(coin, seen)
+            if coin is None and self._data:
+                entry = self._match_data(raw[start:end])
+                coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
+            if coin is not None:
+                spent.append((index, outpoint, coin))
+        paid: list[tuple[int, int, bytes, int]] = []
+        for index, (at, start, end) in enumerate(tx.outputs):
+            script = raw[start:end]
+            entry = self.match_script(script) if slow else scripts.get(script, NO_ENTRY)
+            if entry != NO_ENTRY:
+                paid.append((index, at, script, entry))
+        if not spent and not paid:
+            return
+        txid = blocks.txid(raw, tx)
+        for index, outpoint, coin in spent:
+            hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry))
+        for index, at, script, entry in paid:
+            outpoint = txid + index.to_bytes(4, "little")
+            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses what is below 0
+            fresh[outpoint] = Coin(entry, value, script)
+            hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
+
+
+def _check_outpoint(value: bytes) -> None:
+    if len(value) != OUTPOINT_SIZE:
+        raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
+
+
+def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> Coin:
+    _check_outpoint(outpoint)
+    if not 0 <= entry <= _MAX_ENTRY:
+        raise ParameterError(f"not the number of an entry: {entry}")
+    if not NO_VALUE <= value <= _MAX_VALUE:
+        raise ParameterError(f"not a value in satoshi: {value}")
+    return Coin(entry, value, script)
+
+
+def _joined(old: Coin | None, new: Coin) -> Coin:
+    """The old coin, with what it lacked from the new one."""
+    if old is None:
+        return new
+    return Coin(old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script)

@@ -1,0 +1,1 @@
+"""A regtest full node for tests, demos and applications."""

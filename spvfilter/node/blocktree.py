@@ -1,0 +1,238 @@
+"""The embedded node's blocks: a tree with every branch, the best of them by work, and its unspent outputs. Scripts are not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spvfilter.chain import HeaderChain, Tip
+from spvfilter.errors import RefusedError, UnconnectedHeadersError
+from spvfilter.kernel import check_block, walk_block
+from spvfilter.network import REGTEST
+from spvfilter.node.build import COMMITMENT_PREFIX, TxIn, build_tx, height_push
+from spvfilter.node.tx import MAX_WEIGHT, Coin, Tx
+from spvfilter.primitives import HEADER_SIZE, Header, OutPoint, TxOut, compact_size, hash_to_hex
+
+HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
+STALE_AGE_LIMIT_S = 30 * 24 * 3600  # older blocks off the best chain are not served, Core net_processing.cpp
+
+
+def subsidy(height: int) -> int:
+    """What a coinbase may create, satoshi (Core GetBlockSubsidy)."""
+    return 50 * 100_000_000 >> height // HALVING_INTERVAL
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A block in the tree. `spent` are the coins its transactions spend, in their order; None until it was in the best chain."""
+
+    raw: bytes
+    header: Header
+    rules: Tip  # that a block on this one is held to
+    previous: Block | None
+    txids: tuple[bytes, ...]
+    spent: dict[bytes, Coin] | None = None
+
+    @property
+    def hash(self) -> bytes:
+        return self.rules.hash
+
+    @property
+    def height(self) -> int:
+        return self.rules.height
+
+    @property
+    def median_time(self) -> int:
+        """Of the last 11 blocks, this one included (BIP-113)."""
+        return self.rules.median_time
+
+
+@dataclass(frozen=True, slots=True)
+class TipChange:
+    """Blocks that left the best chain, the tip first, and those that joined it, the tip last; both empty if it did not change."""
+
+    disconnected: Sequence[Block] = ()
+    connected: Sequence[Block] = ()
+
+
+def _genesis() -> Block:
+    key = bytes.fromhex(
+        "04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb649f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"
+    )
+    title = b"The Times 03/Jan/2009 Chancellor on brink of second bailout for banks"
+    txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), bytes.fromhex("04ffff001d0104") + bytes((len(title),)) + title, (), 0xFFFFFFFF)
+    coinbase = build_tx([txin], [TxOut(subsidy(0), b"\x41" + key + b"\xac")], version=1)
+    header = Header.parse(REGTEST.genesis)
+    assert Tx.parse(coinbase).txid == header.merkle_root
+    return Block(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
+
+
+class Chain:
+    """Regtest's block tree from its genesis block, with the coins of the best chain.
+
+    The most work wins, the first seen of equals. `clock` gives seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        genesis = _genesis()
+        self.blocks = {genesis.hash: genesis}
+        self.active = [genesis]  # the best chain by height
+        self.coins: dict[bytes, Coin] = {}  # by outpoint; the genesis coinbase is none of them, as in Core
+        self._clock = clock
+        self._parsed: tuple[bytes, list[Tx]] = (b"", [])  # the last block taken apart, by its hash
+        self._invalid: set[bytes] = set()  # blocks with true proof of work that break the rules
+
+    @property
+    def tip(self) -> Block:
+        return self.active[-1]
+
+    def is_active(self, block: Block) -> bool:
+        return block.height < len(self.active) and self.active[block.height] is block
+
+    def ancestor(self, block: Block, height: int) -> Block:
+        """The block at a height, not above its own, in the chain up to `block`."""
+        while block.height > height and not self.is_active(block):
+            assert block.previous is not None
+            block = block.previous
+        return self.active[height] if self.is_active(block) else block
+
+    def fork_height(self, locator: Sequence[bytes]) -> int:
+        """Height of the first block of a locator that is in the best chain; 0 where none is (Core FindForkInGlobalIndex)."""
+        known = (self.blocks.get(block_hash) for block_hash in locator)
+        return next((block.height for block in known if block and self.is_active(block)), 0)
+
+    def is_requestable(self, block: Block) -> bool:
+        """Whether the block is served: in the best chain, or not long since left behind (Core BlockRequestAllowed)."""
+        return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
+
+    def txs(self, block: Block) -> list[Tx]:
+        """Its transactions, the coinbase first."""
+        return self._take_apart(block.raw, block.hash)
+
+    def _take_apart(self, raw: bytes, block_hash: bytes) -> list[Tx]:
+        if self._parsed[0] != block_hash:  # mostly the tip is asked for, and more than once
+            self._parsed = (block_hash, [Tx.parse(raw[span.start : span.end]) for span in walk_block(raw)])
+        return self._parsed[1]
+
+    def accept(self, raw: bytes) -> TipChange:
+        """Take a block into the tree, and its branch as the best chain if it has the most work.
+
+        Raises FormatError for what is no block or not the one its header commits to, HeaderError and RefusedError for one that breaks
+        a rule.
+        """
+        header = Header.parse(raw[:HEADER_SIZE])
+        previous = self._find_previous(header)
+        rules = previous.rules.copy()
+        rules.advance(raw[:HEADER_SIZE], header.hash, int(self._clock()))
+        check_block(raw)
+        txs = self._take_apart(raw, rules.hash)
+        block = Block(raw, header, rules, previous, tuple(tx.txid for tx in txs))
+        self._check_body(block, txs)
+        self.blocks[block.hash] = block
+        return self._activate(block) if rules.work > self.tip.rules.work else TipChange()
+
+    def _find_previous(self, header: Header) -> Block:
+        block_hash = header.hash
+        if block_hash in self.blocks or block_hash in self._invalid:
+            reason = "duplicate" if block_hash in self.blocks else "duplicate-invalid"
+            raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: seen before")
+        if header.previous in self._invalid:
+            raise RefusedError("bad-prevblk", f"block {hash_to_hex(block_hash)}: on the invalid {hash_to_hex(header.previous)}")
+        try:
+            return self.blocks[header.previous]
+        except KeyError:
+            raise UnconnectedHeadersError(f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}") from None
+
+    def _check_body(self, block: Block, txs: Sequence[Tx]) -> None:
+        """What can be checked without the coins (Core CheckBlock, ContextualCheckBlock)."""
+        coinbase, *others = txs
+        if not coinbase.is_coinbase:
+            raise coinbase.refused("bad-cb-missing", "the first of a block is no coinbase")
+        assert block.previous is not None
+        median_time = block.previous.median_time
+        for tx in txs:
+            tx.check()
+            if not tx.is_final(block.height, median_time):
+                raise tx.refused("bad-txns-nonfinal", f"lock time {tx.lock_time} at height {block.height}")
+        for tx in others:
+            if tx.is_coinbase:
+                raise tx.refused("bad-cb-multiple", "a second coinbase")
+        if not coinbase.stripped[42:].startswith(height_push(block.height)):
+            raise coinbase.refused("bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)")
+        committed = any(len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs)
+        if committed and coinbase.raw == coinbase.stripped:
+            raise coinbase.refused("bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
+        weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
+        if weight > MAX_WEIGHT:
+            raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_WEIGHT}")
+
+    def branch(self, block: Block) -> list[Block]:
+        """The blocks from the best chain, which is left out, up to this one."""
+        found = []
+        while not self.is_active(block):
+            found.append(block)
+            assert block.previous is not None  # genesis is always active
+            block = block.previous
+        return found[::-1]
+
+    def _activate(self, block: Block) -> TipChange:
+        """Make `block` the tip; if its branch turns out to be invalid, everything is as before."""
+        joining = self.branch(block)
+        fork = joining[0].height - 1
+        leaving = self.active[:fork:-1]
+        for left in leaving:
+            self._disconnect(left)
+        for number, joined in enumerate(joining):
+            try:
+                self._connect(joined)
+            except RefusedError:
+                self._forget(joining[number:])
+                for undone in reversed(joining[:number]):
+                    self._disconnect(undone)
+                for left in reversed(leaving):
+                    self._connect(left)
+                raise
+        return TipChange(leaving, joining)
+
+    def _connect(self, block: Block) -> None:
+        created: dict[bytes, Coin] = {}
+        spent: dict[bytes, Coin] = {}
+
+        def coin(outpoint: bytes) -> Coin | None:
+            return None if outpoint in spent else created.get(outpoint) or self.coins.get(outpoint)
+
+        fees = 0
+        coinbase, *others = self.txs(block)
+        created.update(coinbase.coins(block.height))
+        for tx in others:
+            fees += tx.fee(coin, block.height)
+            for outpoint in tx.inputs:
+                found = coin(outpoint)
+                assert found is not None  # it has paid
+                spent[outpoint] = found
+            created.update(tx.coins(block.height))
+        most, paid = subsidy(block.height) + fees, sum(out.value for out in coinbase.outputs)
+        if paid > most:
+            raise coinbase.refused("bad-cb-amount", f"pays {paid} satoshi, at most {most}")
+        self.coins.update(created)
+        for outpoint in spent:
+            del self.coins[outpoint]
+        block.spent = spent
+        self.active.append(block)
+
+    def _disconnect(self, block: Block) -> None:
+        assert self.tip is block and block.spent is not None
+        self.active.pop()
+        self.coins.update(block.spent)
+        for tx in self.txs(block):
+            for outpoint in tx.coins(block.height):
+                del self.coins[outpoint]
+
+    def _forget(self, blocks: Sequence[Block]) -> None:
+        """Mark blocks of one branch, and so everything on them, as invalid."""
+        gone = {block.hash for block in blocks}
+        for block in list(self.blocks.values()):  # in the order they came, so parents first
+            if block.hash in gone or block.header.previous in gone:
+                gone.add(block.hash)
+                del self.blocks[block.hash]
+        self._invalid |= gone

@@ -1,0 +1,93 @@
+"""Compact filters as Core's block filter index serves them: made when first asked for, kept by block, stale branches included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spvfilter.errors import RefusedError
+from spvfilter.filters.bip158 import BASIC_FILTER_TYPE, GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header
+from spvfilter.node.blocktree import Block, Chain
+from spvfilter.primitives import hash_to_hex
+from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
+from spvfilter.wire.messages.table import Message
+
+MAX_FILTERS = 1_000  # of one getcfilters, Core net_processing.cpp MAX_GETCFILTERS_SIZE
+MAX_FILTER_HEADERS = 2_000  # of one getcfheaders, Core net_processing.cpp MAX_GETCFHEADERS_SIZE
+CHECKPOINT_INTERVAL = 1_000  # blocks, Core index/blockfilterindex.h CFCHECKPT_INTERVAL
+_STEP = 50  # filters made before the others are let go on
+
+Question = GetCFilters | GetCFHeaders | GetCFCheckpt
+
+
+class FilterIndex:
+    """The basic filters of a chain's blocks, and their headers. There are none for a block that was never in the best chain."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self._filters: dict[bytes, bytes] = {}
+        self._headers: dict[bytes, bytes] = {}
+
+    def build(self, block: Block) -> bytes:
+        """A block's filter; for a node that lies, here is the place."""
+        assert block.spent is not None
+        return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
+
+    def data(self, block: Block) -> bytes:
+        """The bytes of a block's filter."""
+        if (found := self._filters.get(block.hash)) is None:
+            found = self._filters[block.hash] = self.build(block)
+        return found
+
+    def header(self, block: Block | None) -> bytes:
+        """A block's filter header; 32 zeros below the first."""
+        for _ in self._make(block):
+            pass
+        return self._headers[block.hash] if block else GENESIS_PREVIOUS
+
+    def _make(self, block: Block | None) -> Iterator[None]:
+        """Make what is missing of the headers up to a block, some at a time."""
+        missing = []
+        while block is not None and block.hash not in self._headers:
+            missing.append(block)
+            block = block.previous
+        header = self._headers[block.hash] if block else GENESIS_PREVIOUS
+        for number, each in enumerate(reversed(missing), 1):
+            header = self._headers[each.hash] = filter_header(filter_hash(self.data(each)), header)
+            if number % _STEP == 0:
+                yield
+
+    def answers(self, asked: Question) -> Iterator[Message | None]:
+        """What is said to a question, None where it takes more time.
+
+        Nothing for a stop block never in the best chain, as while Core's index lags. Raises RefusedError for a question Core cuts off
+        (PrepareBlockFilterRequest).
+        """
+        stop = self._stop(asked)
+        if any(block.spent is None for block in [*self.chain.branch(stop), stop]):
+            return
+        for _ in self._make(stop):
+            yield None
+        if isinstance(asked, GetCFCheckpt):
+            heights = range(CHECKPOINT_INTERVAL, stop.height + 1, CHECKPOINT_INTERVAL)
+            headers = tuple(self.header(self.chain.ancestor(stop, height)) for height in heights)
+            yield CFCheckpt(asked.filter_type, stop.hash, headers)
+            return
+        blocks = [self.chain.ancestor(stop, height) for height in range(asked.start_height, stop.height + 1)]
+        if isinstance(asked, GetCFHeaders):
+            hashes = tuple(filter_hash(self.data(block)) for block in blocks)
+            yield CFHeaders(asked.filter_type, stop.hash, self.header(blocks[0].previous), hashes)
+        else:
+            yield from (CFilter(asked.filter_type, block.hash, self.data(block)) for block in blocks)
+
+    def _stop(self, asked: Question) -> Block:
+        if asked.filter_type != BASIC_FILTER_TYPE:
+            raise RefusedError("bad-filter-type", f"{asked.filter_type}, only {BASIC_FILTER_TYPE} is served")
+        stop = self.chain.blocks.get(asked.stop_hash)
+        if stop is None or not self.chain.is_requestable(stop):
+            raise RefusedError("bad-stop-hash", f"no block {hash_to_hex(asked.stop_hash)}")
+        if isinstance(asked, GetCFCheckpt):
+            return stop
+        most = MAX_FILTERS if isinstance(asked, GetCFilters) else MAX_FILTER_HEADERS
+        if not 0 <= stop.height - asked.start_height < most:
+            raise RefusedError("bad-range", f"blocks {asked.start_height} to {stop.height}: 1 to {most} in ascending order")
+        return stop

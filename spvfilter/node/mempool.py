@@ -1,0 +1,123 @@
+"""The embedded node's mempool: transactions that could stand in the next block. No replacement by fee, no standardness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from spvfilter.errors import ParameterError, RefusedError
+from spvfilter.node.blocktree import Chain
+from spvfilter.node.tx import Coin, Tx
+from spvfilter.primitives import OutPoint, hash_to_hex
+
+MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
+
+
+class Mempool:
+    """Transactions by txid, each behind those it spends from; an outpoint is spent by one of them at most.
+
+    They and the coins of the chain's tip decide what else gets in. `max_size` bounds the serialised bytes.
+    """
+
+    def __init__(self, chain: Chain, max_size: int) -> None:
+        if max_size < 0:
+            raise ParameterError(f"a mempool's size is not negative: {max_size}")
+        self.size = 0  # bytes
+        self.fees: dict[bytes, int] = {}  # satoshi by txid
+        self._chain = chain
+        self._max_size = max_size
+        self._txs: dict[bytes, Tx] = {}
+        self._txid_of: dict[bytes, bytes] = {}  # by wtxid
+        self._spender: dict[bytes, bytes] = {}  # txid by outpoint
+
+    def __len__(self) -> int:
+        return len(self._txs)
+
+    def __iter__(self) -> Iterator[Tx]:
+        """In an order a block may have: parents first."""
+        return iter(list(self._txs.values()))
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._txs
+
+    def get(self, txid: bytes) -> Tx | None:
+        return self._txs.get(txid)
+
+    def get_by_wtxid(self, wtxid: bytes) -> Tx | None:
+        return self._txs.get(self._txid_of.get(wtxid, b""))
+
+    def is_spent(self, outpoint: bytes) -> bool:
+        """Whether a transaction in here spends the outpoint."""
+        return outpoint in self._spender
+
+    def coin(self, outpoint: bytes) -> Coin | None:
+        """An unspent output of the chain or of a transaction in here."""
+        if outpoint in self._spender:
+            return None
+        parent = self._txs.get(outpoint[:32])
+        if parent is not None:
+            return parent.coin(int.from_bytes(outpoint[32:], "little"), self._chain.tip.height + 1)
+        return self._chain.coins.get(outpoint)
+
+    def add(self, tx: Tx) -> None:
+        """Raises RefusedError for what could not stand in the next block, or spends what another in here spends."""
+        if tx.txid in self._txs:
+            known = tx.wtxid in self._txid_of
+            raise tx.refused("txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
+        tx.check()
+        if tx.is_coinbase:
+            raise tx.refused("coinbase", "a coinbase outside a block")
+        if len(tx.stripped) < MIN_SIZE:
+            raise tx.refused("tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE}")
+        tip = self._chain.tip
+        if not tx.is_final(tip.height + 1, tip.median_time):
+            raise tx.refused("non-final", f"lock time {tx.lock_time} at height {tip.height + 1}")
+        for outpoint in tx.inputs:
+            if outpoint in self._spender:
+                other = hash_to_hex(self._spender[outpoint])
+                raise tx.refused("txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {other}")
+        fee = tx.fee(self.coin, tip.height + 1)
+        if self.size + len(tx.raw) > self._max_size:
+            raise tx.refused("mempool full", f"{self.size} of {self._max_size} bytes are taken")
+        self._txs[tx.txid] = tx
+        self._txid_of[tx.wtxid] = tx.txid
+        self._spender.update((outpoint, tx.txid) for outpoint in tx.inputs)
+        self.fees[tx.txid] = fee
+        self.size += len(tx.raw)
+
+    def remove_for(self, txs: Sequence[Tx]) -> bool:
+        """Take out the transactions of a new tip, and whatever conflicts with them; whether anything did (Core removeForBlock)."""
+        conflicts = False
+        for tx in txs:
+            if tx.txid in self._txs:
+                self._remove(tx.txid)  # its children stay: they spend from the chain now
+            for outpoint in tx.inputs:
+                if outpoint in self._spender:
+                    self._remove_with_children(self._spender[outpoint])
+                    conflicts = True
+        return conflicts
+
+    def rebuild(self, disconnected: Iterable[Tx]) -> None:
+        """After a reorganisation: transactions that left the chain, oldest first, then what was here; whatever is still valid."""
+        candidates = [*disconnected, *self._txs.values()]
+        self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
+        for tx in candidates:
+            try:
+                self.add(tx)
+            except RefusedError:
+                continue  # a coinbase, confirmed again, or what it spends is gone
+
+    def _remove(self, txid: bytes) -> None:
+        tx = self._txs.pop(txid)
+        del self._txid_of[tx.wtxid], self.fees[txid]
+        for outpoint in tx.inputs:
+            del self._spender[outpoint]
+        self.size -= len(tx.raw)
+
+    def _remove_with_children(self, txid: bytes) -> None:
+        doomed = [txid]
+        while doomed:
+            tx = self._txs.get(doomed.pop())
+            if tx is not None:  # two ways may lead to a child
+                self._remove(tx.txid)
+                spenders = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.outputs)))
+                doomed += [child for child in spenders if child is not None]

@@ -1,0 +1,182 @@
+"""Regtest in memory: a chain, a mempool, a miner and the coins it mined. The embedded node without its sockets; no scripts are checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Protocol
+
+from spvfilter.errors import ParameterError
+from spvfilter.hashes import sha256d
+from spvfilter.node.blocktree import Block, Chain, TipChange, subsidy
+from spvfilter.node.build import build_block, build_coinbase, build_tx
+from spvfilter.node.filterindex import FilterIndex
+from spvfilter.node.mempool import Mempool
+from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.tx import MAX_WEIGHT, Tx
+from spvfilter.node.wallet import Purse
+from spvfilter.primitives import TxOut, hash_to_hex
+
+FEE = 1_000  # satoshi, of every transaction made by `pay`
+MAX_MEMPOOL = 50_000_000  # bytes
+_RESERVED_WEIGHT = 8_000  # of a block, for its header and coinbase
+_MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
+
+
+class Listener(Protocol):
+    """Who is told what happens."""
+
+    def on_tip(self, change: TipChange) -> None:
+        """The best chain has changed."""
+
+    def on_tx(self, tx: Tx) -> None:
+        """A transaction has entered the mempool, but for a return after a reorganisation."""
+
+
+class Regtest:
+    """A full node's state, and what a test or demo does with it.
+
+        regtest = Regtest()
+        regtest.mine(101)                              # the first coinbase may be spent now
+        txid = regtest.pay(TxOut(50_000, script))      # into the mempool
+        regtest.mine()
+        regtest.reorg(1)                               # into the mempool again
+
+    Blocks and transactions are held to consensus, but for scripts, signatures, relative lock times (BIP-68) and sigop counts. Hashes are
+    bytes in wire order. `clock` gives seconds since 1970; the same calls on the same clock make the same blocks. Coinbases and change
+    are paid to `lock`.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
+        self.chain = Chain(clock)
+        self.filters = FilterIndex(self.chain)
+        self.mempool = Mempool(self.chain, max_mempool)
+        self.lock = lock
+        self.listeners: list[Listener] = []
+        self._clock = clock
+        self._extra = count()
+        self._recent: dict[bytes, Tx] = {}  # of the last block connected, by txid and wtxid
+        self._purse = Purse(self.chain, self.mempool, lock.script_pubkey)
+
+    @property
+    def height(self) -> int:
+        return self.chain.tip.height
+
+    @property
+    def balance(self) -> int:
+        """Satoshi that `pay` can spend."""
+        return self._purse.balance
+
+    def find_tx(self, digest: bytes, *, by_wtxid: bool = False) -> Tx | None:
+        """A transaction of the mempool or of the last block connected, the ones Core gives to peers that ask."""
+        found = self.mempool.get_by_wtxid(digest) if by_wtxid else self.mempool.get(digest)
+        return found or self._recent.get(digest)
+
+    def submit_block(self, raw: bytes) -> None:
+        """Take a block. Raises FormatError, HeaderError, RefusedError."""
+        self._moved(self.chain.accept(raw))
+
+    def submit_tx(self, raw: bytes) -> bytes:
+        """Take a transaction into the mempool; its txid. Raises FormatError, RefusedError."""
+        tx = Tx.parse(raw)
+        self.mempool.add(tx)
+        self._purse.see_tx(tx)
+        for listener in self.listeners:
+            listener.on_tx(tx)
+        return tx.txid
+
+    def mine(
+        self,
+        blocks: int = 1,
+        *,
+        transactions: Sequence[bytes] | None = None,
+        on: bytes | None = None,
+        to: bytes | None = None,
+        time: int | None = None,
+    ) -> list[bytes]:
+        """Mine blocks one upon the other; their hashes.
+
+        The first holds `transactions`, else whatever is in the mempool; the ones after it what is there by then. `on` is the block to mine
+        on if not the tip: then nothing is taken from the mempool. Coinbases pay the scriptPubKey `to`. `time` is the first block's.
+        Raises ParameterError for an unknown block, RefusedError where the transactions break a rule.
+        """
+        parent = self.chain.tip if on is None else self._block(on)
+        mined = []
+        for number in range(blocks):
+            chosen = self._template(parent) if transactions is None or number else [Tx.parse(raw) for raw in transactions]
+            raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, time if not number else None)
+            self.submit_block(raw)
+            parent = self._block(sha256d(raw[:80]))
+            mined.append(parent.hash)
+        return mined
+
+    def reorg(self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()) -> list[bytes]:
+        """Leave the last `depth` blocks for a branch of `blocks`, by default one more; the hashes of the new ones.
+
+        The first blocks hold `transactions`, each its own, the others nothing. What stood in the blocks left behind goes back to the
+        mempool where it is still valid.
+        """
+        if not 1 <= depth <= self.height:
+            raise ParameterError(f"a reorganisation is 1 to {self.height} blocks deep here, not {depth}")
+        length = depth + 1 if blocks is None else blocks
+        if length < len(transactions):
+            raise ParameterError(f"transactions for {len(transactions)} blocks, but {length} are to be mined")
+        parent, mined = self.chain.active[-1 - depth].hash, []
+        for number in range(length):
+            mined += self.mine(on=parent, transactions=transactions[number] if number < len(transactions) else ())
+            parent = mined[-1]
+        return mined
+
+    def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
+        """Put a transaction with these outputs, then change, into the mempool; its txid.
+
+        Raises ParameterError where the mined coins do not suffice.
+        """
+        coins, value = self._purse.choose(sum(out.value for out in outputs) + fee)
+        change = value - sum(out.value for out in outputs) - fee
+        paid = [*outputs, self.lock.pays(change)] if change else list(outputs)
+        return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
+
+    def _moved(self, change: TipChange) -> None:
+        if not change.connected:
+            return
+        txs = self.chain.txs(self.chain.tip)
+        self._recent = {digest: tx for tx in txs for digest in (tx.txid, tx.wtxid)}
+        if change.disconnected:
+            self.mempool.rebuild(tx for block in reversed(change.disconnected) for tx in self.chain.txs(block))
+            self._purse.count_again()
+        elif self.mempool.remove_for(txs):  # one block, on the old tip
+            self._purse.count_again()
+        else:
+            self._purse.see_block(txs)
+        for listener in self.listeners:
+            listener.on_tip(change)
+
+    def _block(self, block_hash: bytes) -> Block:
+        block = self.chain.blocks.get(block_hash)
+        if block is None:
+            raise ParameterError(f"no such block: {hash_to_hex(block_hash)}")
+        return block
+
+    def _template(self, parent: Block) -> list[Tx]:
+        """What the next block takes from the mempool, in its order, up to the first that finds no room."""
+        chosen, left = [], MAX_WEIGHT - _RESERVED_WEIGHT
+        for tx in self.mempool if parent is self.chain.tip else ():
+            left -= tx.weight
+            if left < 0:
+                break
+            chosen.append(tx)
+        return chosen
+
+    def _assemble(self, parent: Block, txs: Sequence[Tx], to: bytes, time: int | None) -> bytes:
+        height = parent.height + 1
+        fees = sum(self.mempool.fees.get(tx.txid, 0) for tx in txs)
+        transactions = [tx.raw for tx in txs]
+        outputs = [TxOut(subsidy(height) + fees, to)]
+        when = max(int(self._clock()), parent.median_time + 1) if time is None else time
+        while True:
+            coinbase = build_coinbase(height, outputs, transactions, extra=next(self._extra).to_bytes(4, "little"))
+            raw = build_block(parent.hash, when, [coinbase, *transactions])
+            if sha256d(raw[:80]) not in self.chain.blocks:  # a twin may have mined it before
+                return raw

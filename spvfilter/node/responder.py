@@ -1,0 +1,328 @@
+"""What the embedded node says to one peer, as Core does: answers, announcements, punishments, silence. It reads and writes no socket.
+
+Every `on_…` and `send_…` method may be overridden, for a node that lies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+
+from spvfilter.errors import MessageError, PeerError, RefusedError
+from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
+from spvfilter.kernel import strip_witness, walk_block
+from spvfilter.node.blocktree import Block, TipChange
+from spvfilter.node.filterindex import Question
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.tx import Tx
+from spvfilter.primitives import HEADER_SIZE, compact_size
+from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Received, Service
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.inventory import MAX_HEADERS, MAX_INVENTORY
+from spvfilter.wire.messages.table import InvItem, InvType, Message
+from spvfilter.wire.session import Peer
+
+MAX_BLOCK_INVS = 500  # of an answer to getblocks, Core net_processing.cpp
+MAX_ANNOUNCED_HEADERS = 8  # Core net_processing.cpp MAX_BLOCKS_TO_ANNOUNCE
+MAX_TX_REQUESTS = 5_000  # of one inv, Core node/txdownloadman.h MAX_PEER_TX_ANNOUNCEMENTS
+_TX_BATCH = 100  # transactions answered in one step
+_FILTER_BATCH = 100  # compact filters sent in one step
+_TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
+_BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """One connection of the node's. Its owner moves bytes between `peer` and a socket and calls `step` while there is something to do.
+
+    The filter is this connection's own and learns from what it matches, blocks and announcements alike. What waits here for the peer is
+    bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata.
+    """
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        self.regtest = regtest
+        self.peer = peer
+        self.over: Disconnected | None = None  # the end, with its reason
+        self.filter: Bip37Filter | None = None
+        self.relay = False  # whether transactions are announced
+        self.prefers_headers = False  # BIP-130
+        self.feerate = 0  # satoshi per 1,000 virtual bytes, below it transactions are not announced (BIP-133)
+        self.filters = regtest.filters
+        self._requests: deque[InvItem] = deque()  # of the last getdata, not yet answered
+        self._answers: Iterator[Message | None] = iter(())  # to the last question for compact filters
+        self._continuation: bytes | None = None  # the last block of a full answer to getblocks
+        self._last_header: Block | None = None  # the peer knows it, and so all below it
+        self._new_blocks: list[Block] = []  # to be announced
+        self._new_txs: dict[bytes, Tx] = {}  # to be announced, by txid
+
+    def step(self) -> bool:
+        """Do one thing: announce, answer something asked for, or work off a message. False where there was nothing to do."""
+        if self.over is not None:
+            return False
+        if self.peer.ready is not None and (self._new_blocks or self._new_txs):
+            self.announce()
+            return True
+        if self._requests:
+            self._answer()
+            return True
+        if self._answer_filters():
+            return True
+        event = self.peer.next_event()
+        if event is None:
+            return False
+        self.on_event(event)
+        return True
+
+    def send(self, message: Message) -> None:
+        """Everything that is said after the handshake goes through here."""
+        self.peer.send(message)
+
+    def end(self, why: str) -> None:
+        """Leave the peer."""
+        self._requests.clear()
+        self._answers = iter(())
+        self.peer.close(PeerError(why))
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case Ready(version=version):
+                self.relay = version.relay
+            case Received(message):
+                self.on_message(message)
+            case Misbehaved(error):
+                self.on_misbehaviour(error)
+            case Disconnected():
+                logger.debug("peer left: %s", event.error or "closed by us")
+                self.over = event
+
+    def on_misbehaviour(self, error: PeerError) -> None:
+        """What Core cannot read it drops, and goes on; but a filter of too many functions is punished as one of too many bytes."""
+        if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
+            self.end(str(error))
+
+    def on_message(self, message: Message) -> None:
+        """Answer one message; whatever is not named here is silently ignored."""
+        match message:
+            case wire.GetHeaders():
+                self.on_getheaders(message)
+            case wire.GetBlocks():
+                self.on_getblocks(message)
+            case wire.GetData(items):
+                self._requests.extend(items)
+            case wire.SendHeaders():
+                self.prefers_headers = True
+            case wire.FeeFilter(feerate):
+                self.feerate = feerate
+            case wire.Inv(items):
+                self.on_inv(items)
+            case wire.Tx(raw):
+                self.on_tx(raw)
+            case wire.FilterLoad() | wire.FilterAdd() | wire.FilterClear() | wire.Mempool():
+                if not self.peer.settings.services & Service.BLOOM:
+                    self.end(f"{wire.command_of(message)} without NODE_BLOOM (BIP-111)")
+                else:
+                    self.on_bloom(message)
+            case wire.GetCFilters() | wire.GetCFHeaders() | wire.GetCFCheckpt():
+                if not self.peer.settings.services & Service.COMPACT_FILTERS:
+                    self.end(f"{wire.command_of(message)} without NODE_COMPACT_FILTERS (BIP-157)")
+                else:
+                    self.on_filters_wanted(message)
+
+    # Headers and announcements
+
+    def on_getheaders(self, asked: wire.GetHeaders) -> None:
+        chain = self.regtest.chain
+        if asked.locator:
+            start = chain.fork_height(asked.locator) + 1
+            found = chain.active[start : start + MAX_HEADERS]
+            found = found[: next((at for at, block in enumerate(found, 1) if block.hash == asked.stop_hash), MAX_HEADERS)]
+        else:  # the one header named
+            block = chain.blocks.get(asked.stop_hash)
+            if block is None or not chain.is_requestable(block):
+                return
+            found = [block]
+        self._last_header = found[-1] if found else chain.tip
+        self.send_headers(found)
+
+    def send_headers(self, blocks: Sequence[Block]) -> None:
+        self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
+
+    def on_getblocks(self, asked: wire.GetBlocks) -> None:
+        """The hashes behind the fork and before the stop hash; a full answer is continued once its last block has been asked for."""
+        start = self.regtest.chain.fork_height(asked.locator) + 1
+        hashes = [block.hash for block in self.regtest.chain.active[start : start + MAX_BLOCK_INVS]]
+        if asked.stop_hash in hashes:
+            hashes = hashes[: hashes.index(asked.stop_hash)]
+        elif len(hashes) == MAX_BLOCK_INVS:
+            self._continuation = hashes[-1]
+        self.send_inv([InvItem(InvType.BLOCK, block_hash) for block_hash in hashes])
+
+    def send_inv(self, items: Sequence[InvItem]) -> None:
+        for start in range(0, len(items), MAX_INVENTORY):
+            self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
+
+    def see_tip(self, change: TipChange) -> None:
+        """The node's best chain has changed: to be announced by the next step."""
+        self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
+
+    def see_tx(self, tx: Tx) -> None:
+        """A transaction has entered the node's mempool: to be announced by the next step."""
+        if self.peer.ready is not None:
+            self._new_txs[tx.txid] = tx
+
+    def announce(self) -> None:
+        """New blocks by headers where the peer likes them and knows the one below, else the last by inv; new transactions by inv."""
+        blocks, self._new_blocks = self._new_blocks, []
+        txs, self._new_txs = self._new_txs, {}
+        items = self._announce_blocks(blocks) if blocks else []
+        if self.relay:
+            items += [self._tx_item(tx) for tx in txs.values() if tx.txid in self.regtest.mempool and self._wants(tx)]
+        self.send_inv(items)
+
+    def _announce_blocks(self, blocks: Sequence[Block]) -> list[InvItem]:
+        """Send headers, or return what an inv is to say of them (Core SendMessages)."""
+        if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
+            unknown = [block for block in blocks if not self._knows(block)]
+            chained = all(below is block.previous for below, block in pairwise(blocks))
+            if chained and self.regtest.chain.is_active(blocks[-1]) and (not unknown or self._knows(unknown[0].previous)):
+                if unknown:
+                    self._last_header = unknown[-1]
+                    self.send_headers(unknown)
+                return []
+        return [] if self._knows(blocks[-1]) else [InvItem(InvType.BLOCK, blocks[-1].hash)]
+
+    def _knows(self, block: Block | None) -> bool:
+        """Whether the peer has the header, as far as it got it from here."""
+        last = self._last_header
+        return block is None or (
+            last is not None and last.height >= block.height and self.regtest.chain.ancestor(last, block.height) is block
+        )
+
+    # Blocks and transactions that are asked for
+
+    def _answer(self) -> None:
+        """Some transactions, or one block (Core ProcessGetData). Items of other kinds are passed over."""
+        if self._requests[0].kind in _TX_KINDS:
+            self._answer_txs()
+            return
+        item = self._requests.popleft()
+        block = self.regtest.chain.blocks.get(item.hash) if item.kind in _BLOCK_KINDS else None
+        if block is None or not self.regtest.chain.is_requestable(block):
+            return
+        self.on_block_wanted(block, item.kind)
+        if block.hash == self._continuation:
+            self._continuation = None
+            self.send_inv([InvItem(InvType.BLOCK, self.regtest.chain.tip.hash)])
+
+    def on_block_wanted(self, block: Block, kind: int) -> None:
+        """Of a block: without witness, with it, or what the filter matches of it. Compact blocks are not made: whole ones are sent."""
+        match kind:
+            case InvType.BLOCK:
+                self.send(wire.Block(stripped_block(block.raw)))
+            case InvType.FILTERED_BLOCK:
+                if self.filter is not None:
+                    self.send_merkleblock(block, self.filter.scan_block(block.raw))
+            case _:
+                self.send(wire.Block(block.raw))
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        """The proof, then every transaction it proves, without witness."""
+        self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
+        for match in matched:
+            self.send(wire.Tx(match.stripped))
+
+    def _answer_txs(self) -> None:
+        missing = []
+        for _ in range(_TX_BATCH):
+            if not self._requests or self._requests[0].kind not in _TX_KINDS or not self.peer.can_send:
+                break
+            item = self._requests.popleft()
+            tx = self.regtest.find_tx(item.hash, by_wtxid=item.kind == InvType.WTX)
+            if tx is None:
+                missing.append(item)
+            else:
+                self.send(wire.Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
+        if missing:
+            self.send(wire.NotFound(tuple(missing)))
+
+    # BIP-157
+
+    def on_filters_wanted(self, asked: Question) -> None:
+        """Filters, their headers or checkpoints: the next steps send them."""
+        self._answers = self.filters.answers(asked)
+
+    def _answer_filters(self) -> bool:
+        """Send some of what was asked of compact filters; whether there was anything."""
+        worked = False
+        try:
+            for message in islice(self._answers, _FILTER_BATCH):
+                worked = True
+                if message is None:
+                    break
+                self.send(message)
+                if not self.peer.can_send:
+                    break
+        except RefusedError as error:
+            self.end(str(error))
+        return worked
+
+    # Transactions from the peer
+
+    def on_inv(self, items: Sequence[InvItem]) -> None:
+        """Ask for the transactions that are not here. Blocks are mined by this node alone."""
+        assert self.peer.ready is not None
+        announced, asked = (InvType.WTX, InvType.WTX) if self.peer.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
+        hashes = dict.fromkeys(item.hash for item in items[:MAX_TX_REQUESTS] if item.kind == announced)
+        wanted = [digest for digest in hashes if self.regtest.find_tx(digest, by_wtxid=announced == InvType.WTX) is None]
+        if wanted:
+            self.send(wire.GetData(tuple(InvItem(asked, digest) for digest in wanted)))
+
+    def on_tx(self, raw: bytes) -> None:
+        """Into the mempool, if it can stand there; the others hear of it."""
+        try:
+            txid = self.regtest.submit_tx(raw)
+        except RefusedError as error:
+            logger.debug("not taken: %s", error)
+        else:
+            self._new_txs.pop(txid, None)
+
+    # BIP-37
+
+    def on_bloom(self, message: Message) -> None:
+        """A filter is set, extended or removed; or the mempool is asked for, which is announced as far as the filter matches it."""
+        match message:
+            case wire.FilterLoad():
+                self.filter = Bip37Filter.parse(bytes(message))
+                self.relay = True
+            case wire.FilterAdd(data):
+                if self.filter is None:
+                    self.end("filteradd without a filter")
+                else:
+                    self.filter.insert(data)
+            case wire.FilterClear():
+                self.filter = None
+                self.relay = True
+            case wire.Mempool():
+                self._new_txs.clear()
+                self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
+
+    def _wants(self, tx: Tx) -> bool:
+        """Whether the peer is told of it; the filter learns from what it matches."""
+        if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
+            return False
+        return self.filter is None or self.filter.matches_tx(tx.raw)
+
+    def _tx_item(self, tx: Tx) -> InvItem:
+        assert self.peer.ready is not None
+        return InvItem(InvType.WTX, tx.wtxid) if self.peer.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
+
+
+def stripped_block(raw: bytes) -> bytes:
+    """A block without its witnesses, as it was before BIP-144."""
+    spans = list(walk_block(raw))
+    if not any(span.witness for span in spans):
+        return raw
+    return raw[:HEADER_SIZE] + compact_size(len(spans)) + b"".join(strip_witness(raw, span) for span in spans)

@@ -1,0 +1,98 @@
+"""Output scripts of every type with inputs that spend them. Their signatures are made up: the embedded node checks no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from spvfilter.errors import ParameterError
+from spvfilter.hashes import hash160
+from spvfilter.kernel import is_pubkey
+from spvfilter.node.build import TxIn
+from spvfilter.primitives import OutPoint, TxOut
+
+MAX_MULTISIG_KEYS = 16  # Core Solver, MatchMultisig
+SIGNATURE = bytes.fromhex("30440220" + "5b" * 32 + "0220" + "1d" * 32 + "01")  # 71 bytes shaped as DER, SIGHASH_ALL
+SCHNORR_SIGNATURE = b"\x6e" * 64  # BIP-340
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A scriptPubKey, and the scriptSig and witness stack of an input that spends it."""
+
+    script_pubkey: bytes
+    script_sig: bytes = b""
+    witness: tuple[bytes, ...] = ()
+
+    def pays(self, value: int) -> TxOut:
+        """An output of `value` satoshi locked by it."""
+        return TxOut(value, self.script_pubkey)
+
+    def spends(self, outpoint: OutPoint) -> TxIn:
+        """An input that spends an output locked by it."""
+        return TxIn(outpoint, self.script_sig, self.witness)
+
+
+def push(data: bytes) -> bytes:
+    """The shortest push of `data`, as bytes: OP_n forms are not used (Core CScript::operator<<)."""
+    size = len(data)
+    if size <= 75:
+        return bytes((size,)) + data
+    if size <= 0xFF:
+        return bytes((0x4C, size)) + data
+    if size <= 0xFFFF:
+        return b"\x4d" + size.to_bytes(2, "little") + data
+    return b"\x4e" + size.to_bytes(4, "little") + data
+
+
+def p2pk(key: bytes) -> Lock:
+    """Pay to public key, 33 or 65 bytes."""
+    return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
+
+
+def p2pkh(key: bytes) -> Lock:
+    """Pay to the hash of a public key."""
+    return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
+
+
+def p2wpkh(key: bytes) -> Lock:
+    """Pay to the hash of a public key, spent by witness (BIP-141)."""
+    return Lock(b"\x00\x14" + hash160(_public(key)), witness=(SIGNATURE, key))
+
+
+def p2tr(output_key: bytes) -> Lock:
+    """Pay to taproot, spent by key (BIP-341); the output key has 32 bytes."""
+    if len(output_key) != 32:
+        raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
+    return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
+
+
+def multisig(required: int, keys: Sequence[bytes]) -> Lock:
+    """Bare multisig, `required` of 1 to 16 keys."""
+    if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
+        raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
+    script = bytes((0x50 + required,)) + b"".join(push(_public(key)) for key in keys) + bytes((0x50 + len(keys), 0xAE))
+    return Lock(script, b"\x00" + push(SIGNATURE) * required)
+
+
+def p2sh(redeem: Lock) -> Lock:
+    """Pay to script hash (BIP-16); of a witness script it makes the nested kind, P2SH-P2WPKH or P2SH-P2WSH."""
+    script_sig = redeem.script_sig + push(redeem.script_pubkey)
+    return Lock(b"\xa9\x14" + hash160(redeem.script_pubkey) + b"\x87", script_sig, redeem.witness)
+
+
+def p2wsh(script: bytes, items: Sequence[bytes] = ()) -> Lock:
+    """Pay to witness script hash; `items` are its arguments on the witness stack (BIP-141)."""
+    return Lock(b"\x00\x20" + sha256(script).digest(), witness=(*items, script))
+
+
+def op_return(*data: bytes) -> Lock:
+    """A data carrier; nothing can spend it."""
+    return Lock(b"\x6a" + b"".join(map(push, data)))
+
+
+def _public(key: bytes) -> bytes:
+    if not is_pubkey(key):
+        raise ParameterError(f"not a public key: {len(key)} bytes; 33 starting 02 or 03 expected, or 65 starting 04, 06 or 07")
+    return key

@@ -1,0 +1,240 @@
+"""A small regtest full node on a socket, for demos, tests and those who build wallets. It checks no scripts: never trust it with money."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, cast
+
+from spvfilter.errors import ParameterError
+from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import TipChange
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.tx import Tx
+from spvfilter.wire.events import Role, Service, Settings
+from spvfilter.wire.session import SEND_BUFFER, Peer
+
+SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
+SETTINGS = Settings(REGTEST, SERVICES, relay=True)
+MAX_CONNECTIONS = 1_000
+STALL_S = 60.0
+_TURN_S = 0.001  # a connection works at once, while others wait
+_TURN_SIZE = 1 << 15  # bytes it sends at once
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """A P2P server for regtest's chain and mempool, as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1 would serve them.
+
+        async with Node() as node:                      # on 127.0.0.1, a free port
+            node.regtest.mine(101)
+            ...                                         # connect to node.host, node.port
+            node.regtest.pay(TxOut(50_000, script))     # announced to whoever wants to know
+            node.regtest.reorg(2)
+
+    Several nodes may serve one Regtest. `session` makes what speaks to a peer: pass a subclass of Session for a node that
+    misbehaves. `settings` says what the version message tells, and the times of handshake and pings. A peer that lets 1 MB wait for
+    `stall_s` seconds is cut; those above `max_connections` are not let in. Besides that 1 MB at most one message of 4 MB and one answer are
+    held for each connection.
+    """
+
+    def __init__(
+        self,
+        regtest: Regtest | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        session: Callable[[Regtest, Peer], Session] = Session,
+        settings: Settings = SETTINGS,
+        max_connections: int = MAX_CONNECTIONS,
+        stall_s: float = STALL_S,
+    ) -> None:
+        if max_connections < 1:
+            raise ParameterError(f"at least one connection, not {max_connections}")
+        self.regtest = regtest or Regtest()
+        self.host = host
+        self.port = port  # the real one once it listens
+        self.settings = settings
+        self.max_connections = max_connections
+        self.stall_s = stall_s
+        self._make_session = session
+        self._connections: set[Connection] = set()
+        self._alone = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def sessions(self) -> list[Session]:
+        """One for each connection that is open now."""
+        return [connection.session for connection in self._connections]
+
+    async def __aenter__(self) -> Self:
+        """Listen. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), self.host, self.port, backlog=self.max_connections)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.regtest.listeners.append(self)
+        logger.info("regtest node on %s port %d", self.host, self.port)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close every connection, and return when all are gone."""
+        assert self._server is not None
+        server, self._server = self._server, None
+        self.regtest.listeners.remove(self)
+        server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        while self._connections:
+            self._alone.clear()
+            await self._alone.wait()
+        await server.wait_closed()
+
+    def on_tip(self, change: TipChange) -> None:
+        for connection in self._connections:
+            connection.session.see_tip(change)
+            connection.wake()
+
+    def on_tx(self, tx: Tx) -> None:
+        for connection in self._connections:
+            connection.session.see_tx(tx)
+            connection.wake()
+
+    def open_session(self, now: float) -> Session:
+        """What is to speak to a peer that has just connected."""
+        settings = replace(self.settings, start_height=self.regtest.height)
+        return self._make_session(
+            self.regtest,
+            Peer(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
+        )
+
+    def enter(self, connection: Connection) -> bool:
+        """Whether there is room for one more."""
+        if self._server is None or len(self._connections) >= self.max_connections:
+            logger.debug("connection refused: %d are open", len(self._connections))
+            return False
+        self._connections.add(connection)
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._alone.set()
+
+
+class Connection(asyncio.Protocol):
+    """A socket and the session on it. No task: the loop calls, and every turn of it does one step of each connection that has work.
+
+    While there is work nothing more is read, and while 1 MB waits to be read by the peer nothing is worked off.
+    """
+
+    session: Session
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._scheduled = False
+        self._gone = False
+        self._stalled: asyncio.TimerHandle | None = None  # set while the peer does not read
+        self._timer: asyncio.TimerHandle | None = None  # for the session's deadline
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=SEND_BUFFER)
+        self.session = self._node.open_session(self._loop.time())
+        if self._node.enter(self):
+            self._set_timer()
+        else:
+            self._gone = True
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._gone:
+            self.session.peer.receive_data(data)
+            self._transport.pause_reading()
+            self.wake()
+
+    def eof_received(self) -> bool:
+        self.session.peer.receive_eof()
+        self.wake()
+        return True  # what was asked for before is answered
+
+    def pause_writing(self) -> None:
+        self._stalled = self._loop.call_later(self._node.stall_s, self._cut)
+
+    def resume_writing(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+        self._stalled = None
+        self.wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._gone = True
+        for timer in (self._stalled, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._node.leave(self)
+
+    def abort(self) -> None:
+        """Close at once; what the peer has not read is lost."""
+        self._transport.abort()
+
+    def wake(self) -> None:
+        """Work at the loop's next turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._scheduled = False
+        if self._gone or self._stalled is not None:
+            return
+        try:
+            more = self._steps()
+        except BaseException:  # a bug, perhaps of a session made to misbehave: it must not hang
+            self.abort()
+            raise
+        if data := self.session.peer.data_to_send():
+            self._transport.write(data)
+        if self.session.over is not None:
+            self._gone = True
+            self._transport.close()
+            self._stalled = self._stalled or self._loop.call_later(self._node.stall_s, self._cut)
+        elif more:
+            self.wake()
+        else:
+            self._transport.resume_reading()
+        self._set_timer()
+
+    def _steps(self) -> bool:
+        """Some steps, what they say is sent at once; whether there is more to do."""
+        peer, end = self.session.peer, self._loop.time() + _TURN_S
+        while more := self.session.step():
+            if peer.waiting >= _TURN_SIZE or self._loop.time() >= end:
+                break
+        return more
+
+    def _cut(self) -> None:
+        logger.debug("cut: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s)
+        self.abort()
+
+    def _set_timer(self) -> None:
+        """Be called at the session's deadline, which moves now and then."""
+        deadline = self.session.peer.deadline
+        if self._timer is not None:
+            if self._timer.when() == deadline:
+                return
+            self._timer.cancel()
+        self._timer = None if deadline is None else self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.session.peer.tick(self._loop.time())
+        self.wake()

@@ -1,0 +1,73 @@
+"""The coins a regtest miner can spend: mature coinbases and change, confirmed or not. It signs nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from spvfilter.errors import ParameterError
+from spvfilter.node.blocktree import Chain
+from spvfilter.node.mempool import Mempool
+from spvfilter.node.tx import COINBASE_MATURITY, Tx
+from spvfilter.primitives import OutPoint
+
+
+class Purse:
+    """Unspent outputs of one scriptPubKey, kept up to date by whoever owns the chain and the mempool."""
+
+    def __init__(self, chain: Chain, mempool: Mempool, script_pubkey: bytes) -> None:
+        self._chain = chain
+        self._mempool = mempool
+        self._script = script_pubkey
+        self._free: dict[bytes, int] = {}  # satoshi by outpoint, the oldest first
+        self._immature: deque[tuple[int, bytes, int]] = deque()  # coinbases: height, outpoint, satoshi
+
+    @property
+    def balance(self) -> int:
+        """Satoshi that can be spent in the next block."""
+        return sum(self._free.values())
+
+    def choose(self, value: int) -> tuple[list[OutPoint], int]:
+        """The oldest coins that are worth at least `value` satoshi, and what they are worth. Raises ParameterError."""
+        chosen, worth = [], 0
+        for outpoint, coin_value in self._free.items():
+            if worth >= value:
+                break
+            chosen.append(OutPoint.parse(outpoint))
+            worth += coin_value
+        if worth < value:
+            raise ParameterError(f"{value} satoshi asked for, {worth} can be spent: mine more blocks, coinbases mature after 100")
+        return chosen, worth
+
+    def see_tx(self, tx: Tx) -> None:
+        """A transaction has entered the mempool."""
+        for outpoint in tx.inputs:
+            self._free.pop(outpoint, None)
+        self._free.update(self._own(tx))
+
+    def see_block(self, txs: Sequence[Tx]) -> None:
+        """A block was connected to the tip, its coinbase first among `txs`."""
+        coinbase, *others = txs
+        for tx in others:
+            for outpoint in tx.inputs:
+                self._free.pop(outpoint, None)
+            self._free.update((outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint))
+        height = self._chain.tip.height
+        self._immature.extend((height, outpoint, value) for outpoint, value in self._own(coinbase).items())
+        while self._immature and height + 1 - self._immature[0][0] >= COINBASE_MATURITY:
+            _, outpoint, value = self._immature.popleft()
+            self._free[outpoint] = value
+
+    def count_again(self) -> None:
+        """The chain was reorganised or the mempool lost something: look at every coin."""
+        own = [(outpoint, coin) for outpoint, coin in self._chain.coins.items() if coin.script_pubkey == self._script]
+        own = [(outpoint, coin) for outpoint, coin in own if not self._mempool.is_spent(outpoint)]
+        next_height = self._chain.tip.height + 1
+        young = {outpoint for outpoint, coin in own if coin.coinbase and next_height - coin.height < COINBASE_MATURITY}
+        self._immature = deque(sorted((coin.height, outpoint, coin.value) for outpoint, coin in own if outpoint in young))
+        self._free = {outpoint: coin.value for outpoint, coin in own if outpoint not in young}
+        for tx in self._mempool:
+            self._free.update((outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint))
+
+    def _own(self, tx: Tx) -> dict[bytes, int]:
+        return {tx.outpoint(index): out.value for index, out in enumerate(tx.outputs) if out.value and out.script_pubkey == self._script}

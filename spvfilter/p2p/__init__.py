@@ -1,0 +1,1 @@
+"""Connections to peers over TCP, directly or through a proxy."""

@@ -1,0 +1,58 @@
+"""Address: where a peer listens, parsed from what a person types."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from spvfilter.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a peer listens: a host name or IPv4 or IPv6 address, and a port."""
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        if not self.host or not 0 < self.port < 65536:
+            raise ParameterError(f"no address of a peer: {str(self)[:80]!r}")
+
+    @classmethod
+    def parse(cls, text: str, default_port: int) -> Address:
+        """From HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Raises ParameterError."""
+        host, port = text.strip(), str(default_port)
+        if host.startswith("["):
+            host, bracket, rest = host[1:].partition("]")
+            if not bracket or (rest and not rest.startswith(":")):
+                raise ParameterError(f"not HOST:PORT: {text[:80]!r}")
+            port = rest[1:] or port
+        elif host.count(":") == 1:
+            host, _, port = host.partition(":")
+        if not port.isascii() or not port.isdigit() or len(port) > 5:
+            raise ParameterError(f"not a port: {port[:20]!r}")
+        if not (_is_ip(host) or _is_name(host)):
+            raise ParameterError(f"not a host: {host[:80]!r}")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_name(host: str) -> bool:
+    """Whether it can be asked for: resolvers and proxies stumble over what cannot be encoded, RFC 1035 § 2.3.4."""
+    if not all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")):
+        return False
+    try:
+        return len(host.encode("idna")) <= 253
+    except UnicodeError:
+        return False

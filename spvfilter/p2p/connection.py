@@ -1,0 +1,166 @@
+"""One peer over TCP: opens the connection, moves bytes between socket and session, keeps its clocks. What to ask is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from spvfilter.errors import SessionError
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.limits import Limits
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.wire.events import Cause, Disconnected, Event, Ready, Role, Settings
+from spvfilter.wire.messages.table import Message
+from spvfilter.wire.session import Peer
+
+_BUFFER = 1 << 16  # bytes that wait to be read, and are read at once
+_TURN_S = 0.002  # of work, after which others have their turn
+_HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
+
+
+@dataclass(slots=True)
+class Connection:
+    """A peer after its handshake. One task reads with `receive`; any may `send`."""
+
+    address: Address
+    ready: Ready
+    _peer: Peer
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    _limits: Limits
+    _clock: Clock
+    received: int = field(default=0)  # bytes
+    _turn: float = field(default=0.0)  # when others have theirs
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        settings: Settings,
+        *,
+        proxy: Proxy | None = None,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        own_nonces: Collection[int] = (),
+        draw_nonce: Callable[[], int] | None = None,
+    ) -> Connection:
+        """Connect and shake hands; with a `proxy` names are resolved there.
+
+        Raises OSError where there is no connection, TimeoutError where none came in time, PeerError for a peer that does not fit.
+        """
+        limits, clock = limits or Limits(), clock or Clock()
+        reader, writer = await _connect(address, proxy, limits)
+        try:
+            now = clock.monotonic()
+            draw = draw_nonce or (lambda: secrets.randbits(64))
+            peer = Peer(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
+            opening = cls(address, Ready.__new__(Ready), peer, reader, writer, limits, clock)
+            while not isinstance(event := await opening.receive(), Ready):
+                pass
+            opening.ready = event
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return opening
+
+    @property
+    def services(self) -> int:
+        """What the peer serves, bits of Service."""
+        return self.ready.version.services
+
+    @property
+    def nonce(self) -> int:
+        """Of our version message on this connection."""
+        return self._peer.nonce
+
+    async def receive(self) -> Event:
+        """The next event but Disconnected, which is raised: as PeerError, or after `close` as ConnectionAbortedError."""
+        while True:
+            if time.perf_counter() >= self._turn:
+                await asyncio.sleep(0)
+                self._turn = time.perf_counter() + _TURN_S
+            event = self._peer.next_event()
+            self._flush()
+            if isinstance(event, Disconnected):
+                self._writer.transport.abort()
+                raise event.error or ConnectionAbortedError(f"{self.address}: closed by us")
+            if event is not None:
+                return event
+            await self.drain()  # a peer that does not read is not read
+            await self._read()
+
+    async def _read(self) -> None:
+        deadline = self._peer.deadline
+        wait = None if deadline is None else deadline - self._clock.monotonic()
+        if wait is not None and wait <= 0:
+            self._peer.tick(self._clock.monotonic())
+            return
+        try:
+            async with asyncio.timeout(wait):
+                data = await self._reader.read(_BUFFER)
+        except TimeoutError:
+            self._peer.tick(self._clock.monotonic())
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.received += len(data)
+            self._peer.receive_data(data)
+        else:
+            self._peer.receive_eof()
+
+    async def send(self, *messages: Message) -> None:
+        """Send messages; waits while the peer does not take them. Raises SessionError where it does not for long."""
+        for message in messages:
+            self._peer.send(message)
+            self._flush()
+        await self.drain()
+
+    def fence(self) -> int:
+        """Send a ping at once; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
+        nonce = self._peer.fence(self._clock.monotonic())
+        self._flush()
+        return nonce
+
+    def _flush(self) -> None:
+        if data := self._peer.data_to_send():
+            self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait while the peer does not take what it was sent. Raises SessionError where it does not for long."""
+        if self._writer.transport.get_write_buffer_size() < _HIGH_WATER:
+            return
+        try:
+            async with asyncio.timeout(self._limits.send_s):
+                await self._writer.drain()
+        except TimeoutError:
+            error = SessionError(f"does not read what it is sent within {self._limits.send_s:g} s", cause=Cause.LOST)
+            self._peer.close(error)
+            self._writer.transport.abort()
+            raise error from None
+        except OSError:
+            self._peer.receive_eof()
+
+    def close(self) -> None:
+        """End the connection at once; `receive` raises."""
+        self._peer.close()
+        self._writer.transport.abort()
+
+
+async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if proxy is None:
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
+        except TimeoutError as error:  # ours says nothing, the system's does
+            raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
+    socket = await proxy.connect(address.host, address.port, limits.proxy_s)
+    try:
+        return await asyncio.open_connection(sock=socket, limit=_BUFFER)
+    except BaseException:
+        socket.close()
+        raise

@@ -1,0 +1,1 @@
+"""Raw blocks to matches: sources, their order, and the scan itself."""

@@ -1,0 +1,213 @@
+"""Where raw blocks come from: files, memory, a spool of a stream. Everything here blocks; the matcher calls it from its threads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.chain import coinbase_height
+from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.hashes import sha256d
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
+from spvfilter.scan.blockfile import MAX_BLOCK_SIZE, BlockFile, Record
+
+PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
+_SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlock:
+    """A serialised block whose height is known. Raises ParameterError for a negative height."""
+
+    raw: bytes = field(repr=False)
+    height: int | None = None
+
+    @classmethod
+    def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
+        """Any form in which a block is accepted. Raises TypeError."""
+        return item if isinstance(item, RawBlock) else cls(to_bytes(item))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw", to_bytes(self.raw))
+        if self.height is not None and self.height < 0:
+            raise ParameterError(f"a height is not negative: {self.height}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a source that could not be read, so that payments in it are not seen."""
+
+    where: str
+    message: str
+
+    @classmethod
+    def of(cls, where: str, error: Exception) -> Problem:
+        return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """Where one block lies in its source, and its header's linkage."""
+
+    file: int  # number of the file within the source
+    offset: int  # bytes
+    size: int  # bytes
+    hash: bytes
+    previous: bytes
+    bits: int
+    time: int
+    height: int | None  # given, or stated by the block itself (BIP-34)
+
+
+def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network, height: int | None = None) -> BlockRef:
+    """The reference of a block whose first PREFIX_SIZE bytes are `prefix`. Raises FormatError for a short header."""
+    if len(prefix) < HEADER_SIZE:
+        raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
+    header = Header.parse(prefix[:HEADER_SIZE])
+    stated = coinbase_height(prefix, network) if height is None else height
+    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), header.previous, header.bits, header.time, stated)
+
+
+class Readable(ABC):
+    """Blocks that can be read one by one, in any order and more than once. `read` is called from several threads."""
+
+    @abstractmethod
+    def read(self, ref: BlockRef) -> bytes:
+        """One block. Raises SourceError, OSError."""
+
+    @abstractmethod
+    def name(self, ref: BlockRef) -> str:
+        """Where a block is, for people."""
+
+
+class BlockSource(Readable):
+    """Blocks that can also be listed by their headers first."""
+
+    @abstractmethod
+    def index(self, network: Network) -> Iterator[BlockRef | Problem]:
+        """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
+
+
+class BlockList(BlockSource):
+    """Blocks in memory."""
+
+    def __init__(self, blocks: Sequence[bytes | RawBlock | Serializable]) -> None:
+        self._blocks = list(blocks)
+
+    def index(self, network: Network) -> Iterator[BlockRef]:
+        for number, item in enumerate(self._blocks):
+            block = RawBlock.of(item)
+            yield block_ref(block.raw[:PREFIX_SIZE], number, 0, len(block.raw), network, block.height)
+
+    def read(self, ref: BlockRef) -> bytes:
+        return RawBlock.of(self._blocks[ref.file]).raw
+
+    def name(self, ref: BlockRef) -> str:
+        return f"block {ref.file} of the list"
+
+
+class Spool(Readable):
+    """Blocks of a stream one behind the other, kept on disk in case they must be read again."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)  # noqa: SIM115  closed by close()
+        self._lock = threading.Lock()
+        self.size = 0  # bytes; where the next block will lie
+
+    def put(self, raw: bytes) -> None:
+        with self._lock:
+            self._file.seek(self.size)
+            self._file.write(raw)
+            self.size += len(raw)
+
+    def read(self, ref: BlockRef) -> bytes:
+        with self._lock:
+            self._file.seek(ref.offset)
+            return self._file.read(ref.size)
+
+    def name(self, ref: BlockRef) -> str:
+        return f"block {ref.file} of the stream"
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+class BlockFiles(BlockSource):
+    """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
+
+    A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
+    and later are read through the key in the xor.dat beside them. A file named twice is read once. What cannot be read is
+    a problem of the scan, which goes on without it.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
+        named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        if not named:
+            raise ParameterError("no file of blocks named")
+        self._missing: list[Problem] = []
+        files = [file for name in named for file in self._expand(Path(name))]
+        self._files = [BlockFile(file) for file in {os.path.realpath(file): file for file in files}.values()]
+
+    def _expand(self, path: Path) -> list[Path]:
+        try:
+            if not path.is_dir():
+                return [path]
+            files = sorted(path.glob("blk*.dat")) or sorted(f for f in path.iterdir() if f.suffix in (".raw", ".blk", ".hex"))
+        except OSError as error:
+            self._missing.append(Problem.of(str(path), error))
+            return []
+        if not files:
+            self._missing.append(Problem(str(path), "no blk*.dat, *.raw, *.blk or *.hex file in this directory"))
+        return files
+
+    def index(self, network: Network) -> Iterator[BlockRef | Problem]:
+        yield from self._missing
+        for number, file in enumerate(self._files):
+            nothing = True
+            try:
+                for found in file.records(network, PREFIX_SIZE):
+                    nothing = False
+                    if isinstance(found, Record):
+                        yield block_ref(found.prefix, number, found.offset, found.size, network)
+                    else:
+                        yield Problem(str(file.path), found)
+                if nothing:
+                    yield Problem(str(file.path), "no block in this file, nothing but zeros")
+            except (FormatError, SourceError, OSError) as error:
+                yield Problem.of(str(file.path), error)
+
+    def read(self, ref: BlockRef) -> bytes:
+        """One block. Raises SourceError if the file is not what it was when it was indexed, OSError if it is gone."""
+        raw = self._files[ref.file].read(ref.offset, ref.size)
+        if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
+            raise SourceError("the file has changed while it was read")
+        return raw
+
+    def name(self, ref: BlockRef) -> str:
+        return f"{self._files[ref.file].path} at byte {ref.offset}"
+
+
+def hex_blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """Raw blocks from lines of hex, blank lines skipped. Raises FormatError (field "hex", offset the line number)."""
+    limit = 2 * MAX_BLOCK_SIZE + 2
+    for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
+        if len(line) > limit:
+            raise FormatError(f"a line of more than {limit} digits", offset=number, field="hex line")
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            yield bytes.fromhex(text.decode("ascii"))
+        except ValueError:
+            raise FormatError(f"not hex: {text[:40]!r}", offset=number, field="hex line") from None

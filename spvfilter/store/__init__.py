@@ -1,0 +1,1 @@
+"""One wallet's SQLite file."""

@@ -1,0 +1,388 @@
+"""The wallet's database: headers, watch list, coins, matches, scan cursor, in one SQLite file. No network, no matching, no event loop.
+
+A batch moves headers, matches, coins and cursor in one transaction, so that a process killed at any moment finds a state that
+belongs together. SQLite has no checksums: each row carries a mark over its own contents, each table the sum of its marks, and the
+headers are linked by their hashes, so that a damaged file is refused and never gives a wrong match.
+
+To be used from one thread at a time. The file and its companions have mode 0600: they tell what the wallet owns.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self  # rows are as SQLite gives them
+
+from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.network import Network
+from spvfilter.primitives import HEADER_SIZE
+from spvfilter.store.filters import FilterBatch, FilterRows
+from spvfilter.store.rebuild import beside, replace, salvage
+from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
+from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
+from spvfilter.watch.watchlist import WatchList
+
+MEMORY = ":memory:"  # in place of a path: a database that ends with the process
+
+
+class Found(NamedTuple):
+    """A match as the database keeps it: the hit, and the block of the best chain that holds it; both None in the mempool."""
+
+    hit: Hit
+    block_hash: bytes | None
+    height: int | None
+    completeness: str  # how sure it is that nothing was left out; see spvfilter.light.events
+
+
+class Pending(NamedTuple):
+    """A transaction in no block yet."""
+
+    raw: bytes
+    seen: int  # seconds since 1970
+    own: bool  # broadcast by us
+
+
+class FilterParameters(NamedTuple):
+    """What makes this wallet's BIP-37 filter the same every time: two with other tweaks or sizes intersect, and give it away."""
+
+    tweak: int
+    elements: int  # it is sized for
+    fp_rate: float
+    decoy_key: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one commit changes, in this order. Empty parts change nothing."""
+
+    fork: int | None = None  # the last height that stays of the chain stored: headers and matches above leave
+    headers: bytes = b""  # appended above what is there, 80 bytes each
+    found: list[Found] = field(default_factory=list)  # new, or of a transaction that was in the mempool
+    withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
+    pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
+    cursor: int | None = None  # the height up to which blocks were scanned
+    filter: FilterParameters | None = None
+    filters: FilterBatch | None = None  # BIP-158
+
+
+class Store:
+    """One wallet's database; see `open`. Methods raise StoreError and its kinds."""
+
+    def __init__(self, path: Path, network: Network, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.network = network
+        self._db = connection
+        self._rows = MarkedRows(connection, path, MARKED)
+        self.filters = FilterRows(connection, self._rows, path)
+        self._watch: WatchList | None = None
+        self._ids: list[int] = []  # entry number → id of its row
+        self._tip = -1
+        self._cursor = -1
+        self._searched = -1
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
+        """The database in `path`, made if it is not there, with everything in it verified; MEMORY for one without a file.
+
+        With `rebuild` a damaged one is moved aside (to `….damaged`) and what can be read of its watch list, labels and filter
+        parameters goes into a new one; headers and matches are to be fetched again. Raises StoreLockedError, StoreForeignError (also for
+        another network), StoreCorruptError, StoreFullError, StoreReadOnlyError.
+        """
+        file = Path(path)
+        if rebuild and file.exists():
+            return cls._rebuild(file, network)
+        store = cls._open(file, network)
+        try:
+            store._verify()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def _open(cls, file: Path, network: Network) -> Self:
+        with translated(file):
+            fresh = str(file) == MEMORY or create(file)
+            connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
+        store = cls(file, network, connection)
+        try:
+            with translated(file):
+                store._prepare(fresh)
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    def _prepare(self, fresh: bool) -> None:
+        db = self._db
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process is told at once
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not fresh and (tables or application):
+            if application != APPLICATION_ID:
+                raise StoreForeignError(f"{self.path}: an SQLite database of another program")
+            if version != SCHEMA_VERSION:
+                raise StoreForeignError(f"{self.path}: of version {version}, this program knows {SCHEMA_VERSION}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cell_size_check = ON")
+        if not tables:
+            with self._rows.transaction():  # one, so that a database begun is a database made
+                for statement in SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                self._rows.set_meta("network", self.network.genesis_hash)
+                self._rows.set_meta("secret", secrets.token_bytes(32))
+                self._rows.set_meta("cursor", number(-1) + number(-1))
+        else:
+            db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
+            db.execute("COMMIT")
+
+    def _verify(self) -> None:
+        """Raises StoreCorruptError unless every row is as it was written, none is missing and the headers link."""
+        with translated(self.path):
+            tables = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'").fetchall()
+            for (table,) in (("sqlite_master",), *tables):  # not 13 GB of filters, each of which is checked when it is read
+                (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
+                if verdict != "ok":
+                    raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
+            self._rows.verify()
+            if self._rows.meta("network") != self.network.genesis_hash:
+                raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
+            self._verify_headers()
+            self.filters.load()
+            self._cursor, self._searched = self._rows.numbers("cursor")
+
+    def _verify_headers(self) -> None:
+        previous: bytes | None = None
+        height = -1
+        for stated, raw in self._db.execute("SELECT height, raw FROM headers ORDER BY height"):
+            height += 1
+            if stated != height or not isinstance(raw, bytes) or len(raw) != HEADER_SIZE:
+                raise StoreCorruptError(f"{self.path}: no header of height {height}")
+            if previous is not None and raw[4:36] != previous:
+                raise StoreCorruptError(f"{self.path}: header {height} does not follow the one before it")
+            previous = sha256d(raw)
+        if previous != self._rows.meta("tip"):
+            raise StoreCorruptError(f"{self.path}: the last header is not the one written last")
+        self._tip = height
+
+    @classmethod
+    def _rebuild(cls, file: Path, network: Network) -> Self:
+        meta, watch = salvage(file, network)
+        made = beside(file)
+        with cls._open(made, network) as store:
+            with translated(made), store._rows.transaction():
+                for key in ("secret", "filter"):
+                    if key in meta:
+                        store._rows.set_meta(key, meta[key])
+            store.attach(watch)
+            with translated(made):
+                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; closing would not say that there was no room
+        replace(file, made)
+        return cls.open(file, network)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # Reading
+
+    @property
+    def tip(self) -> int:
+        """Height of the last header, -1 without any."""
+        return self._tip
+
+    @property
+    def cursor(self) -> int:
+        """Height up to which every block was searched for all that is watched, -1 for none."""
+        return self._cursor
+
+    @property
+    def searched(self) -> int:
+        """Height up to which blocks were searched before the cursor went back for new entries, -1 for none."""
+        return self._searched
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes of this wallet's own."""
+        return self._rows.meta("secret") or b""
+
+    @property
+    def filter_parameters(self) -> FilterParameters | None:
+        """As last committed."""
+        raw = self._rows.meta("filter")
+        if raw is None:
+            return None
+        tweak, elements = numbers(raw[:16])
+        return FilterParameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+
+    def headers(self, start: int = 0) -> Iterator[bytes]:
+        """Packed headers from a height on, 80 bytes each, up to 10,000 at once."""
+        for at in range(start, self._tip + 1, 10_000):
+            with translated(self.path):
+                rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
+                piece = b"".join(raw for (raw,) in rows)
+            yield piece
+
+    def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[Found]:
+        """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
+
+        The watch list must be attached.
+        """
+        entries = {row: at for at, row in enumerate(self._ids)}
+        where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
+        query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
+        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
+            hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
+            yield Found(hit, block, height, completeness)
+
+    def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
+        """Of matches (spend, txid, n) those that are known, with hash and height of their block; both None in the mempool."""
+        query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
+        with translated(self.path):
+            rows = [(identity, self._db.execute(query, identity).fetchone()) for identity in identities]
+        return {identity: row for identity, row in rows if row is not None}
+
+    def spender_of(self, outpoint: bytes) -> bytes | None:
+        """The txid of what spends an outpoint (36 bytes) in a block, as far as it is a match."""
+        query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NOT NULL"
+        return next((txid for (txid,) in self._rows_of(query, (outpoint,))), None)
+
+    def has_tx(self, txid: bytes) -> bool:
+        """Whether a transaction is a match."""
+        return any(self._rows_of("SELECT 1 FROM matches WHERE txid = ? LIMIT 1", (txid,)))
+
+    def _rows_of(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        with translated(self.path):
+            yield from self._db.execute(query, values)
+
+    def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
+        """Height and hash of each header above `fork`, from the tip down."""
+        for height, raw in self._rows_of("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
+            yield height, sha256d(raw)
+
+    def pending(self) -> dict[bytes, Pending]:
+        """Transactions in no block yet, by txid."""
+        return {txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._rows_of("SELECT txid, raw, seen, own FROM pending")}
+
+    # Writing
+
+    def attach(self, watch: WatchList, since: int = 0) -> None:
+        """Join what is stored with `watch`: it learns the stored entries, labels and coins, the database what is new in it.
+
+        For entries that are new to the database blocks from height `since` on are to be searched, so the cursor goes back below it.
+        """
+        with translated(self.path):
+            rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
+            known: dict[int, tuple[int, str | None]] = {}  # entry number → id and label of its row
+            for row, kind, value, label in rows:
+                there = watch.table.find(EntryKind(kind), value)
+                mine = watch.label(there) if there != NO_ENTRY else None
+                known[watch.add_entry(EntryKind(kind), value, mine or label)] = row, label
+            entries = {row: at for at, (row, _) in known.items()}
+            coins = {outpoint: rest for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")}
+            for outpoint, (row, value, script) in coins.items():
+                watch.table.set_coin(outpoint, entries[row], value, script)
+            self._watch = watch
+            self._ids = []
+            with self._rows.transaction():
+                self._write_entries(known)
+                self._write_coins(
+                    outpoint
+                    for outpoint, coin in watch.table.coins()
+                    if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]
+                )
+                if len(watch) > len(known):
+                    self._move_cursor(min(self._cursor, max(since, 0) - 1))
+
+    def commit(self, batch: Batch) -> None:
+        """All of a batch or nothing of it, flushed to disk. Raises StoreFullError, StoreError."""
+        tip, cursor, searched, ids = self._tip, self._cursor, self._searched, len(self._ids)
+        try:
+            with translated(self.path), self._rows.transaction():
+                self._write(batch)
+        except BaseException:
+            self._tip, self._cursor, self._searched = tip, cursor, searched
+            del self._ids[ids:]
+            self.filters.load()
+            raise
+
+    def _write(self, batch: Batch) -> None:
+        db = self._db
+        if batch.fork is not None and batch.fork < self._tip:
+            self._rows.remove("matches", "height > ?", (batch.fork,))
+            db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
+            self.filters.cut(batch.fork)
+            self._tip = batch.fork
+            self._searched = min(self._searched, batch.fork)
+            self._move_cursor(min(self._cursor, batch.fork))
+        if batch.headers:
+            pieces = [batch.headers[at : at + HEADER_SIZE] for at in range(0, len(batch.headers), HEADER_SIZE)]
+            db.executemany("INSERT INTO headers VALUES (?, ?)", enumerate(pieces, self._tip + 1))
+            self._tip += len(pieces)
+        if batch.headers or batch.fork is not None:
+            last = db.execute("SELECT raw FROM headers WHERE height = ?", (self._tip,)).fetchone()
+            self._rows.set_meta("tip", sha256d(last[0]) if last else None)
+        if self._watch is not None and len(self._ids) < len(self._watch):
+            self._write_entries({})
+        for identity in batch.withdrawn:
+            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
+        for hit, block, height, completeness in batch.found:
+            entry = self._ids[hit.entry]
+            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
+            place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
+            row = (*place, hit.value, hit.script, entry, block, height, completeness)
+            self._rows.insert("matches", row)
+        self._write_coins(found.hit.outpoint for found in batch.found if not found.hit.spend)
+        for txid, pending in batch.pending.items():
+            self._rows.remove("pending", "txid = ?", (txid,))
+            if pending is not None:
+                self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
+        if batch.cursor is not None:
+            self._move_cursor(min(batch.cursor, self._tip))
+        if batch.filters is not None:
+            self.filters.write(batch.filters)
+        if batch.filter is not None:
+            tweak, elements, rate, key = batch.filter
+            self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)
+
+    def _move_cursor(self, height: int) -> None:
+        self._cursor = height
+        self._searched = max(self._searched, height)
+        self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
+
+    def _write_entries(self, known: dict[int, tuple[int, str | None]]) -> None:
+        """Rows for the entries of the watch list from the first on that has no id yet; `known` ones have a row, with that label."""
+        assert self._watch is not None
+        for at, (kind, value, label) in enumerate(self._watch.entries()):
+            if at < len(self._ids):
+                continue
+            row, labelled = known.get(at, (0, None))
+            if not row:
+                row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
+            elif label != labelled:
+                self._rows.remove("watch", "id = ?", (row,))
+            if at not in known or label != labelled:
+                self._rows.insert("watch", (row, int(kind), value, label))
+            self._ids.append(row)
+
+    def _write_coins(self, outpoints: Iterable[bytes]) -> None:
+        for outpoint in outpoints:
+            coin = self._watch.table.coin(outpoint) if self._watch is not None else None
+            if coin is not None:
+                self._rows.remove("coins", "outpoint = ?", (outpoint,))
+                self._rows.insert("coins", (outpoint, self._ids[coin.entry], coin.value, coin.script))

@@ -1,0 +1,1 @@
+"""What is wanted: the watch list, its file, and the matches it gives."""

@@ -1,0 +1,164 @@
+"""The file of a watch list: one entry per line, readable and writable by hand. What entries mean is watch.py's.
+
+    # a comment; blank lines are skipped
+    1BoatSLRHtKNngkdXEeobR76b53LETtpyT
+    bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is all behind the first comma
+    script:76a914…88ac,label            a whole scriptPubKey in hex
+    pubkey:02…,label                    a public key in hex
+    data:HEX,label                      a data element
+    outpoint:TXID:INDEX,label           an outpoint, txid in display order
+    outpoint:TXID:INDEX:VALUE:SCRIPT    one whose value (satoshi) and scriptPubKey are known; either may be empty
+
+UTF-8, with or without a byte order mark; lines end in LF or CRLF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError, WatchFileError
+from spvfilter.files import replacing
+from spvfilter.kernel import NO_VALUE, EntryKind
+from spvfilter.primitives import OutPoint
+
+if TYPE_CHECKING:
+    from spvfilter.watch.watchlist import WatchList
+
+_CHUNK = 1 << 20  # bytes read at once
+_MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
+
+
+def read_into(watch: WatchList, file: BinaryIO, name: str) -> None:
+    """Add every line of the file, `name` in errors, to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
+    problems: list[tuple[int, str]] = []
+    late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
+    for number, line in _other_lines(watch, file):
+        try:
+            if len(line) > _MAX_LINE:
+                raise ParameterError(f"line of more than {_MAX_LINE} bytes")
+            text = _text(line, number)
+            if not text:
+                continue
+            entry, label = _split(text)
+            if entry.startswith("outpoint:"):
+                late.append((number, entry, label))
+            else:
+                _add(watch, entry, label)
+        except ParameterError as error:
+            problems.append((number, str(error)))
+    for number, entry, label in late:
+        try:
+            _add_outpoint(watch, entry, label)
+        except ParameterError as error:
+            problems.append((number, str(error)))
+    if problems:
+        raise WatchFileError(name, tuple(sorted(problems)))
+
+
+def _other_lines(watch: WatchList, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines that the kernel does not take for plain addresses, with their numbers; those that are, it adds on the way, in order.
+
+    Of a line longer than _MAX_LINE at least one byte more than that is given, hardly all of it.
+    """
+    chunk, at, number = b"", 0, 1
+    while True:
+        taken, lines = watch.add_address_lines(chunk, at)
+        at += taken
+        number += lines
+        end = chunk.find(b"\n", at) + 1
+        if not end:
+            more = file.read(_CHUNK)
+            if more:
+                chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
+                continue
+            if at < len(chunk):
+                yield number, chunk[at:]
+            return
+        yield number, chunk[at:end]
+        at = end
+        number += 1
+
+
+def _text(line: bytes, number: int) -> str:
+    """The line without its end, or "" for a comment or a blank."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    return "" if text.startswith("#") else text
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    entry, comma, label = text.partition(",")
+    if not comma:  # a label may hold a '#'; an entry cannot, so what follows one there is a comment
+        entry = entry.partition(" #")[0]
+    return entry.strip(), label.strip() or None
+
+
+def _add(watch: WatchList, entry: str, label: str | None) -> None:
+    kind, colon, rest = entry.partition(":")
+    if not colon:
+        watch.add_address(entry, label)
+    elif kind == "script":
+        watch.add_script(_hex(rest), label)
+    elif kind == "pubkey":
+        watch.add_pubkey(_hex(rest), label)
+    elif kind == "data":
+        watch.add_data(_hex(rest), label)
+    else:
+        raise ParameterError("unknown kind of entry before the colon: script, pubkey, data, outpoint, or an address without one")
+
+
+def _add_outpoint(watch: WatchList, entry: str, label: str | None) -> None:
+    parts = entry.split(":")
+    if len(parts) not in (3, 5):
+        raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {len(parts)} parts")
+    value, script = None, None
+    if len(parts) == 5:
+        if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
+            raise ParameterError("not a value: a whole number of satoshi expected")
+        value = int(parts[3]) if parts[3] else None
+        script = _hex(parts[4]) if parts[4] else None
+    watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
+
+
+def _hex(text: str) -> bytes:
+    """Bytes in hex. Raises ParameterError that does not repeat the text: people paste private keys into the wrong places."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ParameterError(f"not hex: digits in pairs expected, these {len(text)} characters are not") from None
+
+
+def write(watch: WatchList, path: Path) -> None:
+    """Write the whole list to a file of mode 0600 that replaces `path` at once."""
+    with replacing(path) as file:
+        file.write(f"# spvfilter watch list, {watch.network}\n".encode())
+        file.writelines(f"{line}\n".encode() for line in _lines(watch))
+
+
+def _lines(watch: WatchList) -> Iterator[str]:
+    # keys first: reading one labels its scripts, which may have labels of their own
+    for kind, value, label in sorted(watch.entries(), key=lambda entry: entry[0] != EntryKind.MULTISIG_KEY):
+        tail = f",{label}" if label else ""
+        match kind:
+            case EntryKind.SCRIPT:
+                yield (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
+            case EntryKind.MULTISIG_KEY:
+                yield f"pubkey:{value.hex()}{tail}"
+            case EntryKind.DATA:
+                yield f"data:{value.hex()}{tail}"
+            case EntryKind.OUTPOINT:
+                pass  # below, with what is known of it
+    labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
+    for point, coin in watch.table.coins():
+        known = ""
+        if point in labels and not labels[point] and coin.script and coin.script in watch:
+            yield f"outpoint:{OutPoint.parse(point)}"  # watched by hand; the line below alone would say that its script's entry learned it
+        if coin.value != NO_VALUE or coin.script is not None:
+            known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
+        tail = f",{labels[point]}" if labels.get(point) else ""
+        yield f"outpoint:{OutPoint.parse(point)}{known}{tail}"

@@ -1,0 +1,217 @@
+"""Messages about the connection itself: the handshake, liveness, preferences. What a session does with them is not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.wire.messages.fields import PayloadReader, check_int, check_most, check_size, check_uint, printable, var_bytes
+
+MAX_USER_AGENT_SIZE = 256  # bytes, Core net.h MAX_SUBVERSION_LENGTH
+MAX_COMMAND_NAME_SIZE = 12  # bytes, in a reject
+MAX_REASON_SIZE = 1_000  # bytes, ours; Core sent at most 111
+ADDRESS_SIZE = 26  # bytes: services u64, IPv6 16, port u16 BE
+VERSION_SIZE = 1_024  # bytes, ours: more than a version has today, since later versions may append fields
+REJECT_SIZE = 3 + MAX_COMMAND_NAME_SIZE + 1 + 3 + MAX_REASON_SIZE + 32  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """A message whose command says all."""
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        if payload:
+            raise FormatError(f"{len(payload)} trailing bytes", offset=0, field="payload")
+        return cls()
+
+    def __bytes__(self) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The first message of both sides (Core net_processing.cpp PushNodeVersion).
+
+    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, which nobody trusts), nonce u64, CompactSize and
+    user agent, start height i32, relay u8 (BIP-37: True where it is missing). What follows in a later version is ignored, as in Core.
+    """
+
+    version: int
+    services: int  # bits: NODE_*
+    timestamp: int  # seconds since 1970
+    nonce: int
+    user_agent: bytes  # BIP-14; print `agent` instead
+    start_height: int
+    relay: bool = True
+    receiver: bytes = bytes(ADDRESS_SIZE)
+    sender: bytes = bytes(ADDRESS_SIZE)
+
+    def __post_init__(self) -> None:
+        check_int(self.version, 4, "version")
+        check_uint(self.services, 8, "services")
+        check_int(self.timestamp, 8, "timestamp")
+        check_uint(self.nonce, 8, "nonce")
+        check_most(self.user_agent, MAX_USER_AGENT_SIZE, "user agent")
+        check_int(self.start_height, 4, "start height")
+        check_size(self.receiver, ADDRESS_SIZE, "receiver")
+        check_size(self.sender, ADDRESS_SIZE, "sender")
+
+    @property
+    def agent(self) -> str:
+        """The user agent, escaped."""
+        return printable(self.user_agent)
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        return cls(
+            version=reader.sint(4, "version"),
+            services=reader.uint(8, "services"),
+            timestamp=reader.sint(8, "timestamp"),
+            receiver=reader.take(ADDRESS_SIZE, "receiver"),
+            sender=reader.take(ADDRESS_SIZE, "sender"),
+            nonce=reader.uint(8, "nonce"),
+            user_agent=reader.var_bytes("user agent", MAX_USER_AGENT_SIZE),
+            start_height=reader.sint(4, "start height"),
+            relay=reader.at == len(payload) or reader.uint(1, "relay") != 0,
+        )
+
+    def __bytes__(self) -> bytes:
+        return b"".join((
+            self.version.to_bytes(4, "little", signed=True),
+            self.services.to_bytes(8, "little"),
+            self.timestamp.to_bytes(8, "little", signed=True),
+            self.receiver,
+            self.sender,
+            self.nonce.to_bytes(8, "little"),
+            var_bytes(self.user_agent),
+            self.start_height.to_bytes(4, "little", signed=True),
+            bytes((self.relay,)),
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verack(Empty):
+    """The peer's version is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WtxidRelay(Empty):
+    """Transactions are to be announced by their wtxids; between version and verack (BIP-339)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendAddrV2(Empty):
+    """Addresses are to come in addrv2 messages; between version and verack (BIP-155)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeaders(Empty):
+    """New blocks are to be announced by headers instead of inv (BIP-130)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendCmpct:
+    """Whether new blocks are to be announced by cmpctblock, u8 0 or 1, and the version of it, u64 (BIP-152)."""
+
+    announce: bool
+    version: int
+
+    def __post_init__(self) -> None:
+        check_uint(self.version, 8, "version")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        announce = reader.uint(1, "announce")
+        if announce > 1:
+            raise FormatError(f"0 or 1, not {announce}", offset=0, field="announce")
+        version = reader.uint(8, "version")
+        reader.finish("sendcmpct")
+        return cls(announce == 1, version)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.announce,)) + self.version.to_bytes(8, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class FeeFilter:
+    """Transactions below this fee rate are not to be announced, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
+
+    feerate: int  # satoshi / kvB
+
+    def __post_init__(self) -> None:
+        check_int(self.feerate, 8, "feerate")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        feerate = reader.sint(8, "feerate")
+        reader.finish("feefilter")
+        return cls(feerate)
+
+    def __bytes__(self) -> bytes:
+        return self.feerate.to_bytes(8, "little", signed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nonce:
+    nonce: int  # u64
+
+    def __post_init__(self) -> None:
+        check_uint(self.nonce, 8, "nonce")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        nonce = reader.uint(8, "nonce")
+        reader.finish("nonce")
+        return cls(nonce)
+
+    def __bytes__(self) -> bytes:
+        return self.nonce.to_bytes(8, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(_Nonce):
+    """A nonce, u64, that the peer is to send back in a pong, once it has done what came before (BIP-31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong(_Nonce):
+    """The nonce, u64, of the ping it answers (BIP-31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """What an old peer refused, and why (BIP-61, no longer sent by Core).
+
+    CompactSize and the refused command (at most 12 bytes), code u8, CompactSize and reason, then nothing or a hash.
+    """
+
+    message: bytes
+    code: int
+    reason: bytes  # print with fields.printable
+    data: bytes = b""  # 32 bytes: the refused transaction's or block's hash
+
+    def __post_init__(self) -> None:
+        check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")
+        check_uint(self.code, 1, "code")
+        check_most(self.reason, MAX_REASON_SIZE, "reason")
+        if len(self.data) not in (0, 32):
+            raise ParameterError(f"data has 0 or 32 bytes, not {len(self.data)}")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        message = reader.var_bytes("message", MAX_COMMAND_NAME_SIZE)
+        code = reader.uint(1, "code")
+        reason = reader.var_bytes("reason", MAX_REASON_SIZE)
+        data = b"" if reader.at == len(payload) else reader.hash("data")
+        reader.finish("reject")
+        return cls(message, code, reason, data)
+
+    def __bytes__(self) -> bytes:
+        return var_bytes(self.message) + bytes((self.code,)) + var_bytes(self.reason) + self.data

@@ -1,0 +1,228 @@
+"""Messages of BIP-37 but merkleblock, and of BIP-157. How filters work is not known here: `filters` reads and makes their payloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.wire.messages.control import Empty
+from spvfilter.wire.messages.fields import HASH_SIZE, PayloadReader, check_hashes, check_most, check_size, check_uint, var_bytes, var_hashes
+
+MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
+MAX_HASH_FUNCS = 50  # BIP-37 § New messages
+MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages
+MAX_CFHEADERS = 2_000  # BIP-157 § cfheaders
+MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
+BASIC_FILTER = 0  # BIP-158
+FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
+FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
+GETCFILTERS_SIZE = 1 + 4 + HASH_SIZE
+MAX_CFILTER_SIZE = MAX_PAYLOAD_SIZE - 1 - HASH_SIZE - 5
+CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
+GETCFCHECKPT_SIZE = 1 + HASH_SIZE
+CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLoad:
+    """The BIP-37 filter a peer is to use from now on; its bytes are `bytes(Bip37Filter)`.
+
+    CompactSize and the filter's bytes (at most 36,000), hash functions u32 (at most 50), tweak u32, flags u8.
+    """
+
+    data: bytes
+    hash_funcs: int
+    tweak: int
+    flags: int
+
+    def __post_init__(self) -> None:
+        check_most(self.data, MAX_FILTER_SIZE, "filter")
+        if not 0 <= self.hash_funcs <= MAX_HASH_FUNCS:
+            raise ParameterError(f"at most {MAX_HASH_FUNCS} hash functions, not {self.hash_funcs}")
+        check_uint(self.tweak, 4, "tweak")
+        check_uint(self.flags, 1, "flags")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        data = reader.var_bytes("filter", MAX_FILTER_SIZE)
+        at = reader.at
+        hash_funcs = reader.uint(4, "hash_funcs")
+        if hash_funcs > MAX_HASH_FUNCS:
+            raise FormatError(f"{hash_funcs}, at most {MAX_HASH_FUNCS}", offset=at, field="hash_funcs")
+        tweak = reader.uint(4, "tweak")
+        flags = reader.uint(1, "flags")
+        reader.finish("filterload")
+        return cls(data, hash_funcs, tweak, flags)
+
+    def __bytes__(self) -> bytes:
+        tail = self.hash_funcs.to_bytes(4, "little") + self.tweak.to_bytes(4, "little") + bytes((self.flags,))
+        return var_bytes(self.data) + tail
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAdd:
+    """An element to insert into the filter loaded: CompactSize and at most 520 bytes (BIP-37)."""
+
+    data: bytes
+
+    def __post_init__(self) -> None:
+        check_most(self.data, MAX_ELEMENT_SIZE, "element")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        data = reader.var_bytes("element", MAX_ELEMENT_SIZE)
+        reader.finish("filteradd")
+        return cls(data)
+
+    def __bytes__(self) -> bytes:
+        return var_bytes(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterClear(Empty):
+    """Removes the filter, and turns the relay of all transactions on (BIP-37)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    filter_type: int
+    start_height: int
+    stop_hash: bytes
+
+    def __post_init__(self) -> None:
+        check_uint(self.filter_type, 1, "filter type")
+        check_uint(self.start_height, 4, "start height")
+        check_size(self.stop_hash, HASH_SIZE, "stop hash")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        filter_type = reader.uint(1, "filter type")
+        start_height = reader.uint(4, "start height")
+        stop_hash = reader.hash("stop hash")
+        reader.finish("range")
+        return cls(filter_type, start_height, stop_hash)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.filter_type,)) + self.start_height.to_bytes(4, "little") + self.stop_hash
+
+
+@dataclass(frozen=True, slots=True)
+class GetCFilters(_Range):
+    """Asks for the filters of at most 1,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetCFHeaders(_Range):
+    """Asks for the filter headers of at most 2,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CFilter:
+    """The filter of one block: type u8, block hash, CompactSize and the filter's bytes (BIP-157)."""
+
+    filter_type: int
+    block_hash: bytes
+    data: bytes
+
+    def __post_init__(self) -> None:
+        check_uint(self.filter_type, 1, "filter type")
+        check_size(self.block_hash, HASH_SIZE, "block hash")
+        check_most(self.data, MAX_CFILTER_SIZE, "filter")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        filter_type = reader.uint(1, "filter type")
+        block_hash = reader.hash("block hash")
+        data = reader.var_bytes("filter", MAX_CFILTER_SIZE)
+        reader.finish("cfilter")
+        return cls(filter_type, block_hash, data)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.filter_type,)) + self.block_hash + var_bytes(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class CFHeaders:
+    """The filter header before the first block asked for, and the filter hashes from there to the stop hash (BIP-157).
+
+    Type u8, stop hash, previous filter header (32 bytes), CompactSize and filter hashes, at most 2,000.
+    """
+
+    filter_type: int
+    stop_hash: bytes
+    previous: bytes
+    filter_hashes: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        check_uint(self.filter_type, 1, "filter type")
+        check_size(self.stop_hash, HASH_SIZE, "stop hash")
+        check_size(self.previous, HASH_SIZE, "previous filter header")
+        check_hashes(self.filter_hashes, MAX_CFHEADERS, "filter hashes")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        filter_type = reader.uint(1, "filter type")
+        stop_hash = reader.hash("stop hash")
+        previous = reader.hash("previous filter header")
+        filter_hashes = reader.hashes("filter hash", MAX_CFHEADERS)
+        reader.finish("cfheaders")
+        return cls(filter_type, stop_hash, previous, filter_hashes)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.filter_type,)) + self.stop_hash + self.previous + var_hashes(self.filter_hashes)
+
+
+@dataclass(frozen=True, slots=True)
+class GetCFCheckpt:
+    """Asks for the filter headers of every 1,000th block up to the stop hash: type u8, stop hash (BIP-157)."""
+
+    filter_type: int
+    stop_hash: bytes
+
+    def __post_init__(self) -> None:
+        check_uint(self.filter_type, 1, "filter type")
+        check_size(self.stop_hash, HASH_SIZE, "stop hash")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        filter_type = reader.uint(1, "filter type")
+        stop_hash = reader.hash("stop hash")
+        reader.finish("getcfcheckpt")
+        return cls(filter_type, stop_hash)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.filter_type,)) + self.stop_hash
+
+
+@dataclass(frozen=True, slots=True)
+class CFCheckpt:
+    """The filter headers at heights 1000, 2000 … up to the stop hash: type u8, stop hash, CompactSize and headers (BIP-157)."""
+
+    filter_type: int
+    stop_hash: bytes
+    filter_headers: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        check_uint(self.filter_type, 1, "filter type")
+        check_size(self.stop_hash, HASH_SIZE, "stop hash")
+        check_hashes(self.filter_headers, MAX_CHECKPOINTS, "filter headers")
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        reader = PayloadReader(payload)
+        filter_type = reader.uint(1, "filter type")
+        stop_hash = reader.hash("stop hash")
+        filter_headers = reader.hashes("filter header", MAX_CHECKPOINTS)
+        reader.finish("cfcheckpt")
+        return cls(filter_type, stop_hash, filter_headers)
+
+    def __bytes__(self) -> bytes:
+        return bytes((self.filter_type,)) + self.stop_hash + var_hashes(self.filter_headers)

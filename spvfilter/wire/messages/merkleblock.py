@@ -1,0 +1,231 @@
+"""The merkleblock: a header and the partial merkle tree that proves transactions. Whether the header is in the chain is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from spvfilter.errors import FormatError, ParameterError, ProofError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import merkle_root, parse_tx, strip_witness, txid, walk_block
+from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
+from spvfilter.wire.messages.fields import HASH_SIZE, PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
+
+MAX_TRANSACTIONS = 4_000_000 // 240  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
+MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: the tree of so many has 33,341 nodes, and Core refuses bits that the tree does not use
+MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
+NODE_SIZE = 64  # bytes an inner node is the hash of: its two children
+
+
+class Flaw(StrEnum):
+    """What is wrong with a proof: the `cause` of the ProofError that refuses it."""
+
+    NO_TRANSACTIONS = "no transactions"
+    TOO_MANY_TRANSACTIONS = "too many transactions for a block"
+    TOO_MANY_HASHES = "more hashes than transactions"
+    TOO_FEW_BITS = "fewer flag bits than hashes"
+    BITS_EXHAUSTED = "flag bits exhausted"
+    HASHES_EXHAUSTED = "hashes exhausted"
+    EQUAL_SIBLINGS = "equal siblings"  # CVE-2012-2459
+    UNUSED_BITS = "unused flag bits"
+    UNUSED_HASHES = "unused hashes"
+    WRONG_ROOT = "wrong merkle root"
+
+
+class ProvedTx(NamedTuple):
+    """A transaction that is in the block: its place and its txid (32 bytes, wire order)."""
+
+    position: int
+    txid: bytes
+
+
+class Proof(NamedTuple):
+    """What a merkleblock proves, once its header is found in the best chain; `matched` in block order.
+
+    `total` is what the peer says: the header does not commit to it. `ambiguous` tells that a node on the way to the matched
+    transactions is itself a transaction in form: see `trusted_with`.
+    """
+
+    header: Header
+    matched: tuple[ProvedTx, ...]
+    total: int
+    ambiguous: bool
+
+    def trusted_with(self, txs: Iterable[bytes]) -> bool:
+        """Whether the proof can be relied on, given the bytes of the transactions it matches (CVE-2017-12842).
+
+        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A proof may go on below such a
+        transaction, to one that does not exist: then an inner node of the proof parses as a transaction. Or it may end above the leaves,
+        with an inner node passed off as a transaction, which then has 64 bytes. A proof with neither proves what it says, whatever its
+        `total`. Real 64-byte transactions exist: where this is False the whole block has to be fetched and searched instead.
+        """
+        return not self.ambiguous and not any(can_be_node(raw) for raw in txs)
+
+
+def can_be_node(tx: bytes | Serializable) -> bool:
+    """Whether a transaction has 64 bytes without its witness, so that its txid can be an inner node's hash. Raises FormatError."""
+    raw = to_bytes(tx)
+    return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
+
+
+def _can_be_tx(node: bytes) -> bool:
+    """Whether an inner node's 64 bytes parse as a transaction without witness. One of that size has a single input, counted in byte 4."""
+    if node[4] != 1:
+        return False
+    try:
+        return not parse_tx(node).witness
+    except FormatError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class MerkleBlock:
+    """A merkleblock payload, well formed but not yet verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).
+
+    Header (80 bytes), number of transactions in the block u32 LE, CompactSize and hashes (32 each), CompactSize and flag bytes.
+
+    The tree's leaves are the txids, height 0; a node is sha256d(left ‖ right), the last of an odd level paired with itself. A node
+    has one flag bit, depth first and left before right, the least significant bit of each byte first: set where the node is a
+    matched transaction or above one. Below a clear bit nothing is sent but the node's hash; so too at a leaf. Bits that fill the last
+    byte mean nothing.
+    """
+
+    header: Header
+    total: int  # transactions in the block
+    hashes: tuple[bytes, ...]
+    flags: bytes
+
+    def __post_init__(self) -> None:
+        check_uint(self.total, 4, "total")
+        check_hashes(self.hashes, MAX_TRANSACTIONS, "hashes")
+        check_most(self.flags, MAX_FLAG_BYTES, "flag bytes")
+
+    @classmethod
+    def from_txids(cls, header: Header, txids: Sequence[bytes], positions: Iterable[int]) -> Self:
+        """The merkleblock of a block with these txids that proves the ones at `positions`, byte for byte Core's.
+
+        Raises ParameterError: no txids or too many for a block, one that has not 32 bytes, a position that is no index of them,
+        equal siblings (CVE-2012-2459), and a header that does not commit to them.
+        """
+        if not 1 <= len(txids) <= MAX_TRANSACTIONS:
+            raise ParameterError(f"a block has 1 to {MAX_TRANSACTIONS} transactions, not {len(txids)}")
+        check_each(txids, HASH_SIZE, "txids")
+        marked = set(positions)
+        if outside := [position for position in marked if not 0 <= position < len(txids)]:
+            raise ParameterError(f"no transaction at position {outside[0]}: the block has {len(txids)}")
+        root, is_mutated = merkle_root(txids)
+        if is_mutated:
+            raise ParameterError(f"two equal hashes are siblings at height {_height_of_twins(txids)} (CVE-2012-2459)")
+        if root != header.merkle_root:
+            raise ParameterError("the header's merkle root is not that of the transactions")
+        depth = (len(txids) - 1).bit_length()  # at most 15
+        marks = [marked]
+        while len(marks) <= depth:
+            marks.append({position >> 1 for position in marks[-1]})
+        bits: list[str] = []
+        hashes: list[bytes] = []
+
+        def visit(height: int, position: int) -> None:
+            mark = position in marks[height]
+            bits.append("1" if mark else "0")
+            if not mark or not height:
+                hashes.append(_node(txids, height, position))
+                return
+            visit(height - 1, 2 * position)
+            if (2 * position + 1) << height - 1 < len(txids):
+                visit(height - 1, 2 * position + 1)
+
+        visit(depth, 0)
+        flags = int("".join(reversed(bits)), 2).to_bytes((len(bits) + 7) // 8, "little")
+        return cls(header, len(txids), tuple(hashes), flags)
+
+    @classmethod
+    def from_block(cls, block: bytes | Serializable, positions: Iterable[int]) -> Self:
+        """The merkleblock of a serialised block that proves the transactions at `positions`.
+
+        Raises FormatError for a malformed block, ParameterError as `from_txids` does.
+        """
+        raw = to_bytes(block)
+        txids = [txid(raw, tx) for tx in walk_block(raw)]
+        return cls.from_txids(Header.parse(raw[:HEADER_SIZE]), txids, positions)
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Self:
+        """The merkleblock in a payload. Raises FormatError: truncated, trailing bytes, more hashes or flag bytes than any block has."""
+        reader = PayloadReader(payload)
+        header = Header.parse(reader.take(HEADER_SIZE, "header"))
+        total = reader.uint(4, "transaction count")
+        hashes = reader.hashes("hash", MAX_TRANSACTIONS)
+        flags = reader.var_bytes("flag bytes", MAX_FLAG_BYTES)
+        reader.finish("merkleblock")
+        return cls(header, total, hashes, flags)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
+
+    def verify(self) -> Proof:
+        """What this proves, by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, its `cause` a Flaw."""
+        hashes, flags, total = self.hashes, self.flags, self.total
+        if not total:
+            raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
+        if total > MAX_TRANSACTIONS:
+            raise ProofError(f"{total} transactions, a block has at most {MAX_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
+        if len(hashes) > total:
+            raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
+        if 8 * len(flags) < len(hashes):
+            raise ProofError(f"{8 * len(flags)} flag bits for {len(hashes)} hashes", cause=Flaw.TOO_FEW_BITS)
+        matched: list[ProvedTx] = []
+        ambiguous = False
+        bit = used = 0
+
+        def visit(height: int, position: int) -> bytes:
+            nonlocal ambiguous, bit, used
+            if bit == 8 * len(flags):
+                raise ProofError(f"the tree wants more than {bit} flag bits", cause=Flaw.BITS_EXHAUSTED)
+            mark = flags[bit >> 3] >> (bit & 7) & 1
+            bit += 1
+            if not mark or not height:
+                if used == len(hashes):
+                    raise ProofError(f"the tree wants more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
+                digest = hashes[used]
+                used += 1
+                if mark:
+                    matched.append(ProvedTx(position, digest))
+                return digest
+            left = right = visit(height - 1, 2 * position)
+            if 2 * position + 1 < -(-total >> height - 1):
+                right = visit(height - 1, 2 * position + 1)
+                if left == right:
+                    at = f"height {height}, position {position}"
+                    raise ProofError(f"two equal hashes below the node at {at} (CVE-2012-2459)", cause=Flaw.EQUAL_SIBLINGS)
+            ambiguous = ambiguous or _can_be_tx(left + right)
+            return sha256d(left + right)
+
+        root = visit((total - 1).bit_length(), 0)  # at most 15 deep
+        if (bit + 7) // 8 != len(flags):
+            raise ProofError(f"the tree uses {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
+        if used != len(hashes):
+            raise ProofError(f"the tree uses {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
+        if root != self.header.merkle_root:
+            raise ProofError("the tree's root is not the header's merkle root", cause=Flaw.WRONG_ROOT)
+        return Proof(self.header, tuple(matched), total, ambiguous)
+
+
+def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
+    """A node of the merkle tree (Core merkleblock.cpp CalcHash)."""
+    below = leaves[position << height : position + 1 << height]
+    digest, _ = merkle_root(below)
+    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge
+        digest = sha256d(digest + digest)
+    return digest
+
+
+def _height_of_twins(level: Sequence[bytes]) -> int:
+    """The lowest height at which two siblings are equal, where there are some."""
+    height = 0
+    while all(level[at] != level[at + 1] for at in range(0, len(level) - 1, 2)):
+        level = [sha256d(left + right) for left, right in zip(level[::2], [*level[1::2], level[-1]], strict=False)]
+        height += 1
+    return height

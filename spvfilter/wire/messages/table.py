@@ -1,0 +1,159 @@
+"""Every P2P message under its command: one table of commands, their classes and their longest payloads. What to answer is not decided here.
+
+Each class is a frozen dataclass with `parse(payload)`, which raises FormatError with offset and field, and `__bytes__`, the payload.
+Every count and length is held against its limit, and against the bytes that are there, before anything is made of it. Trailing
+bytes are refused, but behind a version, which later versions extend. A message that exists is well formed: its constructor raises
+ParameterError for values that have no encoding or break a limit.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, Self, SupportsBytes
+
+from spvfilter.errors import FormatError, MessageError, ParameterError
+from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.wire.messages import addresses, control, filters, inventory
+from spvfilter.wire.messages.addresses import Addr, AddrV2, GetAddr, NetId, PeerAddress
+from spvfilter.wire.messages.control import FeeFilter, Ping, Pong, Reject, SendAddrV2, SendCmpct, SendHeaders, Verack, Version, WtxidRelay
+from spvfilter.wire.messages.filters import (
+    BASIC_FILTER,
+    CFCheckpt,
+    CFHeaders,
+    CFilter,
+    FilterAdd,
+    FilterClear,
+    FilterLoad,
+    GetCFCheckpt,
+    GetCFHeaders,
+    GetCFilters,
+)
+from spvfilter.wire.messages.inventory import (
+    Block,
+    GetBlocks,
+    GetData,
+    GetHeaders,
+    Headers,
+    Inv,
+    InvItem,
+    InvType,
+    Mempool,
+    NotFound,
+    Tx,
+    Unknown,
+)
+from spvfilter.wire.messages.merkleblock import MERKLEBLOCK_SIZE, MerkleBlock
+
+__all__ = [
+    "BASIC_FILTER",
+    "LIMITS",
+    "Addr",
+    "AddrV2",
+    "Block",
+    "CFCheckpt",
+    "CFHeaders",
+    "CFilter",
+    "FeeFilter",
+    "FilterAdd",
+    "FilterClear",
+    "FilterLoad",
+    "GetAddr",
+    "GetBlocks",
+    "GetCFCheckpt",
+    "GetCFHeaders",
+    "GetCFilters",
+    "GetData",
+    "GetHeaders",
+    "Headers",
+    "Inv",
+    "InvItem",
+    "InvType",
+    "Mempool",
+    "MerkleBlock",
+    "Message",
+    "NetId",
+    "NotFound",
+    "PeerAddress",
+    "Ping",
+    "Pong",
+    "Reject",
+    "SendAddrV2",
+    "SendCmpct",
+    "SendHeaders",
+    "Tx",
+    "Unknown",
+    "Verack",
+    "Version",
+    "WtxidRelay",
+    "command_of",
+    "parse_message",
+]
+
+Message = SupportsBytes  # any class of the table, or Unknown: its bytes are a payload
+
+
+class _Parsable(Protocol):
+    def __bytes__(self) -> bytes: ...
+    @classmethod
+    def parse(cls, payload: bytes) -> Self: ...
+
+
+_SHORT = 1_024  # bytes: of a message of a few bytes; one with something appended is refused alone, not the whole stream
+
+_TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
+    ("version", Version, control.VERSION_SIZE),
+    ("verack", Verack, _SHORT),
+    ("wtxidrelay", WtxidRelay, _SHORT),
+    ("sendaddrv2", SendAddrV2, _SHORT),
+    ("sendheaders", SendHeaders, _SHORT),
+    ("sendcmpct", SendCmpct, _SHORT),
+    ("feefilter", FeeFilter, _SHORT),
+    ("ping", Ping, _SHORT),
+    ("pong", Pong, _SHORT),
+    ("reject", Reject, control.REJECT_SIZE),
+    ("getaddr", GetAddr, _SHORT),
+    ("addr", Addr, addresses.ADDR_SIZE),
+    ("addrv2", AddrV2, addresses.ADDRV2_SIZE),
+    ("getheaders", GetHeaders, inventory.LOCATE_SIZE),
+    ("getblocks", GetBlocks, inventory.LOCATE_SIZE),
+    ("headers", Headers, inventory.HEADERS_SIZE),
+    ("inv", Inv, inventory.INVENTORY_SIZE),
+    ("getdata", GetData, inventory.INVENTORY_SIZE),
+    ("notfound", NotFound, inventory.INVENTORY_SIZE),
+    ("mempool", Mempool, _SHORT),
+    ("tx", Tx, MAX_PAYLOAD_SIZE),
+    ("block", Block, MAX_PAYLOAD_SIZE),
+    ("merkleblock", MerkleBlock, MERKLEBLOCK_SIZE),
+    ("filterload", FilterLoad, filters.FILTERLOAD_SIZE),
+    ("filteradd", FilterAdd, filters.FILTERADD_SIZE),
+    ("filterclear", FilterClear, _SHORT),
+    ("getcfilters", GetCFilters, _SHORT),
+    ("cfilter", CFilter, MAX_PAYLOAD_SIZE),
+    ("getcfheaders", GetCFHeaders, _SHORT),
+    ("cfheaders", CFHeaders, filters.CFHEADERS_SIZE),
+    ("getcfcheckpt", GetCFCheckpt, _SHORT),
+    ("cfcheckpt", CFCheckpt, filters.CFCHECKPT_SIZE),
+)
+_CLASSES = {command: cls for command, cls, _ in _TABLE}
+_COMMANDS: dict[type, str] = {cls: command for command, cls, _ in _TABLE}
+LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of each command's payload, for codec.Decoder
+
+
+def parse_message(command: str, payload: bytes) -> Message:
+    """The message of a command, Unknown for one that is not in the table. Raises MessageError, whose cause is the FormatError."""
+    cls = _CLASSES.get(command)
+    if cls is None:
+        return Unknown(command, payload)
+    try:
+        return cls.parse(payload)
+    except FormatError as error:
+        raise MessageError(error.message, command=command, offset=error.offset, field=error.field) from error
+
+
+def command_of(message: Message) -> str:
+    """The command a message is sent under. Raises ParameterError for an object that is no message."""
+    if isinstance(message, Unknown):
+        return message.command
+    try:
+        return _COMMANDS[type(message)]
+    except KeyError:
+        raise ParameterError(f"no message: {type(message).__name__}") from None

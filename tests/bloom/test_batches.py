@@ -1,0 +1,358 @@
+"""BloomFilter by the batch: iterables and buffers of keys, bits that live in other people's memory, building in parallel."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import itertools
+import mmap
+import multiprocessing
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spvfilter.bloom import filter
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
+from spvfilter.errors import ParameterError, ReadOnlyError
+from spvfilter.kernel import BACKEND
+
+KEYS = [bytes([i]) * 5 + b"key" for i in range(40)]
+GRID = np.frombuffer(b"".join(KEYS), np.uint8).reshape(40, 8)
+kinds = pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
+
+
+def random_keys(seed: int, count: int, width: int = 20) -> list[bytes]:
+    rng = random.Random(seed)
+    return [rng.randbytes(width) for _ in range(count)]
+
+
+# Batches
+
+
+class Once:
+    """Iterable, and no more than that."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(KEYS)
+
+
+BATCHES: dict[str, Callable[[], Any]] = {
+    "list": lambda: KEYS,
+    "tuple": lambda: tuple(KEYS),
+    "generator": lambda: (key for key in KEYS),
+    "iterable": Once,
+    "dict": lambda: dict.fromkeys(KEYS),
+    "bytearrays": lambda: [bytearray(key) for key in KEYS],
+    "rows": lambda: list(GRID),
+    "uint8": lambda: GRID,
+    "int8": lambda: GRID.view(np.int8),
+    "read-only": lambda: np.frombuffer(b"".join(KEYS), np.uint8).reshape(40, 8),
+    "uint64": lambda: GRID.view(np.uint64).ravel(),
+    "int64": lambda: GRID.view(np.int64).ravel(),
+    "array": lambda: array.array("q", b"".join(KEYS)),
+    "memoryview": lambda: memoryview(b"".join(KEYS)).cast("B", [40, 8]),
+    "chars": lambda: memoryview(b"".join(KEYS)).cast("c", [40, 8]),
+    "cast": lambda: memoryview(bytearray(b"".join(KEYS))).cast("Q"),
+    "ctypes": lambda: (ctypes.c_uint64 * 40).from_buffer_copy(b"".join(KEYS)),
+    "slice": lambda: np.vstack([GRID, GRID])[:40],
+}
+
+
+@kinds
+@pytest.mark.parametrize("form", BATCHES)
+def test_a_batch_in_any_form_equals_its_keys_one_by_one(kind: Any, form: str) -> None:
+    made, single = kind(60, 0.01), kind(60, 0.01)
+    new = sum(single.add(key) for key in KEYS)
+    assert made.update(BATCHES[form]()) == new
+    assert made == single
+    half = kind(60, 0.01)
+    half.update(KEYS[::2])
+    mask = half.contains_many(BATCHES[form]())
+    assert type(mask) is bytes
+    assert list(mask) == [key in half for key in KEYS]
+    assert 20 <= sum(mask) < 25
+
+
+@pytest.mark.parametrize(("typecode", "width"), [("h", 2), ("H", 2), ("i", 4), ("I", 4), ("l", 8), ("L", 8), ("q", 8), ("Q", 8)])
+def test_a_row_of_integers_is_keys_of_their_size(typecode: str, width: int) -> None:
+    raw = bytes(range(64))
+    made, single = BloomFilter(60, 0.01), BloomFilter(60, 0.01)
+    assert array.array(typecode).itemsize == width
+    made.update(array.array(typecode, raw))
+    single.update(raw[at : at + width] for at in range(0, 64, width))
+    assert made == single
+
+
+@kinds
+def test_integers_go_in_as_numbers_where_they_are_encoded(kind: Any) -> None:
+    for encode, numbers in (("int64", [0, -1, -(2**63), 2**63 - 1]), ("uint64", [0, 1, 2**63, 2**64 - 1])):
+        dtype = np.dtype(encode)
+        made, single = kind(60, 0.01, encode=encode), kind(60, 0.01, encode=encode)
+        for number in numbers:
+            single.add(number)
+        assert made.update(np.array(numbers, dtype)) == 4
+        assert made == single
+        assert made.contains_many(np.array([*numbers, 12345], dtype)) == b"\1\1\1\1\0"
+        assert made.contains_many(list(np.array(numbers, dtype))) == b"\1\1\1\1"
+        assert made.contains_many(array.array("q" if encode == "int64" else "Q", numbers)) == b"\1\1\1\1"
+
+
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(0, 9), st.integers(0, 5))))
+def test_every_grid_of_bytes_is_as_many_keys_as_it_has_rows(grid: Any) -> None:
+    made, single = BloomFilter(bits=64, hash_funcs=3), BloomFilter(bits=64, hash_funcs=3)
+    rows = [row.tobytes() for row in grid]
+    assert made.update(grid) == sum(map(single.add, rows))
+    assert made == single
+    assert made.contains_many(grid) == b"\1" * len(rows)
+
+
+@kinds
+@pytest.mark.parametrize("empty", [[], (), iter(()), np.zeros((0, 20), np.uint8), np.zeros(0, np.int64), array.array("q")])
+def test_an_empty_batch_is_nothing(kind: Any, empty: Any) -> None:
+    made = kind(10, 0.1)
+    assert made.update(empty) == 0
+    assert made.contains_many(empty) == b""
+    assert not made
+
+
+@kinds
+@pytest.mark.parametrize("key", [b"key", bytearray(b"key"), "key", b"", ""])
+def test_a_key_is_no_batch(kind: Any, key: Any) -> None:
+    made = kind(10, 0.1)
+    for call in (made.update, made.contains_many):
+        with pytest.raises(TypeError, match=f"a batch of keys expected, not one {type(key).__name__}"):
+            call(key)
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("encode", "batch", "message"),
+    [
+        (None, GRID[:, :4], "must be contiguous"),
+        (None, GRID[::2], "must be contiguous"),
+        (None, np.asfortranarray(GRID), "must be contiguous"),
+        (None, GRID.view(np.int64).ravel()[::2], "must be contiguous"),
+        (None, memoryview(b"key"), "not a buffer of 'B' in 1"),
+        (None, array.array("B", b"key"), "not a buffer of 'B' in 1"),
+        (None, np.zeros(4, np.uint8), "not a buffer of 'B' in 1"),
+        (None, np.zeros((2, 2, 2), np.uint8), "not a buffer of 'B' in 3"),
+        (None, np.zeros((2, 2), np.int64), "not a buffer of 'l' in 2"),
+        (None, np.zeros(2, np.float64), "not a buffer of 'd' in 1"),
+        (None, np.zeros((2, 2), np.bool_), "not a buffer of '\\?' in 2"),
+        (None, np.zeros(2, ">i8"), "not a buffer of '>q' in 1"),
+        (None, np.array([b"a", b"b"]), "not a buffer of '1s' in 1"),
+        (None, np.array([b"a", b"b"], object), "not a buffer of 'O' in 1"),
+        (None, np.int64(1), "not a buffer of 'l' in 0"),
+        ("int64", np.zeros(2, np.uint64), "int64 in one dimension, not a buffer of 'L' in 1"),
+        ("int64", np.zeros(2, np.int32), "int64 in one dimension, not a buffer of 'i' in 1"),
+        ("int64", np.zeros((2, 2), np.int64), "int64 in one dimension, not a buffer of 'l' in 2"),
+        ("int64", GRID, "int64 in one dimension, not a buffer of 'B' in 2"),
+        ("uint64", np.zeros(2, np.int64), "uint64 in one dimension, not a buffer of 'l' in 1"),
+        ("utf-8", np.array(["a"]), "an iterable of what `encode` takes, not a buffer of '1w' in 1"),
+        ("utf-8", GRID, "an iterable of what `encode` takes"),
+        (bytes, GRID, "an iterable of what `encode` takes"),
+        (None, 5, "not iterable"),
+        (None, ["key"], "a bytes-like key expected, not str"),
+        ("utf-8", [b"key"], "a str expected"),
+    ],
+)
+@kinds
+def test_what_is_no_batch_of_keys_is_refused(kind: Any, encode: Any, batch: Any, message: str) -> None:
+    made = kind(10, 0.1, encode=encode)
+    for call in (made.update, made.contains_many):
+        with pytest.raises(TypeError, match=message):
+            call(batch)
+    assert not made
+
+
+def test_a_batch_stops_at_its_first_bad_key() -> None:
+    made = BloomFilter(10, 0.01)
+    with pytest.raises(TypeError):
+        made.update([b"a", "b", b"c"])
+    assert list(made.contains_many([b"a", b"b", b"c"])) == [1, 0, 0]
+
+
+# Bits in other memory
+
+
+def test_bits_in_a_bytearray_are_shared_both_ways() -> None:
+    memory = bytearray(32)
+    made = BloomFilter(bits=256, hash_funcs=4, buffer=memory)
+    made.add(b"a")
+    assert made.buffer is memory
+    assert sum(byte.bit_count() for byte in memory) == made.set_bits() == len(set(made.positions(b"a")))
+    assert all(memory[at >> 3] >> (at & 7) & 1 for at in made.positions(b"a"))
+    assert b"a" in BloomFilter(bits=256, hash_funcs=4, buffer=memory)
+    memory[:] = bytes(32)
+    assert b"a" not in made
+
+
+@pytest.mark.parametrize("memory", [array.array("Q", bytes(32)), np.zeros(4, np.uint64), np.zeros((4, 8), np.uint8)])
+def test_any_contiguous_buffer_of_the_size_will_do(memory: Any) -> None:
+    made, plain = (BloomFilter(bits=256, hash_funcs=4, buffer=buffer) for buffer in (memory, None))
+    made.update(KEYS)
+    plain.update(KEYS)
+    assert bytes(memory) == bytes(plain.buffer)
+
+
+def test_bits_in_an_anonymous_map() -> None:
+    memory = mmap.mmap(-1, 4096)
+    made = BloomFilter(bits=4096 * 8, hash_funcs=4, buffer=memory)
+    made.update(KEYS)
+    assert all(made.contains_many(KEYS))
+    assert sum(byte.bit_count() for byte in memory[:]) == made.set_bits()
+
+
+def test_bits_in_a_mapped_file_outlive_the_filter(tmp_path: Path) -> None:
+    path = tmp_path / "bits"
+    path.write_bytes(bytes(4096))
+    with path.open("r+b") as file:
+        made = BloomFilter(bits=4096 * 8, hash_funcs=4, buffer=mmap.mmap(file.fileno(), 4096))
+    made.update(KEYS)
+    del made
+    with path.open("rb") as file:
+        again = BloomFilter(bits=4096 * 8, hash_funcs=4, buffer=mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ))
+    assert all(again.contains_many(KEYS))
+    with pytest.raises(ReadOnlyError):
+        again.add(b"other")
+
+
+def add_from_another_process(name: str) -> None:
+    memory = SharedMemory(name)
+    shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])
+    assert KEYS[0] in shared
+    shared.update(KEYS[20:])
+    del shared
+    memory.close()
+
+
+def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
+    memory = SharedMemory(create=True, size=1024)
+    try:
+        made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])
+        made.update(KEYS[:20])
+        other = multiprocessing.get_context("fork").Process(target=add_from_another_process, args=(memory.name,))
+        other.start()
+        other.join(60)
+        assert other.exitcode == 0
+        assert all(made.contains_many(KEYS))
+        del made
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+@pytest.mark.parametrize("bits", [256, 1 << 24])
+def test_a_forked_child_changes_its_own_copy(bits: int) -> None:
+    made = BloomFilter(bits=bits, hash_funcs=4)
+    child = multiprocessing.get_context("fork").Process(target=made.add, args=(b"key",))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert b"key" not in made
+
+
+@pytest.mark.parametrize(("hashing", "partitioned"), [(FastHash(), False), (SipHash(bytes(16)), True)])
+def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, partitioned: bool) -> None:
+    bits, keys = (1 << 33) + 8 * 7, random_keys(33, 100)
+    bits -= bits % 7
+    size = (bits + 7) // 8
+    path = tmp_path / "sparse"
+    with path.open("w+b") as file:
+        file.truncate(size)
+        made = BloomFilter(bits=bits, hash_funcs=7, hashing=hashing, partitioned=partitioned, buffer=mmap.mmap(file.fileno(), size))
+        assert not any(made.contains_many(keys))
+        assert made.update(keys) == 100
+        assert all(made.contains_many(keys))
+        assert not any(made.contains_many(random_keys(34, 20)))
+        positions = [at for key in keys for at in made.positions(key)]
+        assert max(positions) < bits
+        assert 300 < sum(at >= 1 << 32 for at in positions) < 400
+        for at in positions[:50]:
+            assert os.pread(file.fileno(), 1, at >> 3)[0] >> (at & 7) & 1
+        assert os.fstat(file.fileno()).st_blocks * 512 < 50_000_000
+
+
+# Built in parallel
+
+
+def forms_of(keys: list[bytes]) -> dict[str, Callable[[], Any]]:
+    return {
+        "list": lambda: keys,
+        "generator": lambda: (key for key in keys),
+        "uint8": lambda: np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1),
+        "uint64": lambda: np.frombuffer(b"".join(keys), np.uint64),
+    }
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("form", ["list", "generator", "uint8", "uint64"])
+def test_a_filter_built_in_parallel_is_the_serial_one(jobs: int, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter, "_MAX_PART", 700)  # several pieces, the last one short
+    keys = random_keys(3, 5000, 8)
+    serial = BloomFilter(5000, 0.01, hashing=FastHash(9), partitioned=True)
+    serial.update(keys)
+    built = BloomFilter.build(forms_of(keys)[form](), 5000, 0.01, jobs=jobs, hashing=FastHash(9), partitioned=True)
+    assert built == serial
+    assert (built.capacity, built.nominal_fp_rate) == (5000, 0.01)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_builds_of_any_family_and_encoding_are_the_serial_ones(jobs: int) -> None:
+    options: list[tuple[Any, dict[str, Any]]] = [
+        (KEYS, {"hashing": SipHash(bytes(16))}),
+        (KEYS, {"hashing": Bip37Hash(5), "hash_funcs": 3}),
+        (KEYS, {"hashing": CustomHash("crc", zlib.crc32)}),
+        (["ä", "b"], {"encode": "utf-8"}),
+        ([-1, 5], {"encode": "int64"}),
+        (np.array([-1, 5]), {"encode": "int64"}),
+        (np.array([1, 5], np.uint64), {"encode": "uint64"}),
+        (["ä", "b"], {"encode": str.encode}),
+        (np.zeros((3, 0), np.uint8), {}),
+        ([], {}),
+    ]
+    for keys, option in options:
+        serial = BloomFilter(100, 0.01, **option)
+        serial.update(keys)
+        assert BloomFilter.build(keys, 100, 0.01, jobs=jobs, **option) == serial
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bad_key_ends_a_build_whatever_its_form(jobs: int) -> None:
+    for keys in (["str"], itertools.chain(KEYS, [1]), b"one key", memoryview(b"one key"), np.zeros((2, 2)), 5):
+        with pytest.raises(TypeError):
+            BloomFilter.build(keys, 100, 0.01, jobs=jobs)
+    with pytest.raises(TypeError, match="a batch of keys expected, not one str"):
+        BloomFilter.build("word", 100, 0.01, jobs=jobs, encode="utf-8")
+
+
+@pytest.mark.parametrize("option", [{"encode": lambda key: key}, {"hashing": CustomHash("local", lambda data, i: i)}])
+def test_functions_that_cannot_go_to_another_process_are_refused_where_they_would_have_to(option: Any) -> None:
+    serial = BloomFilter.build(KEYS, 100, 0.01, jobs=1, **option)
+    if BACKEND == "native":  # whose workers are threads
+        assert BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option) == serial
+        return
+    with pytest.raises(ParameterError, match="functions that go to other processes must be importable"):
+        BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option)
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 1.5, None])
+def test_a_build_needs_a_worker(jobs: Any) -> None:
+    with pytest.raises(ParameterError, match=f"jobs must be at least 1: {jobs}"):
+        BloomFilter.build(KEYS, 100, 0.01, jobs=jobs)
+
+
+def test_a_build_refuses_what_a_filter_refuses() -> None:
+    with pytest.raises(ParameterError, match="fp_rate"):
+        BloomFilter.build(KEYS, 100, 1.0, jobs=2)

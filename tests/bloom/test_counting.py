@@ -1,0 +1,274 @@
+"""CountingBloomFilter against a model that counts keys, where many keys share counters; saturation, removal, union, files."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from spvfilter.bloom import sizing
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
+from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
+from spvfilter.kernel import COUNTER_LIMIT
+from support.vectors import effort
+
+FAMILIES: list[HashFamily] = [FastHash(3), SipHash(bytes(16)), Bip37Hash(3), CustomHash("crc", zlib.crc32)]
+KEYS = [bytes([i]) for i in range(10)]
+SHAPE = {"bits": 17, "hash_funcs": 3}  # counters that most of the keys share, and an odd number of them
+
+
+def counters(made: CountingBloomFilter) -> list[int]:
+    """Every counter, nibble by nibble."""
+    return [int(digit, 16) for byte in bytes(made.buffer) for digit in reversed(f"{byte:02x}")]  # type: ignore[arg-type]
+
+
+class Model(RuleBasedStateMachine):
+    """Adds and removals of what was added, beside the true counts and the true counters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = CountingBloomFilter(**SHAPE)  # type: ignore[arg-type]
+        self.keys = Counter[bytes]()
+        self.cells = [0] * 18
+
+    def move(self, key: bytes, step: int) -> None:
+        for cell in set(self.made.positions(key)):
+            if self.cells[cell] < 15:
+                self.cells[cell] += step
+
+    @rule(key=st.sampled_from(KEYS))
+    def add(self, key: bytes) -> None:
+        new = any(not self.cells[cell] for cell in self.made.positions(key))
+        assert self.made.add(key) is new
+        self.keys[key] += 1
+        self.move(key, 1)
+
+    @precondition(lambda self: self.keys.total())
+    @rule(data=st.data())
+    def remove_what_was_added(self, data: Any) -> None:
+        key = data.draw(st.sampled_from(sorted(self.keys.elements())))
+        self.made.remove(key)
+        self.keys[key] -= 1
+        self.move(key, -1)
+
+    @rule(key=st.binary(min_size=2, max_size=3))
+    def remove_what_is_absent(self, key: bytes) -> None:
+        if not all(self.cells[cell] for cell in self.made.positions(key)):
+            with pytest.raises(KeyError) as caught:
+                self.made.remove(key)
+            assert caught.value.args == (key,)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert counters(self.made) == self.cells
+        for key in KEYS:
+            assert self.made.count(key) == min(self.cells[cell] for cell in self.made.positions(key))
+            assert self.made.count(key) >= min(self.keys[key], 15)
+            assert (key in self.made) is (self.made.count(key) > 0)
+        assert self.made.set_cells() == sum(map(bool, self.cells))
+        assert bool(self.made) is any(self.cells)
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=effort(10, 40, 1_000), stateful_step_count=60)
+
+
+@pytest.mark.parametrize("hashing", FAMILIES, ids=lambda hashing: hashing.family.name)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_what_was_added_and_removed_leaves_nothing_behind(hashing: HashFamily, partitioned: bool) -> None:
+    rng = random.Random(1)
+    keys = [rng.randbytes(20) for _ in range(500)]
+    made = CountingBloomFilter(500, 0.01, hashing=hashing, partitioned=partitioned)
+    made.update(keys)
+    assert all(made.contains_many(keys))
+    assert made.current_fp_rate == pytest.approx(0.01, rel=0.25)
+    for key in keys[:250]:
+        made.remove(key)
+    assert all(made.contains_many(keys[250:]))
+    assert sum(made.contains_many(keys[:250])) < 10
+    for key in keys[250:]:
+        made.remove(key)
+    assert bytes(made.buffer) == bytes(len(made.buffer))  # type: ignore[arg-type]
+    assert not made
+
+
+def test_a_key_counts_once_in_each_of_its_counters() -> None:
+    made = CountingBloomFilter(bits=1, hash_funcs=7)
+    made.add(b"a")
+    assert counters(made) == [1, 0]
+    assert made.count(b"a") == 1
+    made.remove(b"a")
+    assert counters(made) == [0, 0]
+
+
+def test_a_saturated_counter_sticks() -> None:
+    made = CountingBloomFilter(100, 0.01)
+    for times in range(1, 21):
+        made.add(b"often")
+        assert made.count(b"often") == min(times, 15)
+    assert COUNTER_LIMIT == 15
+    for _ in range(40):
+        made.remove(b"often")
+    assert made.count(b"often") == 15
+    neighbour = next(key for key in (bytes([i]) for i in range(256)) if set(made.positions(key)) & set(made.positions(b"often")))
+    made.add(neighbour)
+    made.remove(neighbour)
+    assert b"often" in made
+    assert neighbour not in made
+
+
+def test_fourteen_times_is_still_taken_back() -> None:
+    made = CountingBloomFilter(100, 0.01)
+    for _ in range(14):
+        made.add(b"often")
+    for _ in range(14):
+        made.remove(b"often")
+    assert b"often" not in made
+    with pytest.raises(KeyError):
+        made.remove(b"often")
+
+
+def test_what_is_partly_there_is_not_removed() -> None:
+    made = CountingBloomFilter(bits=64, hash_funcs=4)
+    made.add(b"a")
+    before = bytes(made.buffer)  # type: ignore[arg-type]
+    partly = next(key for key in (bytes([i, 0]) for i in range(256)) if 0 < len(set(made.positions(key)) & set(made.positions(b"a"))) < 4)
+    with pytest.raises(KeyError):
+        made.remove(partly)
+    assert bytes(made.buffer) == before  # type: ignore[arg-type]
+
+
+@given(st.lists(st.sampled_from(KEYS), max_size=60), st.lists(st.sampled_from(KEYS), max_size=60))
+def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) -> None:
+    left, right = CountingBloomFilter(**SHAPE), CountingBloomFilter(**SHAPE)  # type: ignore[arg-type]
+    left.update(first)
+    right.update(second)
+    sums = [min(mine + theirs, 15) for mine, theirs in zip(counters(left), counters(right), strict=True)]
+    both = left | right
+    assert counters(both) == sums
+    assert type(both) is CountingBloomFilter
+    left |= right
+    assert left == both
+    assert CountingBloomFilter.from_bytes(bytes(both)) == both
+
+
+@given(st.lists(st.sampled_from(KEYS), max_size=20), st.integers(1, 70), st.integers(1, 5))
+def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_funcs: int) -> None:
+    for planes in (False, True):
+        shape = {"bits": cells * hash_funcs, "hash_funcs": hash_funcs, "partitioned": planes, "hashing": FastHash(4)}
+        made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)  # type: ignore[arg-type]
+        made.update(keys)
+        plain.update(keys)
+        assert made.to_bloom() == plain
+        assert (made.fill, made.current_fp_rate, made.approx_len) == (plain.fill, plain.current_fp_rate, plain.approx_len)
+
+
+def test_a_bloom_filter_across_chunk_borders() -> None:
+    shape = {"bits": 3 * (1 << 20) + 5, "hash_funcs": 3}  # 1.5 MiB of counters
+    made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)  # type: ignore[arg-type]
+    keys = [bytes([i, j]) for i in range(50) for j in range(50)]
+    made.update(keys)
+    plain.update(keys)
+    assert made.to_bloom() == plain
+    assert made.set_cells() == plain.set_bits()
+
+
+def test_to_bloom_keeps_capacity_and_encoding_and_is_independent() -> None:
+    made = CountingBloomFilter(100, 0.01, encode="utf-8")
+    made.add("a")
+    plain = made.to_bloom()
+    assert (plain.capacity, plain.nominal_fp_rate) == (100, 0.01)
+    made.remove("a")
+    assert "a" in plain
+    with pytest.raises(TypeError):
+        plain.add(b"a")
+
+
+def test_lengths_are_estimates_and_a_full_one_has_none() -> None:
+    made = CountingBloomFilter(1000, 0.01)
+    made.update(i.to_bytes(4, "big") for i in range(1000))
+    assert len(made) == round(made.approx_len) == pytest.approx(1000, rel=0.05)
+    full = CountingBloomFilter(bits=2, hash_funcs=1, buffer=bytearray(b"\x21"))
+    assert (full.approx_len, full.fill, full.current_fp_rate) == (math.inf, 1.0, 1.0)
+    with pytest.raises(OverflowError):
+        len(full)
+
+
+def test_the_chance_that_a_counter_sticks() -> None:
+    made = CountingBloomFilter(10**6, 0.01)
+    assert made.counter_overflow == sizing.counter_overflow(made.cells, made.hash_funcs, 10**6)
+    assert made.counter_overflow == pytest.approx(1.6e-15, rel=0.1)
+    assert CountingBloomFilter(bits=64, hash_funcs=2).counter_overflow is None
+
+
+def test_counters_stick_as_often_as_they_should() -> None:
+    shape = {"bits": 2000, "hash_funcs": 4}
+    made = CountingBloomFilter(**shape)  # type: ignore[arg-type]
+    made.update(i.to_bytes(8, "little") for i in range(5000))  # 10 a counter
+    expected = 2000 * sizing.counter_overflow(2000, 4, 5000)
+    assert 100 < expected < 250
+    assert abs(counters(made).count(15) - expected) < 4 * expected**0.5
+
+
+def test_it_lives_in_a_file_and_a_pickle(tmp_path: Path) -> None:
+    made = CountingBloomFilter(100, 0.01, hashing=SipHash(bytes(16)))
+    made.update(KEYS * 3)
+    for again in (CountingBloomFilter.from_bytes(bytes(made)), pickle.loads(pickle.dumps(made)), made.copy()):
+        assert again == made
+        assert again.count(KEYS[0]) == 3
+        again.remove(KEYS[0])
+        assert made.count(KEYS[0]) == 3
+    made.save(tmp_path / "f")
+    with CountingBloomFilter.open(tmp_path / "f", mmap=True, writable=True) as mapped:
+        mapped.remove(KEYS[0])
+        assert mapped.count(KEYS[0]) == 2
+    assert CountingBloomFilter.open(tmp_path / "f").count(KEYS[0]) == 2
+    frozen = CountingBloomFilter.open(tmp_path / "f", mmap=True)
+    for change in (
+        lambda: frozen.add(b"x"),
+        lambda: frozen.remove(KEYS[0]),
+        lambda: frozen.clear(),
+        lambda: frozen.update(KEYS),
+        lambda: frozen.__ior__(made),
+    ):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert frozen.count(KEYS[0]) == 2
+
+
+def test_copy_and_clear_are_independent() -> None:
+    made = CountingBloomFilter(100, 0.01)
+    made.add(b"a")
+    twin = made.copy()
+    made.clear()
+    assert not made
+    assert b"a" in twin
+    assert twin != made
+
+
+def test_what_counts_and_what_does_not_never_mix() -> None:
+    made, plain = CountingBloomFilter(**SHAPE), BloomFilter(**SHAPE)  # type: ignore[arg-type]
+    assert made != plain
+    for operation in (lambda: made | plain, lambda: plain | made, lambda: made.__ior__(plain) | 1, lambda: plain <= made):
+        with pytest.raises(TypeError):
+            operation()
+    with pytest.raises(MismatchError, match="different cells: 17 and 18"):
+        _ = made | CountingBloomFilter(bits=18, hash_funcs=3)
+    with pytest.raises(TypeError):
+        _ = made & made  # type: ignore[operator]
+
+
+def test_its_buffer_holds_two_counters_a_byte() -> None:
+    assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
+        CountingBloomFilter(bits=17, hash_funcs=2, buffer=bytearray(17))

@@ -1,0 +1,245 @@
+"""Every way the file of a filter can be wrong, and what does not go with it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tracemalloc
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import CustomHash, FastHash, SipHash
+from spvfilter.errors import FormatError, ParameterError, TooLargeError
+from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
+
+# Every way to be wrong
+
+
+def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: Any) -> set[str]:
+    """The messages with which the bytes are refused in all three ways; they agree."""
+    path.write_bytes(raw)
+    messages = set()
+    for read in (
+        lambda: cls.from_bytes(raw, **options),
+        lambda: cls.open(path, **options),
+        lambda: cls.open(path, mmap=True, **options),
+    ):
+        with pytest.raises(FormatError) as caught:
+            read()
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+    return messages
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_cut_at_any_byte_is_refused(kind: str, tmp_path: Path) -> None:
+    made = KINDS[kind](bits=20, hash_funcs=3)
+    made.update(KEYS)
+    raw = bytes(made)
+    for size in range(len(raw)):
+        (message,) = refused(raw[:size], tmp_path / "f", type(made))
+        assert "truncated" in message
+        with pytest.raises(FormatError, match="truncated"):
+            type(made).open(tmp_path / "f", mmap=True, verify=False)
+
+
+def test_a_file_that_goes_on_is_refused(tmp_path: Path) -> None:
+    for extra in (b"\x00", bytes(sample())):
+        (message,) = refused(bytes(sample()) + extra, tmp_path / "f")
+        assert message == f"file at byte {len(bytes(sample()))}: {len(extra)} trailing bytes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_flipped_bit_is_found(kind: str) -> None:
+    made = KINDS[kind](bits=20, hash_funcs=3)
+    made.update(KEYS)
+    raw = bytes(made)
+    for bit in range(8 * len(raw)):
+        flipped = bytearray(raw)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        with pytest.raises(FormatError):
+            type(made).from_bytes(flipped)
+
+
+def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) -> None:
+    raw = bytes(sample())
+    for bit in range(8 * 64):
+        flipped = bytearray(raw)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        (tmp_path / "f").write_bytes(flipped)
+        if bit == 13 * 8 + 1:  # open for writing
+            assert BloomFilter.open(tmp_path / "f", verify=False) == sample()
+            continue
+        for mmap in (False, True):
+            with pytest.raises(FormatError):
+                BloomFilter.open(tmp_path / "f", mmap=mmap, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "header at byte 0: truncated: 64 bytes wanted, 0 there"),
+        (b"\x89PNG\r\n\x1a\n" * 20, "magic at byte 0: not a filter's file: it starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
+        (whole(version=2), "version at byte 8: version 2; this reads version 1"),
+        (whole(version=0), "version at byte 8: version 0; this reads version 1"),
+        (whole()[:60] + bytes(4) + whole()[64:], "header CRC at byte 60: the header is damaged: its CRC does not match"),
+        (whole(kind=0), "kind at byte 10: unknown kind 0"),
+        (whole(kind=3), "kind at byte 10: unknown kind 3"),
+        (whole(bytes(10), kind=2), "kind at byte 10: kind 2 is not a BloomFilter"),
+        (whole(family=0), "family at byte 11: unknown hash family 0"),
+        (whole(family=4), "family at byte 11: unknown hash family 4"),
+        (whole(encoding=4), "encoding at byte 12: unknown encoding of keys 4"),
+        (whole(flags=4), "flags at byte 13: unknown flags 0x04 0x0000"),
+        (whole(flags=0x80), "flags at byte 13: unknown flags 0x80 0x0000"),
+        (whole(zero=1), "flags at byte 13: unknown flags 0x00 0x0001"),
+        (whole(hash_funcs=0), "hash_funcs at byte 16: 0 hash functions"),
+        (whole(hash_funcs=1076), "hash_funcs at byte 16: 1076 hash functions"),
+        (whole(hash_funcs=2**32 - 1), "hash_funcs at byte 16: 4294967295 hash functions"),
+        (whole(b"", bits=0), "bits at byte 20: 0 bits for 3 functions"),
+        (whole(bits=2**56 + 1), "bits at byte 20: 72057594037927937 bits for 3 functions"),
+        (whole(bits=2**64 - 1), "bits at byte 20: 18446744073709551615 bits for 3 functions"),
+        (whole(bits=20, flags=1), "bits at byte 20: 20 bits for 3 functions"),
+        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, which murmur3 does not reach"),
+        (whole(bits=2**56), "file at byte 71: truncated: 9007199254741060 bytes wanted, 71 there"),
+        (whole(capacity=2**63, fp_rate=0.5), "capacity at byte 28: 9223372036854775808 keys"),
+        (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: 1.0 for 1 keys"),
+        (whole(capacity=1, fp_rate=-0.5), "fp_rate at byte 36: -0.5 for 1 keys"),
+        (whole(capacity=1, fp_rate=math.nan), "fp_rate at byte 36: nan for 1 keys"),
+        (whole(capacity=1, fp_rate=math.inf), "fp_rate at byte 36: inf for 1 keys"),
+        (whole(capacity=1), "fp_rate at byte 36: 0.0 for 1 keys"),
+        (whole(fp_rate=0.5), "fp_rate at byte 36: 0.5 for 0 keys"),
+        (whole(key=bytes(4) + b"\x01" + bytes(11)), "key at byte 48: a tweak or seed has 4 bytes, the others are zero"),
+        (whole(family=1, key=bytes(15) + b"\x01"), "key at byte 48: a tweak or seed has 4 bytes, the others are zero"),
+        (whole(b"\x00\x00\x10"), "bits at byte 66: bits are set beyond the last"),
+        (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_name(raw: bytes, message: str, tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        assert refused(raw, tmp_path / "f") == {message}
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
+    raw = whole(bytes(9) + b"\x0f" + b"\x10", kind=2, bits=21)
+    assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: bits are set beyond the last"}
+    assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {"kind at byte 10: kind 1 is not a CountingBloomFilter"}
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_bits_beyond_the_last_are_refused_without_verifying_too(mmap: bool, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(whole(b"\x00\x00\x10"))
+    with pytest.raises(FormatError, match="bits are set beyond the last"):
+        BloomFilter.open(tmp_path / "f", mmap=mmap, verify=False)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_as_such(raw: bytes) -> None:
+    for cls in KINDS.values():
+        for forged in (raw, b"SPVBLOOM" + raw, b"SPVBLOOM\x01\x00" + raw):
+            with pytest.raises(FormatError):
+                cls.from_bytes(forged)
+
+
+numbers = st.one_of(st.integers(0, 300), st.sampled_from([2**31, 2**32 - 1]))
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "kind": st.sampled_from([1, 2]),
+            "family": st.sampled_from([0, 1, 2, 3, 255]),
+            "encoding": st.sampled_from([0, 1, 2, 3, 4, 255]),
+            "flags": st.integers(0, 4),
+            "hash_funcs": numbers,
+            "bits": st.one_of(numbers, st.integers(0, 2**64 - 1)),
+            "capacity": st.one_of(numbers, st.integers(0, 2**64 - 1)),
+            "fp_rate": st.floats(),
+            "key": st.one_of(st.just(bytes(16)), st.binary(min_size=16, max_size=16)),
+        },
+    ),
+    st.binary(max_size=20),
+    st.booleans(),
+)
+def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(changes: dict[str, Any], body: bytes, fitting: bool) -> None:
+    if fitting and changes.get("bits", 20) <= 300:
+        body = bytes((changes.get("bits", 20) + 7) // 8 if changes.get("kind", 1) == 1 else (changes.get("bits", 20) + 1) // 2)
+    raw = whole(body, **changes)
+    cls = CountingBloomFilter if changes.get("kind") == 2 else BloomFilter
+    try:
+        made = cls.from_bytes(raw, hashing=None)
+    except FormatError:
+        return
+    except ParameterError:  # a user's own, which was not passed
+        assert 255 in (changes.get("family"), changes.get("encoding"))
+        return
+    assert bytes(made) == raw
+    assert made.approx_len >= 0
+    repr(made)
+
+
+def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, made = bytes(sample()), sample()
+    made.save(tmp_path / "f")
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)
+    for read in (lambda: BloomFilter.open(tmp_path / "f"), lambda: BloomFilter.from_bytes(raw)):
+        with pytest.raises(TooLargeError, match="machine's 1 bytes of memory"):
+            read()
+    assert BloomFilter.open(tmp_path / "f", mmap=True) == made
+
+
+def test_no_file_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        BloomFilter.open(tmp_path / "f")
+    with pytest.raises(IsADirectoryError):
+        BloomFilter.open(tmp_path, mmap=True)
+
+
+# What the user must bring along
+
+
+def other(data: bytes, i: int) -> int:
+    return i
+
+
+@pytest.mark.parametrize(
+    ("made_with", "opened_with", "message"),
+    [
+        ({"hashing": CRC}, {}, "the file was made with a user's own hash family: pass it as `hashing`"),
+        ({"hashing": CRC}, {"hashing": FastHash()}, "the file was made with a user's own hash family: pass it as `hashing`"),
+        ({"hashing": CRC}, {"hashing": CustomHash("other", other)}, "the file was made with a hash family of another name"),
+        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "2 hash functions wanted, 'crc' has 1"),
+        ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),
+        ({"hashing": FastHash(1)}, {"hashing": CRC}, "the file was not made with CustomHash("),
+        ({"hashing": SipHash(bytes(16))}, {"hashing": SipHash(b"k" * 16)}, "the file was not made with SipHash()"),
+        ({"encode": str.encode}, {}, "the file's keys were encoded by a user's own function: pass it as `encode`"),
+        ({"encode": str.encode}, {"encode": "utf-8"}, "the file's keys were encoded by a user's own function: pass it as `encode`"),
+        ({"encode": "utf-8"}, {"encode": "int64"}, "the file's keys are encoded as utf8, not int64"),
+        ({"encode": "utf-8"}, {"encode": str.encode}, "the file's keys are encoded as utf8, not callable"),
+        ({}, {"encode": "utf-8"}, "the file's keys are encoded as bytes, not utf8"),
+    ],
+)
+def test_what_does_not_go_with_the_file_is_refused(
+    made_with: dict[str, Any], opened_with: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    made = BloomFilter(bits=64, hash_funcs=2, **made_with)
+    made.save(tmp_path / "f")
+    for read in (
+        lambda: BloomFilter.from_bytes(bytes(made), **opened_with),
+        lambda: BloomFilter.open(tmp_path / "f", **opened_with),
+        lambda: BloomFilter.open(tmp_path / "f", mmap=True, writable=True, **opened_with),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            read()
+        assert str(caught.value).startswith(message)
+    assert BloomFilter.open(tmp_path / "f", **made_with) == made  # and is as it was

@@ -1,0 +1,150 @@
+"""The packed chain and its forks as they are in memory: made-up headers, since nothing is judged there."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, strategies as st
+
+from spvfilter.chain import HeaderChain, total_work
+from spvfilter.chain.forks import Fork, Forks
+from spvfilter.chain.packed import PackedHeaders
+from spvfilter.network import REGTEST
+from support.build import EASY_BITS, sha256d
+from support.headerchains import NOW, regular, split, tip_hash
+
+
+def made_up(digests: list[bytes], bits: int = EASY_BITS) -> bytes:
+    """Headers that would have these hashes; the first follows nothing."""
+    tail = bytes(36) + bits.to_bytes(4, "little") + bytes(4)
+    return b"".join(bytes(4) + below + tail for below in [bytes(32), *digests[:-1]])
+
+
+def packed(digests: list[bytes], first: int = 0) -> PackedHeaders:
+    headers = made_up(digests)
+    return PackedHeaders(first, headers, b"".join(digests), total_work(headers))
+
+
+def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
+    """The tip's entry begins with bytes that lie across the first one's parts."""
+    low, tip = b"\x07\x00ABCD".ljust(32, b"\x01"), b"\x07\x00CD\x00\x00".ljust(32, b"\x02")
+    chain = packed([low, tip])
+    assert (chain.height_of(low), chain.height_of(tip)) == (0, 1)
+
+
+def test_hashes_that_begin_alike_are_told_apart() -> None:
+    digests = [b"\x07\x00same" + bytes([at]) * 26 for at in range(20)]
+    chain = packed(digests, 100)
+    assert [chain.height_of(digest) for digest in digests] == list(range(100, 120))
+    assert chain.height_of(b"\x07\x00same" + bytes([20]) * 26) is None
+    headers, hashes = chain.cut(104)
+    assert (hashes, headers) == (b"".join(digests[5:]), made_up(digests)[400:])
+    assert [chain.height_of(digest) for digest in digests] == [100, 101, 102, 103, 104, *[None] * 15]
+    chain.append(headers[:160], hashes[:64])
+    assert [chain.height_of(digest) for digest in digests[4:8]] == [104, 105, 106, None]
+
+
+@given(st.lists(st.tuples(st.integers(1, 700), st.integers(0, 900)), min_size=1, max_size=5), st.integers(0, 1 << 32))
+def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], seed: int) -> None:
+    rng = random.Random(seed)
+    digests = [rng.randbytes(32)]
+    bits = [0x1D00FFFF]
+    chain = PackedHeaders(50, made_up(digests, bits[0]), digests[0], total_work(made_up(digests, bits[0])))
+    for more, less in steps:
+        fresh = [rng.randbytes(32) for _ in range(more)]
+        each = rng.choice((0x1D00FFFF, 0x1B0404CB))
+        headers = bytearray(made_up([digests[-1], *fresh], each)[80:])
+        if rng.random() < 0.5:  # one of another difficulty within
+            at = 80 * rng.randrange(more)
+            headers[at + 72 : at + 76] = (0x1C00FFFF).to_bytes(4, "little")
+        bits += [int.from_bytes(raw[72:76], "little") for raw in split(bytes(headers))]
+        chain.append(bytes(headers), b"".join(fresh))
+        digests += fresh
+        if less and less < len(digests):
+            chain.cut(50 + len(digests) - 1 - less)
+            del digests[-less:], bits[-less:]
+        works = [total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)) for value in bits]
+        assert (chain.height, chain.tip_hash) == (49 + len(digests), digests[-1])
+        assert chain.work == sum(works)
+        assert sum(map(len, chain._buckets)) == 8 * len(digests)
+        for at in {0, len(digests) - 1, *(rng.randrange(len(digests)) for _ in range(20))}:
+            assert chain.work_at(50 + at) == sum(works[: at + 1])
+            assert chain.hash_at(50 + at) == digests[at]
+            assert chain.height_of(digests[at]) == 50 + at
+
+
+# Forks
+
+
+def fork(height: int, *numbers: int, work: int = 1) -> Fork:
+    digests = [number.to_bytes(32, "big") for number in numbers]
+    return Fork(height, made_up(digests), b"".join(digests), work)
+
+
+def test_a_hash_across_two_others_is_not_found() -> None:
+    forks = Forks()
+    forks.add(Fork(5, bytes(160), bytes(range(64)), 1))
+    assert forks.find(bytes(range(16, 48))) is None
+    found = forks.find(bytes(range(32, 64)))
+    assert found is not None
+    assert found[1] == 7
+    assert forks.find(b"\xff" * 32) is None
+
+
+def test_a_fork_takes_the_place_of_those_that_it_prolongs() -> None:
+    forks = Forks()
+    for each in (fork(5, 1, 2), fork(5, 1, 2, 3), fork(5, 1, 4), fork(5, 1, 2, 3, 4)):
+        forks.add(each)
+    assert sorted(len(each) for each in forks) == [2, 4]
+
+
+# Reorganisations around forks
+
+
+@pytest.mark.parametrize("above", [0, 1, 2, 3])
+def test_a_fork_upon_a_branch_that_leaves_can_still_win(above: int) -> None:
+    """It stood `above` headers over the place where the new branch starts."""
+    chain = HeaderChain(REGTEST)
+    chain.accept(regular(chain, 10), NOW)
+    side = regular(chain, 9, height=5 + above, branch=7)
+    chain.accept(side[:80], NOW)
+    expected = chain.headers(1, 5 + above) + side
+    chain.accept(regular(chain, 6, height=5, branch=1), NOW)
+    assert chain.height == 11
+    update = chain.accept(side, NOW)
+    assert (update.fork_height, update.stored) == (5, 8)
+    assert chain.headers(1, 100) == expected
+    assert chain.work == 2 * (chain.height + 1)
+    assert [chain.height_of(sha256d(raw)) for raw in split(expected)] == list(range(1, chain.height + 1))
+
+
+@pytest.mark.parametrize("shared", [0, 1, 2])
+def test_a_fork_that_shares_its_first_headers_with_the_new_branch_can_still_win(shared: int) -> None:
+    chain = HeaderChain(REGTEST)
+    chain.accept(regular(chain, 10), NOW)
+    first = regular(chain, 3, height=7, branch=1)
+    other = HeaderChain.load(REGTEST, [chain.headers(1, 7), first])
+    second = regular(other, 8, height=7 + shared, branch=2)
+    chain.accept(first, NOW)
+    chain.accept(first[: 80 * shared] + second[: 80 * (4 - shared)], NOW)
+    assert (chain.height, chain.tip_hash) == (11, tip_hash(second[: 80 * (4 - shared)]))
+    assert tip_hash(first) in chain
+    third = regular(other, 5, height=10, branch=3)
+    update = chain.accept(third, NOW)
+    assert (update.fork_height, chain.height) == (7 + shared, 15)
+    assert chain.headers(8, 100) == first + third
+    assert update.old_headers == second[: 80 * (4 - shared)]
+    assert chain.accept(second, NOW).stored == 4 + shared
+
+
+@pytest.mark.parametrize("known", [1, 2, 3])
+def test_a_fork_that_becomes_the_best_chain_is_no_longer_a_fork(known: int) -> None:
+    chain = HeaderChain(REGTEST)
+    chain.accept(regular(chain, 10), NOW)
+    branch = regular(chain, 4, height=7, branch=1)
+    chain.accept(branch[: 80 * known], NOW)
+    assert len(list(chain._forks)) == 1
+    chain.accept(branch, NOW)
+    (left,) = chain._forks
+    assert (left.height, len(left)) == (7, 3)  # what was the best chain

@@ -1,0 +1,414 @@
+"""One peer's headers: taken at once where they have the work, in two passes where not, and never stored for less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from spvfilter.chain import MAX_HEADERS, HeaderChain, HeaderSync, Phase, Update
+from spvfilter.chain.sync import COMMITMENT_PERIOD, LOOKAHEAD
+from spvfilter.errors import CommitmentError, FormatError, LowWorkError, ParameterError, ProofOfWorkError, UnconnectedHeadersError
+from spvfilter.network import REGTEST, Network
+from spvfilter.primitives import Header
+from support.build import sha256d
+from support.headerchains import NOW, mine, regular, tip_hash, unproven
+
+SALT = bytes(range(16))
+
+
+def demanding(headers: int) -> Network:
+    """Regtest with a minimum of work that a chain up to this height just has."""
+    return replace(REGTEST, min_chain_work=2 * (headers + 1))
+
+
+def fork_of(chain: HeaderChain, height: int, count: int, branch: int = 1) -> HeaderChain:
+    """Another chain that has left this one behind a height."""
+    return HeaderChain.load(REGTEST, filter(None, [chain.headers(1, height), regular(chain, count, height=height, branch=branch)]))
+
+
+def grown(count: int) -> HeaderChain:
+    chain = HeaderChain(REGTEST)
+    chain.accept(regular(chain, count), NOW)
+    return chain
+
+
+@dataclass(frozen=True)
+class Step:
+    """A message and what came of it."""
+
+    message: bytes
+    before: Phase
+    after: Phase
+    height: int  # how far the phase has come
+    update: Update
+
+
+def talk(sync: HeaderSync, peer: HeaderChain) -> Iterator[Step]:
+    """All messages until nothing more is wanted."""
+    for _ in range(1_000):
+        before, message = sync.phase, peer.headers_after(sync.locator())
+        update = sync.receive(message, NOW)
+        yield Step(message, before, sync.phase, sync.height, update)
+        if not sync.wants_more:
+            return
+    raise AssertionError("endless")
+
+
+@pytest.fixture(scope="module")
+def long_chain() -> HeaderChain:
+    return grown(15_000)
+
+
+@pytest.mark.parametrize("size", [0, 15])
+def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
+    with pytest.raises(ParameterError, match=f"a salt has 16 bytes at least, not {size}"):
+        HeaderSync(HeaderChain(REGTEST), bytes(size))
+
+
+# Straight away
+
+
+def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_full(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(REGTEST)
+    steps = list(talk(HeaderSync(chain, SALT), long_chain))
+    assert [step.update.stored for step in steps] == [2_000] * 7 + [1_000]
+    assert all(step.before == step.after == Phase.DIRECT for step in steps)
+    assert chain.tip_hash == long_chain.tip_hash
+
+
+def test_an_empty_answer_ends_it() -> None:
+    chain = grown(5)
+    sync = HeaderSync(chain, SALT)
+    assert sync.wants_more
+    assert sync.receive(b"", NOW) == Update(5)
+    assert not sync.wants_more
+    assert (sync.phase, sync.height) == (Phase.DIRECT, 5)
+
+
+def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
+    """Its first 2,000 headers are a fork of ours; asked from our own tip again it would tell the same for ever."""
+    chain = grown(2_100)
+    peer = fork_of(chain, 40, 2_030)
+    sync = HeaderSync(chain, SALT)
+    steps = list(talk(sync, peer))
+    assert [len(step.message) // 80 for step in steps] == [2_000, 70]
+    assert [step.update.stored for step in steps] == [1_960, 70]
+    assert chain.height == 2_100
+    assert peer.tip_hash in chain
+    assert sync.locator() == chain.locator()
+    assert next(talk(HeaderSync(chain, SALT), peer)).update.stored == 0
+
+
+def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(long_chain: HeaderChain) -> None:
+    """Its first message is all known to us, and full: the next question starts where that ended."""
+    chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
+    peer = fork_of(long_chain, 9_000, 1)
+    sync = HeaderSync(chain, SALT)
+    first = peer.headers_after(sync.locator())
+    assert sync.receive(first, NOW) == Update(15_000)
+    assert 2_000 < chain.height_of(tip_hash(first)) < 9_000  # type: ignore[operator]  # it is there
+    assert sync.locator()[0] == tip_hash(first)
+    with pytest.raises(LowWorkError, match="ends at height 9001"):
+        list(talk(sync, peer))
+
+
+def test_what_does_not_connect_or_is_damaged_is_an_error_as_in_the_chain() -> None:
+    chain = grown(20)
+    sync = HeaderSync(chain, SALT)
+    ahead = regular(chain, 3)
+    with pytest.raises(UnconnectedHeadersError):
+        sync.receive(ahead[80:], NOW)
+    with pytest.raises(ProofOfWorkError):
+        sync.receive(unproven(bytes(32), NOW), NOW)
+    with pytest.raises(FormatError):
+        sync.receive(ahead[:-1], NOW)
+    assert sync.receive(ahead, NOW).stored == 3
+
+
+# Two passes
+
+
+def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(13_000))
+    sync = HeaderSync(chain, SALT)
+    steps = list(talk(sync, long_chain))
+    passes = [step for step in steps if step.before is not Phase.REDOWNLOAD and step.after is not Phase.DIRECT]
+    assert len(passes) == 7
+    assert not any(step.update.stored for step in passes)
+    assert passes[-1].after is Phase.REDOWNLOAD  # 14,000 headers suffice
+    stored = 0
+    for step in steps[7:-2]:
+        stored += step.update.stored
+        assert stored == max(0, step.height - LOOKAHEAD)
+        assert not step.update.old_headers
+    assert [step.after for step in steps[-2:]] == [Phase.DIRECT] * 2
+    assert b"".join(step.update.new_headers for step in steps) == long_chain.headers(1, 15_000)
+    assert chain.tip_hash == long_chain.tip_hash
+
+
+@pytest.mark.parametrize(("minimum", "enough"), [(1_999, True), (2_000, True), (2_001, False), (2_500, False)])
+def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(long_chain: HeaderChain, minimum: int, enough: bool) -> None:
+    chain = HeaderChain(demanding(minimum))
+    sync = HeaderSync(chain, SALT)
+    sync.receive(long_chain.headers(1, 2_000), NOW)
+    assert (chain.height, sync.phase) == ((2_000, Phase.DIRECT) if enough else (0, Phase.PRESYNC))
+
+
+def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(15_001))
+    sync = HeaderSync(chain, SALT)
+    with pytest.raises(LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below 0x7534"):
+        list(talk(sync, long_chain))
+    assert (chain.height, sync.phase, sync.height) == (0, Phase.DIRECT, 0)
+    with pytest.raises(LowWorkError):
+        sync.receive(long_chain.headers(1, 10), NOW)
+    assert (chain.height, sync.phase) == (0, Phase.DIRECT)
+    empty = HeaderSync(chain, SALT)
+    empty.receive(long_chain.headers(1, 2_000), NOW)
+    with pytest.raises(LowWorkError):
+        empty.receive(b"", NOW)
+
+
+@pytest.mark.parametrize("height", [0, 1, 700, 3_000, 8_000, 13_000])
+def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderChain, height: int) -> None:
+    """The peer shows an honest chain, then tells another from a height on."""
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    forged = fork_of(long_chain, height, 15_000 - height)
+    for step in talk(sync, long_chain):
+        if step.after is Phase.REDOWNLOAD:
+            break
+    told = 0
+    with pytest.raises(CommitmentError, match="the second time the peer has told other headers"):
+        for step in talk(sync, forged):
+            told = step.height
+    assert told < height + 2_000 + COMMITMENT_PERIOD
+    assert chain.height <= height
+    assert chain.headers(0, 100_000) == long_chain.headers(0, chain.height + 1)
+    assert (sync.phase, sync.height) == (Phase.DIRECT, chain.height)
+
+
+def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
+    """A hundred forged headers at a message's end: one salt in six has a commitment among them."""
+    honest = grown(2_600)
+    forged = fork_of(honest, 1_900, 700)
+    found = []
+    for number in range(40):
+        sync = HeaderSync(HeaderChain(demanding(2_500)), sha256d(bytes([number])))
+        for step in talk(sync, honest):
+            if step.after is Phase.REDOWNLOAD:
+                break
+        try:
+            sync.receive(forged.headers(1, 2_000), NOW)
+            found.append(False)
+        except CommitmentError:
+            found.append(True)
+        assert sync.chain.height == 0
+    assert 1 <= found.count(True) <= 20
+
+
+def test_what_is_committed_to_cannot_be_ground_without_the_salt(long_chain: HeaderChain) -> None:
+    """Two peers whose commitments lie at the same places, of the same headers, have different ones."""
+    seen: dict[int, HeaderSync] = {}
+    for number in range(10_000):
+        sync = HeaderSync(HeaderChain(demanding(14_500)), sha256d(number.to_bytes(4, "little")))
+        twin = seen.setdefault(sync._offset, sync)
+        if twin is not sync:
+            break
+    committed = []
+    for each in (sync, twin):
+        for at in range(1, 14_000, 2_000):
+            each.receive(long_chain.headers(at, 2_000), NOW)
+        assert each._passes is not None
+        committed.append(bytes(each._passes.commitments))
+    assert len(committed[0]) == len(committed[1]) >= 23
+    assert committed[0] != committed[1]
+
+
+def test_a_second_pass_that_ends_early_is_an_error(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    for step in talk(sync, long_chain):
+        if step.after is Phase.REDOWNLOAD:
+            break
+    sync.receive(long_chain.headers(1, 2_000), NOW)
+    with pytest.raises(CommitmentError, match="or fewer, up to height 3000"):
+        sync.receive(long_chain.headers(2_001, 1_000), NOW)
+    assert sync.phase is Phase.DIRECT
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain, again: bool) -> None:
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    messages = 0
+    for _ in range(100):
+        message = long_chain.headers_after(sync.locator())
+        if sync.phase is not Phase.DIRECT:
+            here = (sync.phase, sync.height, sync.locator())
+            assert sync.receive(long_chain.headers(15_000, 1), NOW).stored == 0
+            assert not sync.wants_more  # the answer is still to come
+            with pytest.raises(ProofOfWorkError):
+                sync.receive(unproven(bytes(32), NOW), NOW)
+            if again and sync.height > 2_000:
+                sync.receive(long_chain.headers(sync.height - 500, 3), NOW)
+            assert (sync.phase, sync.height, sync.locator()) == here
+        sync.receive(message, NOW)
+        messages += 1
+        if not sync.wants_more:
+            break
+    assert chain.tip_hash == long_chain.tip_hash
+    assert messages == 8 + 8
+
+
+def test_a_bad_header_in_a_pass_leaves_it_where_it_was(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    for _ in range(100):
+        message = long_chain.headers_after(sync.locator())
+        here = (sync.phase, sync.height, sync.locator())
+        last = Header.parse(message[-80:])
+        bad = message[:-80] + unproven(last.previous, last.time)
+        with pytest.raises(ProofOfWorkError) as caught:
+            sync.receive(bad, NOW)
+        assert caught.value.index == len(message) // 80 - 1
+        assert (sync.phase, sync.height, sync.locator()) == here
+        sync.receive(message, NOW)
+        if not sync.wants_more:
+            break
+    assert chain.tip_hash == long_chain.tip_hash
+
+
+def test_a_peer_that_leaves_its_chain_between_two_messages_starts_again(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    for step in talk(sync, fork_of(long_chain, 0, 5_000)):
+        if step.height == 4_000:
+            break
+    steps = list(talk(sync, long_chain))
+    assert steps[0].height == 2_000
+    assert chain.tip_hash == long_chain.tip_hash
+
+
+def test_two_peers_at_once_do_not_disturb_each_other(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(14_500))
+    first, second = HeaderSync(chain, SALT), HeaderSync(chain, sha256d(SALT))
+    talks = [talk(first, long_chain), talk(second, long_chain)]
+    stored = 0
+    done = [False, False]
+    turn = 0
+    while not all(done):
+        which = 0 if turn % 3 else 1  # the first is twice as fast
+        turn += 1
+        step = next(talks[which], None)
+        done[which] |= step is None
+        stored += step.update.stored if step else 0
+    assert stored == chain.height == 15_000
+    assert (first.phase, second.phase) == (Phase.DIRECT, Phase.DIRECT)
+
+
+# Branches
+
+
+@pytest.mark.parametrize("more", [1, 2, 3_000])
+def test_a_deep_branch_is_stored_when_it_is_the_better_one(more: int) -> None:
+    chain = grown(4_300)
+    ours = chain.headers(501, 3_800)
+    peer = fork_of(chain, 500, 3_800 + more)
+    steps = list(talk(HeaderSync(chain, SALT), peer))
+    changes = [step.update for step in steps if step.update.stored]
+    assert changes[0].old_headers == ours
+    assert b"".join(change.new_headers for change in changes) == peer.headers(501, 100_000)
+    assert changes[0].fork_height == 500
+    assert chain.tip_hash == peer.tip_hash
+    assert steps[0].after is Phase.PRESYNC
+
+
+def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(long_chain: HeaderChain) -> None:
+    chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 10_000)])
+    peer = fork_of(chain, 500, 9_800)
+    told = 0
+    for step in talk(HeaderSync(chain, SALT), peer):
+        told = step.height
+        assert (peer.hash_at(501) in chain) == (chain.tip_hash == peer.hash_at(chain.height))
+        if step.after is Phase.REDOWNLOAD:
+            assert chain.tip_hash == long_chain.hash_at(10_000)
+    assert told == 10_300
+    assert chain.tip_hash == peer.tip_hash
+
+
+@pytest.mark.parametrize("less", [0, 1, 1_000])
+def test_a_deep_branch_that_is_no_better_leaves_nothing(less: int) -> None:
+    chain = grown(4_300)
+    before = chain.headers(0, 5_000)
+    peer = fork_of(chain, 500, 3_800 - less)
+    with pytest.raises(LowWorkError):
+        list(talk(HeaderSync(chain, SALT), peer))
+    assert chain.headers(0, 5_000) == before
+    assert peer.hash_at(501) not in chain
+
+
+def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
+    chain = grown(4_300)
+    peer = fork_of(chain, 500, 3_900)
+    sync = HeaderSync(chain, SALT)
+    for step in talk(sync, peer):
+        if step.after is Phase.REDOWNLOAD:
+            break
+    chain.accept(regular(chain, 500), NOW)
+    tip = chain.tip_hash
+    with pytest.raises(LowWorkError, match="no longer enough work"):
+        list(talk(sync, peer))
+    assert (chain.tip_hash, sync.phase) == (tip, Phase.DIRECT)
+
+
+def test_the_second_pass_reads_no_further_than_the_first() -> None:
+    """What lies beyond was never committed to, whatever our own chain has become meanwhile."""
+    chain = grown(4_300)
+    peer = fork_of(chain, 500, 9_000)
+    sync = HeaderSync(chain, SALT)
+    for step in talk(sync, peer):
+        if step.after is Phase.REDOWNLOAD:
+            break
+    end = peer.height_of(tip_hash(step.message))
+    chain.accept(regular(chain, 6_000), NOW)
+    told = []
+    with pytest.raises(LowWorkError, match="no longer enough work"):
+        for step in talk(sync, peer):
+            told.append(step.height)  # noqa: PERF401  # it ends in an error
+    assert end is not None
+    assert max(told) < end < 6_500
+
+
+def test_a_branch_upon_a_stored_fork_is_taken() -> None:
+    chain = grown(3_000)
+    fork = regular(chain, 100, height=2_950, branch=1)
+    chain.accept(fork[: 80 * 40], NOW)
+    assert chain.height == 3_000
+    update = HeaderSync(chain, SALT).receive(fork[80 * 20 :], NOW)
+    assert (update.fork_height, update.stored) == (2_950, 60)
+    assert chain.tip_hash == tip_hash(fork)
+
+
+def test_a_stopped_sync_goes_on_from_what_is_stored(long_chain: HeaderChain) -> None:
+    chain = HeaderChain(demanding(14_500))
+    sync = HeaderSync(chain, SALT)
+    while not chain.height:
+        sync.receive(long_chain.headers_after(sync.locator()), NOW)
+    assert chain.height < 14_500
+    assert sync.phase is Phase.REDOWNLOAD
+    again = HeaderChain.load(chain.network, [chain.headers(1, chain.height)], NOW)
+    steps = list(talk(HeaderSync(again, SALT), long_chain))
+    assert again.tip_hash == long_chain.tip_hash
+    assert sum(step.update.stored for step in steps) == 15_000 - chain.height
+
+
+def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
+    """Some peers do not cut at 2,000; nothing depends on it."""
+    chain = HeaderChain(REGTEST)
+    sync = HeaderSync(chain, SALT)
+    assert sync.receive(long_chain.headers(1, MAX_HEADERS + 1), NOW).stored == 2_001
+    assert sync.wants_more
+    assert mine(chain.tip_hash, NOW)[4:36] == sync.locator()[0]

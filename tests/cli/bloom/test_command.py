@@ -1,0 +1,216 @@
+"""`bloom` with filters in files: actions, options, separators. Bad input is in test_cli_bloom_errors.py."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import SipHash
+from support.processes import LINES, command, environment, process
+
+
+def opened(path: Path) -> BloomFilter:
+    return BloomFilter.open(path)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_lines_end_as_they_may_and_the_last_need_not(run: Any, tmp_path: Path, end: bytes, ended: bool) -> None:
+    source, path = tmp_path / "source", tmp_path / "f"
+    source.write_bytes(end.join([b"alpha", b"", b"a\rb", b"\xff\x00"]) + (end if ended else b""))
+    ran = run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", "1e-9")
+    assert (ran.code, ran.out, ran.err) == (0, "", "spvfilter: 4 lines, 4 of them new\n")
+    assert opened(path).contains_many([b"alpha", b"", b"a\rb", b"\xff\x00", b"alpha\r", b"a"]) == bytes([1, 1, 1, 1, 0, 0])
+
+
+def test_with_null_newlines_belong_to_keys(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    shape = ("--capacity", 100, "--fp-rate", "1e-9")
+    assert process("bloom", "create", path, "-", *shape, "-0", stdin=b"a\nb\0c\r\0\0\xff").returncode == 0
+    assert opened(path).contains_many([b"a\nb", b"c\r", b"", b"\xff", b"c", b"a"]) == bytes([1, 1, 1, 1, 0, 0])
+    ran = process("bloom", "check", path, "--null", stdin=b"\xff\0a\nb\0x\0")
+    assert (ran.returncode, ran.stdout) == (0, b"\xff\0a\nb\0")
+    assert process("bloom", "dedupe", "-0", stdin=b"a\na\0b\0a\na\0b").stdout == b"a\na\0b\0"
+
+
+def test_nothing_in_is_nothing_out(made: Path) -> None:
+    before = made.read_bytes()
+    for argv, out in [(["check", made], b""), (["dedupe"], b""), (["dedupe", made], b""), (["add", made], b"")]:
+        ran = process("bloom", *argv)
+        assert (ran.returncode, ran.stdout) == (0, out)
+    assert made.read_bytes() == before
+
+
+def test_create_takes_capacity_rate_functions_and_key(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    secret = "0123456789abcdef" * 2
+    assert run("bloom", "create", path, "--capacity", 5_000, "--fp-rate", 0.01, "--hash-funcs", 3, "--key", secret) == (0, "", "")
+    expected = BloomFilter(5_000, 0.01, 3, hashing=SipHash(bytes.fromhex(secret)))
+    assert path.read_bytes() == bytes(expected)
+
+
+def test_random_keys_differ(run: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert run("bloom", "create", tmp_path / name, "--capacity", 10, "--fp-rate", 0.01, "--key", "random").code == 0
+    one, other = (opened(tmp_path / name) for name in ("a", "b"))
+    assert isinstance(one.hashing, SipHash)
+    assert one.hashing != other.hashing
+
+
+def test_add_reads_standard_input_and_files_in_turn(made: Path, lines: Path) -> None:
+    ran = process("bloom", "add", made, lines, "-", stdin=b"delta\nepsilon\ndelta\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"spvfilter: 6 lines, 2 of them new\n")
+    assert all(key in opened(made) for key in (b"alpha", b"gamma", b"delta", b"epsilon"))
+    assert process("bloom", "add", made, stdin=b"zeta").stderr == b"spvfilter: 1 lines, 1 of them new\n"
+
+
+def test_a_changed_filter_keeps_its_mode_and_its_symbolic_link(run: Any, made: Path, tmp_path: Path, lines: Path) -> None:
+    made.chmod(0o644)
+    link = tmp_path / "link"
+    link.symlink_to(made)
+    lines.write_bytes(b"delta\n")
+    assert run("bloom", "add", link, lines).code == 0
+    assert link.is_symlink()
+    assert made.stat().st_mode & 0o777 == 0o644
+    assert b"delta" in opened(made)
+
+
+@pytest.mark.parametrize(("invert", "out"), [((), b"beta\ngamma\n"), (("--invert",), b"delta\n\n")])
+def test_check_prints_what_is_in_the_filter_or_what_is_not(made: Path, invert: tuple[str, ...], out: bytes) -> None:
+    before = made.read_bytes()
+    ran = process("bloom", "check", made, *invert, stdin=b"beta\ndelta\n\ngamma\r\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, out, b"spvfilter: 4 lines, 2 of them printed\n")
+    assert made.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["lines", "filter", "counting", "text filter", "fifo"])
+def test_what_is_allowed_is_never_in_the_filter(made: Path, tmp_path: Path, kind: str) -> None:
+    allow = tmp_path / "allow"
+    match kind:
+        case "lines" | "fifo":
+            allow.write_bytes(b"beta\r\nother")
+        case "filter":
+            BloomFilter.build([b"beta", b"other"], 10, 1e-9).save(allow)
+        case "counting":
+            guard = CountingBloomFilter(10, 1e-9)
+            guard.add(b"beta")
+            guard.save(allow)
+        case "text filter":
+            BloomFilter.build(["beta"], 10, 1e-9, encode="utf-8").save(allow)
+    for invert, out in (((), "alpha"), (("--invert",), "beta delta")):
+        argv = command("bloom", "check", made, "--allow", "/dev/fd/9" if kind == "fifo" else allow, *invert)
+        shell = f'cat {allow} | "$@" 9<&0 < {tmp_path / "asked"}' if kind == "fifo" else f'"$@" < {tmp_path / "asked"}'
+        (tmp_path / "asked").write_bytes(b"alpha\nbeta\ndelta\n")
+        ran = subprocess.run(["sh", "-c", shell, "sh", *argv], capture_output=True, env=environment(), timeout=60)
+        assert (ran.returncode, ran.stdout.decode().split()) == (0, out.split())
+
+
+def test_dedupe_prints_each_line_once_in_order_and_with_a_filter_remembers(made: Path, tmp_path: Path) -> None:
+    text = b"one\r\n\none\ntwo\n\nthree"
+    assert process("bloom", "dedupe", stdin=text).stdout == b"one\n\ntwo\nthree\n"
+    source = tmp_path / "source"
+    source.write_bytes(text + b"\nalpha\n")
+    assert process("bloom", "dedupe", source, source).stdout == b"one\n\ntwo\nthree\nalpha\n"
+    ran = process("bloom", "dedupe", made, source)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"one\n\ntwo\nthree\n", b"")
+    ran = process("bloom", "dedupe", made, stdin=b"two\nfour\nbeta\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"four\n", b"")
+
+
+def test_info_says_what_a_filter_holds(run: Any, made: Path) -> None:
+    filter = opened(made)
+    ran = run("bloom", "info", made, made)
+    assert (ran.code, ran.err) == (0, "")
+    said = dict(line.split("  ", 1) for line in ran.out.splitlines() if "  " in line)
+    assert {name: value.strip() for name, value in said.items()} == {
+        "kind": "Bloom filter",
+        "hash family": "fast",
+        "bits": f"{filter.bits:,} (3.6 kB)",
+        "hash functions": str(filter.hash_funcs),
+        "capacity": "1,000",
+        "rate at capacity": "1e-06",
+        "fill": f"{filter.fill:.2%}",
+        "estimated lines": "3",
+        "real rate": f"{filter.current_fp_rate:.3g}",
+    }
+    assert ran.out.count("\nkind ") == 2
+
+
+def test_info_of_a_full_filter_of_unknown_capacity_is_not_nonsense(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    full = BloomFilter(bits=8, hash_funcs=1)
+    memoryview(full.buffer).cast("B")[:] = b"\xff"
+    full.save(path)
+    ran = run("bloom", "info", path)
+    assert ran.code == 0
+    assert all(
+        f"{name}{value}\n" in ran.out for name, value in [("capacity          ", "unknown"), ("estimated lines   ", "unknown: it is full")]
+    )
+
+
+def test_merge_unites_and_the_output_may_be_one_of_them(run: Any, made: Path, tmp_path: Path) -> None:
+    other, output = tmp_path / "other", tmp_path / "output"
+    BloomFilter.build([b"delta"], 1_000, 1e-6).save(other)
+    assert run("bloom", "merge", made, other, "--output", output) == (0, "", "")
+    assert opened(output) == opened(made) | opened(other)
+    assert run("bloom", "merge", other, made, "--output", made, "--force").code == 0
+    assert opened(made) == opened(output)
+
+
+def test_a_filter_of_text_made_in_python_takes_lines(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    BloomFilter.build(["grün"], 10, 1e-9, encode="utf-8").save(path)
+    assert process("bloom", "check", path, stdin="rot\ngrün\n".encode()).stdout == "grün\n".encode()
+    assert process("bloom", "dedupe", path, stdin="blau\ngrün\n".encode()).stdout == b"blau\n"
+    assert "blau" in BloomFilter.open(path, encode="utf-8")
+    ran = process("bloom", "add", path, stdin=b"\xff\xfe\n")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr == f"spvfilter: {path} is of text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
+
+
+def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(run: Any, tmp_path: Path, lines: Path) -> None:
+    path = tmp_path / "counting"
+    CountingBloomFilter(100, 1e-6).save(path)
+    assert run("bloom", "add", path, lines, lines).err == "spvfilter: 6 lines, 3 of them new\n"
+    assert CountingBloomFilter.open(path).count(b"beta") == 2
+    assert run("bloom", "check", path, lines).out.encode() == LINES
+    assert "counting Bloom filter" in run("bloom", "info", path).out
+    assert run("bloom", "merge", path, path, "--output", tmp_path / "sum").code == 0
+    assert CountingBloomFilter.open(tmp_path / "sum").count(b"beta") == 4
+    before = path.read_bytes()
+    ran = run("bloom", "dedupe", path, lines)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"spvfilter: {path} counts what is added, and would count what is seen again\n"
+    assert path.read_bytes() == before
+
+
+def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path) -> None:
+    path, source = tmp_path / "f", tmp_path / "source"
+    source.write_text("".join(f"{number}\n" for number in range(400)))
+    past = f"warning: {path} was made for 100 lines and holds about "
+    for ran in (
+        run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 0.001),
+        run("bloom", "add", path, source),
+        run("bloom", "info", path),
+        run("bloom", "dedupe", path, source),
+        run("bloom", "merge", path, "--output", path, "--force"),
+    ):
+        assert ran.code == 0
+        assert past in ran.err
+    ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001)
+    early, late = ran.err.splitlines()
+    assert early == "spvfilter: warning: the filter in memory is at its capacity: ever more new lines will be taken for old ones"
+    assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
+
+
+def test_at_capacity_nothing_is_warned_of(run: Any, tmp_path: Path) -> None:
+    path, source = tmp_path / "f", tmp_path / "source"
+    source.write_text("".join(f"{number}\n" for number in range(100)))
+    assert run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 1e-6).err == "spvfilter: 100 lines, 100 of them new\n"
+    assert run("bloom", "info", path).err == ""
+    assert run("bloom", "dedupe", source, "--capacity", 100).err == ""

@@ -1,0 +1,245 @@
+"""`bloom` with filters in a real Redis: the same actions, forms of the URL, and everything that can go wrong with a server."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.bloom.filter import BloomFilter
+from support.processes import WITH_SIGINT, command, environment, process
+from support.redisserver import RedisServer, running_redis
+
+WITHOUT_REDIS = "import sys; sys.modules['redis'] = None; from spvfilter.cli import main; sys.exit(main())"
+SHAPE = ("--capacity", 1_000, "--fp-rate", 1e-9)
+
+needs_redis = pytest.mark.redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    folder = Path(tempfile.mkdtemp(prefix="redis-"))  # a unix socket's path is short
+    try:
+        with running_redis(folder) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def redis(server: RedisServer, run: Any) -> Any:
+    """Run an action on an empty server."""
+    flushed = subprocess.run(["redis-cli", "-s", server.url.removeprefix("unix://"), "flushall"], capture_output=True, check=True)
+    assert flushed.stdout == b"OK\n"
+    return lambda *argv: run("bloom", *argv, "--redis", server.url)
+
+
+def text(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@needs_redis
+def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_path: Path) -> None:
+    source = text(tmp_path, "source", "alpha", "beta", "alpha", "")
+    assert redis("create", "one", source, *SHAPE) == (0, "", "spvfilter: 4 lines, 3 of them new\n")
+    assert redis("add", "one", text(tmp_path, "more", "gamma", "beta")) == (0, "", "spvfilter: 2 lines, 1 of them new\n")
+    asked = text(tmp_path, "asked", "gamma", "delta", "alpha")
+    allow = text(tmp_path, "allow", "alpha")
+    assert redis("check", "one", asked).out == "gamma\nalpha\n"
+    assert redis("check", "one", asked, "--allow", allow).out == "gamma\n"
+    assert redis("check", "one", asked, "--invert").out == "delta\n"
+    assert redis("dedupe", "one", asked, asked) == (0, "delta\n", "")
+    assert redis("create", "two", text(tmp_path, "other", "omega"), *SHAPE).code == 0
+    assert redis("merge", "one", "two", "--output", "both") == (0, "", "")
+    info = redis("info", "both")
+    assert (info.code, info.err) == (0, "")
+    assert "Bloom filter in Redis" in info.out
+    assert "estimated lines   6\n" in info.out
+    ran = process("bloom", "dedupe", "both", "-0", "--redis", server.url, stdin=b"omega\0new\nline\0alpha\0")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"new\nline\0", b"")
+
+
+@needs_redis
+def test_two_processes_share_what_they_have_seen(redis: Any, server: RedisServer) -> None:
+    assert redis("create", "seen", *SHAPE).code == 0
+    lines = b"".join(b"%d\n" % number for number in range(1_000))
+    argv = command("bloom", "dedupe", "seen", "--redis", server.url)
+    both = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) for _ in range(2)]
+    for child in both:
+        assert child.stdin is not None
+        child.stdin.write(lines)
+        child.stdin.flush()
+    printed = b"".join(child.communicate(timeout=60)[0] for child in both)
+    assert sorted(printed.split()) == sorted(lines.split())
+
+
+@needs_redis
+def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
+    source = text(tmp_path, "source", *map(str, range(25)))
+    ran = redis("create", "small", source, "--capacity", 10, "--fp-rate", 0.001)
+    assert (ran.code, "warning: small was made for 10 lines and holds about " in ran.err) == (0, True)
+
+
+@needs_redis
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["dedupe"], "bloom dedupe needs the name of a filter"),
+        (["dedupe", "there", "--capacity", "5"], "a filter that is there has its own --capacity"),
+        (["create", "there", *SHAPE], "there is a filter at 'there' already: --force replaces it"),
+        (["create", "there", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
+        (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),
+        (["create", "list", *SHAPE, "--force"], "'{list}:header' is no string but a list"),
+        (["create", "foreign", *SHAPE, "--force"], "foreign: header at byte 0: not a filter"),
+        *[([action, "absent"], "no filter at 'absent': it was never made") for action in ("add", "check", "dedupe", "info")],
+        *[([action, "list"], "'{list}:header'") for action in ("add", "check", "dedupe", "info")],
+        *[([action, "foreign"], "foreign: header at byte 0: not a filter") for action in ("add", "check", "dedupe", "info")],
+        (["merge", "there", "absent", "--output", "there", "--force"], "no filter at 'absent'"),
+        (["merge", "there", "smaller", "--output", "there", "--force"], "there and smaller cannot be merged: filters of different cells"),
+        (["merge", "there", "there", "--output", "smaller"], "there is a filter at 'smaller' already: --force replaces it"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_changes_nothing(redis: Any, server: RedisServer, tmp_path: Path, argv: list[object], said: str) -> None:
+    def client(*words: str) -> bytes:
+        path = server.url.removeprefix("unix://")
+        return subprocess.run(["redis-cli", "-s", path, *words], capture_output=True, check=True).stdout
+
+    redis("create", "there", text(tmp_path, "source", "alpha"), *SHAPE)
+    redis("create", "smaller", "--capacity", 10, "--fp-rate", 0.1)
+    client("rpush", "{list}:header", "x")
+    client("set", "{foreign}:header", "x")
+    keys = sorted(client("--raw", "keys", "*").decode().split())
+    before = [client("dump", key) for key in keys]
+    ran = redis(*argv, *([tmp_path / "source"] if argv[0] in ("add", "check", "dedupe") and len(argv) > 1 else []))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+    assert sorted(client("--raw", "keys", "*").decode().split()) == keys
+    assert [client("dump", key) for key in keys] == before
+
+
+@needs_redis
+def test_force_replaces_and_the_output_of_a_merge_may_be_one_of_them(redis: Any, tmp_path: Path) -> None:
+    redis("create", "one", text(tmp_path, "a", "alpha"), *SHAPE)
+    redis("create", "two", text(tmp_path, "b", "beta"), *SHAPE)
+    both = text(tmp_path, "both", "alpha", "beta")
+    assert redis("merge", "one", "two", "--output", "one", "--force") == (0, "", "")
+    assert redis("check", "one", both).out == "alpha\nbeta\n"
+    assert redis("create", "one", "--capacity", 5, "--fp-rate", 0.1, "--force").code == 0
+    assert redis("check", "one", both).out == ""
+
+
+@needs_redis
+def test_a_filter_of_text_made_in_python_takes_lines(redis: Any, server: RedisServer, tmp_path: Path) -> None:
+    make = (
+        "import asyncio, sys\nfrom spvfilter.bloom.redis.filter import RedisBloomFilter\nfrom spvfilter.bloom.redis.client import connect\n"
+        "async def make():\n    async with connect(sys.argv[1]) as client:\n"
+        "        await (await RedisBloomFilter.create(client, 'text', 10, 1e-9, encode='utf-8')).add('grün')\nasyncio.run(make())"
+    )
+    subprocess.run(command(server.url, code=make), env=environment(), check=True, timeout=60)
+    assert redis("check", "text", text(tmp_path, "a", "rot", "grün")).out == "grün\n"
+    (tmp_path / "b").write_bytes(b"\xff\n")
+    assert redis("add", "text", tmp_path / "b").err == "spvfilter: text is of text, and this line is not UTF-8: b'\\xff'\n"
+
+
+@needs_redis
+def test_a_url_may_have_a_port_a_database_and_a_password(tmp_path: Path) -> None:
+    with running_redis(tmp_path, tcp=True) as server:
+        subprocess.run(["redis-cli", "-p", str(server.port), "config", "set", "requirepass", "sesame"], capture_output=True, check=True)
+        good = f"redis://:sesame@127.0.0.1:{server.port}"
+        assert process("bloom", "create", "f", *SHAPE, "--redis", f"{good}/3").returncode == 0
+        for url, code, said in [
+            (f"{good}/3", 0, b""),
+            (f"{good}/4", 2, b"no filter at 'f'"),
+            (f"{good}/999", 2, b"DB index is out of range"),
+            (f"redis://127.0.0.1:{server.port}/3", 2, b"uthenticat"),
+            (f"redis://:wrong@127.0.0.1:{server.port}/3", 2, b"invalid username-password pair"),
+        ]:
+            ran = process("bloom", "info", "f", "--redis", url)
+            assert (ran.returncode, said in ran.stderr) == (code, True)
+            assert ran.stderr.count(b"\n") == (code != 0)
+            assert b"wrong@" not in ran.stderr
+            assert b"sesame" not in ran.stderr
+
+
+@needs_redis
+def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
+    with running_redis(tmp_path) as server:
+        assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
+        argv = command("bloom", "dedupe", "f", "--redis", server.url)
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stderr is not None
+            child.stdin.write(b"a\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"a\n"
+            server.kill()
+            child.stdin.write(b"b\n")
+            child.stdin.flush()
+            assert child.wait(timeout=60) == 2
+            assert child.stdout.read() == b""
+            said = child.stderr.read()
+        assert said.startswith(b"spvfilter: '{f}:header': ")
+        assert said.count(b"\n") == 1
+
+
+@needs_redis
+@pytest.mark.parametrize("stuck", [False, True])
+def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(tmp_path: Path, stuck: bool) -> None:
+    with running_redis(tmp_path) as server:
+        assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
+        argv = command("bloom", "dedupe", "f", "--redis", server.url, code=WITH_SIGINT)
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stderr is not None
+            child.stdin.write(b"a\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"a\n"
+            if stuck:
+                server.process.send_signal(signal.SIGSTOP)
+                child.stdin.write(b"b\n")
+                child.stdin.flush()
+            try:
+                for _ in range(2 if stuck else 1):  # the second does not wait for the batch
+                    child.send_signal(signal.SIGINT)
+                    with suppress(subprocess.TimeoutExpired):
+                        child.wait(timeout=1 if stuck else 60)
+                assert child.wait(timeout=60) == 130
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+            assert child.stderr.read() == b"spvfilter: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost", "http://localhost", "redis://localhost:port", "redis://localhost:6379/zero?db=x", "redis://[::1"]
+)
+def test_a_wrong_url_is_one_line_that_does_not_repeat_it(run: Any, url: str) -> None:
+    ran = run("bloom", "info", "f", "--redis", url)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("spvfilter: not a URL of a Redis: ")
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "unix:///nowhere/redis.sock"])
+def test_a_server_that_is_not_there_is_one_line(run: Any, url: str) -> None:
+    ran = run("bloom", "info", "f", "--redis", url)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("spvfilter: '{f}:header': Error ")
+
+
+def test_without_redis_py_the_error_names_the_extra_and_files_work(tmp_path: Path) -> None:
+    ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=WITHOUT_REDIS)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr == b"spvfilter: filters in Redis need redis-py: install spvfilter[redis]\n"
+    path = tmp_path / "f"
+    assert process("bloom", "create", path, *SHAPE, code=WITHOUT_REDIS).returncode == 0
+    assert len(BloomFilter.open(path)) == 0

@@ -1,0 +1,234 @@
+"""`inspect`: real transactions and blocks, filters, and bytes that are none of these."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bitcoin.core import CBlock, CTransaction
+
+from spvfilter.address import script_to_address
+from spvfilter.cli.demo.chain import wallet_addresses
+from spvfilter.cli.inspect import command
+from spvfilter.network import MAINNET
+from support.processes import on_terminal, process
+from support.vectors import vector_cases, vector_path
+
+CORE_FILTER = "03614e9b050000000000000001"  # Core src/test/bloom_tests.cpp, 3 elements at 0.01
+# mainnet block 170's payment, the first there was: to a bare public key, change to the payer's
+FIRST_PAYMENT = (
+    "0100000001c997a5e56e104102fa209c6a852dd90660a20b2d9c352423edce25857fcd3704000000004847304402204e45e16932b8af514961a1d3a1a25fdf3f4f7732"
+    "e9d624c6c61548ab5fb8cd410220181522ec8eca07de4860a4acdd12909d831cc56cbbac4622082221a8768d1d0901ffffffff0200ca9a3b00000000434104ae1a62fe"
+    "09c5f51b13905f07f06b99a2f7159b2225f374cd378d71302fa28414e7aab37397f554a7df5f142c21c1b7303b8a0626f1baded5c72a704f7e6cd84cac00286bee0000"
+    "000043410411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b4"
+    "12a3ac00000000"
+)
+
+NOTHING = "that are no filterload, transaction, block, merkleblock, headers or message"
+
+
+def facts(out: str) -> dict[str, str]:
+    pairs = (line.split("  ", 1) for line in out.splitlines() if "  " in line and not line.startswith(" "))
+    return {name: value.strip() for name, value in pairs}
+
+
+def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) -> None:
+    ran = run("inspect", CORE_FILTER)
+    assert (ran.code, ran.err) == (0, "")
+    assert facts(ran.out) == {
+        "size": "3 bytes, 24 bits", "hash functions": "5", "tweak": "0 (0x00000000)", "flags": "all",
+        "fill": "50.00% (12 bits set)", "estimated elements": "3.3", "real fp rate": "0.0312, one in 32",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("payload", "rate", "elements"),
+    [
+        ("00" + "05000000" + "00000000" + "01", 1, None),
+        ("01ff" + "01000000" + "00000000" + "00", 1, None),
+        ("0100010000000000000000", 0, 0),
+    ],
+)
+def test_filters_that_match_everything_or_nothing_have_rates_in_json(run: Any, payload: str, rate: int, elements: int | None) -> None:
+    found = json.loads(run("inspect", payload, "--format", "json").out)
+    assert (found["kind"], found["real_fp_rate"], found["estimated_elements"]) == ("filterload", rate, elements)
+
+
+def test_flags_that_peers_mask_are_shown_as_they_came(run: Any) -> None:
+    assert facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9, of which peers read two bits)"
+
+
+def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
+    found = json.loads(run("inspect", FIRST_PAYMENT, "--format", "json").out)
+    tx = CTransaction.deserialize(bytes.fromhex(FIRST_PAYMENT))
+    size = len(FIRST_PAYMENT) // 2
+    assert found == {
+        "kind": "transaction",
+        "txid": "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16",
+        "wtxid": "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16",
+        "version": 1, "size": size, "stripped_size": size, "weight": 4 * size, "vsize": size, "lock_time": 0, "output_value": 50 * 10**8,
+        "inputs": [
+            {
+                "outpoint": "0437cd7f8525ceed2324359c2d0ba26006d92d856a9c20fa0241106ee5a597c9:0",
+                "script_sig": bytes(tx.vin[0].scriptSig).hex(), "sequence": 0xFFFFFFFF,
+            }
+        ],
+        "outputs": [{"value": out.nValue, "address": None, "script_pubkey": bytes(out.scriptPubKey).hex()} for out in tx.vout],
+    }  # fmt: skip
+
+
+def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: Sequence[bytes]) -> None:
+    payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
+    raw = payment.serialize().hex()
+    out = run("inspect", raw, "--network", "regtest").out
+    assert f"0.50000000  {wallet_addresses()['P2PKH']}\n" in out
+    assert facts(out)["lock time"] == "0: none"
+    assert int(facts(out)["weight"].replace(",", "")) == payment.calc_weight()
+    assert str(script_to_address(bytes(payment.vout[0].scriptPubKey), MAINNET)) not in out
+
+
+def test_the_network_decides_how_addresses_are_written(run: Any, chain: Sequence[bytes]) -> None:
+    payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 110_000_000)
+    out = run("inspect", payment.serialize().hex()).out
+    assert f"  {script_to_address(bytes(payment.vout[0].scriptPubKey), MAINNET)}\n" in out
+
+
+def test_a_blocks_facts_agree_with_python_bitcoinlib(run: Any, chain: Sequence[bytes]) -> None:
+    block = CBlock.deserialize(chain[5])
+    found = json.loads(run("inspect", chain[5].hex(), "--network", "regtest", "--format", "json").out)
+    assert found == {
+        "kind": "block", "hash": block.GetHash()[::-1].hex(), "previous": block.hashPrevBlock[::-1].hex(),
+        "merkle_root": block.hashMerkleRoot[::-1].hex(), "merkle_root_ok": True, "commitment_ok": True, "stated_height": 6,
+        "time": block.nTime, "bits": "207fffff", "nonce": block.nNonce, "version": 0x20000000, "transactions": len(block.vtx),
+        "size": len(chain[5]), "stripped_size": len(block.serialize({"include_witness": False})), "weight": block.GetWeight(),
+    }  # fmt: skip
+
+
+def test_a_block_with_another_merkle_root_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
+    damaged = bytearray(chain[3])
+    damaged[40] ^= 1
+    shown = facts(run("inspect", damaged.hex()).out)
+    assert (shown["merkle root ok"], shown["commitment ok"]) == ("no: does not match the transactions", "not checked")
+
+
+def test_a_block_with_another_witness_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
+    *_, witnessed, last = CBlock.deserialize(chain[3]).vtx
+    assert witnessed.has_witness()
+    damaged = bytearray(chain[3])
+    damaged[-len(last.serialize()) - 10] ^= 1  # before its lock time: in its witness
+    shown = facts(run("inspect", damaged.hex()).out)
+    assert (shown["merkle root ok"], shown["commitment ok"]) == ("yes", "no: does not match the witnesses")
+
+
+@vector_cases("07_transactions/real_transactions.json")
+def test_real_transactions_have_their_ids_and_sizes(case: Any, run: Any) -> None:
+    found = json.loads(run("inspect", case["raw"], "--format", "json").out)
+    assert found["kind"] == "transaction"
+    assert [found[name] for name in ("txid", "wtxid", "weight")] == [case[name] for name in ("txid", "wtxid", "weight")]
+
+
+@vector_cases("07_transactions/malformed.json")
+def test_malformed_transactions_are_refused(case: Any, run: Any) -> None:
+    ran = run("inspect", case["raw"])
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.vectors
+@pytest.mark.parametrize(("name", "height"), [("mainnet_0482683_c238240e", 482683), ("mainnet_0100002_13b8ab2c", None)])
+def test_real_blocks_are_blocks(run: Any, name: str, height: int | None) -> None:
+    found = json.loads(run("inspect", vector_path(f"03_blocks/{name}.raw"), "--format", "json").out)
+    assert (found["kind"], found["merkle_root_ok"], found["stated_height"]) == ("block", True, height)
+    assert found["hash"].lstrip("0").startswith(name.split("_")[2])
+
+
+@pytest.mark.parametrize("form", ["raw", "hex", "HEX", "lines"])
+@pytest.mark.parametrize("way", ["file", "-", "nothing"])
+def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: str, tmp_path: Path) -> None:
+    raw = bytes.fromhex(FIRST_PAYMENT)
+    digits = FIRST_PAYMENT.encode()
+    lines = b"".join(digits[at : at + 64] + b"\r\n" for at in range(0, len(digits), 64))
+    data = {"raw": raw, "hex": digits + b"\n", "HEX": digits.upper(), "lines": lines}[form]
+    (tmp_path / "tx").write_bytes(data)
+    ran = {
+        "file": lambda: process("inspect", tmp_path / "tx"),
+        "-": lambda: process("inspect", "-", stdin=data),
+        "nothing": lambda: process("inspect", stdin=data),
+    }[way]()
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("", "nothing to inspect: the input is empty"),
+        ("abc", "3 hex digits: an odd number"),
+        ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
+        ("x" * 5000, "the argument, 5000 characters, is neither"),
+        ("a\0b", "the argument, 3 characters, is neither"),
+        ("/", "/: Is a directory"),
+        ("01", f"1 bytes {NOTHING}; as a filterload: filter at byte 1: truncated"),
+        (CORE_FILTER[:-2], f"12 bytes {NOTHING}; as a filterload: flags at byte 12: truncated"),
+        (CORE_FILTER + "00", f"14 bytes {NOTHING}; as a filterload: filterload at byte 13: 1 trailing bytes"),
+        ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
+        (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
+        (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
+        ("f9beb4d9" + "66" * 30, "34 bytes that are no P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
+        ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
+    ],
+)  # fmt: skip
+def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:
+    ran = run("inspect", what)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {said}")
+    assert ran.err.count("\n") == 1
+
+
+def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "tx").write_text("0011\n22 33 4g")
+    assert run("inspect", tmp_path / "tx").err == "spvfilter: text, but not hex: character 13 is no hex digit\n"
+
+
+def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:
+    ran = run("inspect", chain[2][:-1].hex())
+    assert ran.code == 2
+    assert ran.err.split("; ")[1].startswith("as a block: lock time at byte")
+
+
+def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(4_000_025))
+    assert run("inspect", tmp_path / "large") == (2, "", "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n")
+    (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
+    assert run("inspect", tmp_path / "larger").err == "spvfilter: more than 8100000 bytes: no block is that large, not even in hex\n"
+
+
+def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
+    ran = run("inspect", "00" * 10)  # a filter of no bytes, and a transaction without inputs and outputs
+    assert ran.code == 0
+    assert ran.out.startswith("BIP-37 filter")
+    assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
+
+
+def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
+    anything = command.Finding("filterload", "Filter", [])
+    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were one as well
+    assert run("inspect", chain[0].hex()).err == ""
+    damaged = bytearray(chain[0])
+    damaged[40] ^= 1
+    assert run("inspect", damaged.hex(), "--format", "json").out == '{"kind": "filterload"}\n'
+
+
+def test_a_transactions_ids_fit_a_terminal_of_80_columns() -> None:
+    code, screen = on_terminal("inspect", FIRST_PAYMENT)
+    assert code == 0
+    assert "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16" in screen
+
+
+def test_a_pipe_given_as_a_file_is_read() -> None:
+    ran = process("inspect", "/dev/stdin", stdin=CORE_FILTER.encode())
+    assert ran.returncode == 0
+    assert io.BytesIO(ran.stdout).readline() == b"BIP-37 filter (filterload payload)\n"

@@ -1,0 +1,147 @@
+"""`filterload`: published filters, every format, and every argument that can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.network import REGTEST
+from spvfilter.wire.codec import encode_message
+from support.processes import on_terminal, process
+
+ADDRESS = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
+TESTNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
+# Core src/test/bloom_tests.cpp bloom_create_insert_serialize and …_with_tweak
+CORE_ELEMENTS = (
+    "99108ad8ed9bb6274d3980bab5a85c048f0950c8", "b5a2c786d9ef4658287ced5914b37a1b4aa32eee", "b9300670b4c5366e95b2699e8b18bc75e5f729c5"
+)  # fmt: skip
+CORE = [word for element in CORE_ELEMENTS for word in ("--data", element)] + ["--elements", "3", "--fp-rate", "0.01"]
+CORE_PAYLOADS = {0: "03614e9b050000000000000001", 2147483649: "03ce4299050000000100008001"}
+OUTPOINT = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16:1"
+
+
+@pytest.mark.parametrize("tweak", CORE_PAYLOADS)
+def test_the_filters_of_cores_tests_come_out_as_one_line_of_hex(run: Any, tweak: int) -> None:
+    assert run("filterload", *CORE, "--tweak", tweak) == (0, CORE_PAYLOADS[tweak] + "\n", "")
+
+
+def test_a_tweak_may_be_hexadecimal(run: Any) -> None:
+    assert run("filterload", *CORE, "--tweak", "0x80000001").out == CORE_PAYLOADS[2147483649] + "\n"
+
+
+def test_raw_is_the_payloads_bytes() -> None:
+    ran = process("filterload", *CORE, "--tweak", 0, "--format", "raw")
+    assert (ran.returncode, ran.stdout.hex(), ran.stderr) == (0, CORE_PAYLOADS[0], b"")
+
+
+def test_message_is_the_whole_message_of_the_network_in_hex(run: Any) -> None:
+    expected = encode_message(REGTEST.magic, "filterload", bytes.fromhex(CORE_PAYLOADS[0]))
+    ran = run("filterload", *CORE, "--tweak", 0, "--network", "regtest", "--format", "message")
+    assert ran == (0, expected.hex() + "\n", "")
+    assert ran.out.startswith("fabfb5da66696c7465726c6f6164")
+
+
+def test_json_says_what_the_filter_is(run: Any) -> None:
+    ran = run("filterload", *CORE, "--tweak", 0, "--format", "json")
+    filter_bits = bytes.fromhex("614e9b")
+    fill = sum(byte.bit_count() for byte in filter_bits) / 24
+    assert json.loads(ran.out) == {
+        "payload": CORE_PAYLOADS[0], "size": 3, "hash_funcs": 5, "tweak": 0, "flags": "all", "elements": 3,
+        "nominal_fp_rate": 0.01, "real_fp_rate": pytest.approx(fill**5),
+    }  # fmt: skip
+
+
+def test_raw_on_a_terminal_is_refused() -> None:
+    code, screen = on_terminal("filterload", ADDRESS, "--format", "raw")
+    assert code == 2
+    assert "spvfilter: raw bytes would garble the terminal" in screen
+
+
+def test_addresses_file_data_and_outpoints_all_go_in(run: Any, tmp_path: Path) -> None:
+    watch = tmp_path / "wallet.txt"
+    watch.write_text("12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S,label\n")
+    before = watch.read_bytes()
+    ran = run("filterload", ADDRESS, "--watch", watch, "--data", "cafe", "3P14159f73E4gFr7JterCCQh9QjiTjiZrG", "--outpoint", OUTPOINT)
+    made = Bip37Filter.parse(bytes.fromhex(ran.out))
+    assert (ran.code, ran.err) == (0, "")
+    txid, index = OUTPOINT.split(":")
+    elements = [
+        "7680adec8eabcabac676be9e83854ade0bd22cdb", "11b366edfc0a8b66feebae5c2e25a7b6a5d1cf31",
+        "e9c3dd0c07aac76179ebc76a6c78d4d67c6c160a", "cafe", bytes.fromhex(txid)[::-1].hex() + f"{int(index):02x}000000",
+    ]  # fmt: skip
+    assert [element for element in elements if bytes.fromhex(element) not in made] == []
+    assert round(made.estimated_elements) == 5
+    assert watch.read_bytes() == before
+
+
+def test_without_a_tweak_it_is_random(run: Any) -> None:
+    assert len({run("filterload", ADDRESS).out for _ in range(4)}) == 4
+
+
+@pytest.mark.parametrize(("flags", "last"), [("all", "01"), ("none", "00"), ("p2pubkey-only", "02")])
+def test_flags_are_the_payloads_last_byte(run: Any, flags: str, last: str) -> None:
+    assert run("filterload", "--outpoint", OUTPOINT, "--flags", flags).out.strip()[-2:] == last
+
+
+def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any) -> None:
+    ran = run("filterload", ADDRESS, "--flags", "none")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 1)
+    assert ran.err == "spvfilter: warning: with flags NONE a peer will not report the spends of 1 watched elements: use ALL\n"
+
+
+def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any) -> None:
+    ran = run("filterload", ADDRESS, "--elements", 100_000, "--fp-rate", "0.001")
+    assert ran.code == 0
+    assert ran.err.startswith("spvfilter: warning: 100000 elements in the 36000 bytes and 50 functions that BIP-37 allows: ")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "nothing to watch for"),
+        ([ADDRESS[:-1] + "u"], "bad base58 checksum"),
+        ([TESTNET_ADDRESS], "an address of testnet3, testnet4 or signet, not of mainnet"),
+        ([ADDRESS, "--elements", "0"], "argument --elements: a whole number from 1 to 4294967295 expected, not '0'"),
+        ([ADDRESS, "--elements", "1.5"], "argument --elements: a whole number"),
+        ([ADDRESS, "--elements", "9" * 5000], "argument --elements: a whole number"),
+        ([ADDRESS, "--outpoint", OUTPOINT, "--elements", "1"], "a filter for 1 elements is too small for the watch list's 2"),
+        ([ADDRESS, "--fp-rate", "0"], "argument --fp-rate: a number between 0 and 1"),
+        ([ADDRESS, "--fp-rate", "1"], "argument --fp-rate: a number between 0 and 1"),
+        ([ADDRESS, "--fp-rate", "nan"], "argument --fp-rate: a number between 0 and 1"),
+        ([ADDRESS, "--fp-rate", "x"], "argument --fp-rate: a number between 0 and 1"),
+        ([ADDRESS, "--fp-rate", "0.5", "--elements", "1"], "1 elements at rate 0.5 give 0 bytes"),
+        ([ADDRESS, "--tweak", "-1"], "argument --tweak: a whole number"),
+        ([ADDRESS, "--tweak", "4294967296"], "argument --tweak: a whole number"),
+        ([ADDRESS, "--tweak", "0x"], "argument --tweak: a whole number"),
+        ([ADDRESS, "--flags", "some"], "argument --flags: invalid choice: 'some'"),
+        ([ADDRESS, "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["--data", "abc"], "argument --data: hex digits in pairs expected, these 3 characters are not"),
+        (["--data", ""], "a data element has 1 to 520 bytes, not 0"),
+        (["--data", "00" * 521], "a data element has 1 to 520 bytes, not 521"),
+        (["--outpoint", OUTPOINT[:64]], "argument --outpoint: TXID:N expected"),
+        (["--outpoint", OUTPOINT + "99999999999"], "argument --outpoint: TXID:N expected"),
+        (["--watch", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["--watch", "/"], "/: Is a directory"),
+        (["--watch", "/dev/null"], "nothing to watch for: the watch list is empty"),
+    ],
+)
+def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+    ran = run("filterload", *argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {said}")
+    assert ran.err.count("\n") == 1
+
+
+def test_every_bad_line_of_a_watch_file_is_told_with_its_number(run: Any, tmp_path: Path) -> None:
+    watch = tmp_path / "wallet.txt"
+    watch.write_text(f"# mine\n{ADDRESS},good\nnonsense\n{TESTNET_ADDRESS}\n\nscript:zz\n")
+    ran = run("filterload", "--watch", watch)
+    assert (ran.code, ran.out) == (2, "")
+    lines = ran.err.splitlines()
+    assert [line.split(": ")[2] for line in lines] == ["line 3", "line 4", "line 6"]
+    assert all(line.startswith(f"spvfilter: {watch}: line ") for line in lines)

@@ -1,0 +1,160 @@
+"""What all commands share: help, version, errors of one line, pipes that break, interrupts, streams that are closed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter import __version__
+from spvfilter.kernel import BACKEND
+from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+
+WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
+SEED = "abandon " * 11 + "about"
+
+
+def test_help_imports_neither_asyncio_nor_rich_nor_bitcoin() -> None:
+    code = (
+        "import sys; from spvfilter.cli import main; code = main(['--help']); "
+        "sys.exit(code or any(name in sys.modules for name in ('asyncio', 'rich', 'bitcoin', 'argparse')))"
+    )
+    ran = process(code=code)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert all(name in ran.stdout for name in (b"filterload", b"inspect", b"scan", b"demo"))
+
+
+@pytest.mark.parametrize("name", ["filterload", "inspect"])
+def test_commands_that_await_nothing_do_not_import_asyncio(name: str) -> None:
+    code = f"import sys; from spvfilter.cli import main; code = main(['{name}', '--help']); sys.exit(code or 'asyncio' in sys.modules)"
+    assert process(code=code).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["filterload", "inspect", "scan", "demo"])
+def test_every_command_has_help_that_fits_80_columns(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = run(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert f"spvfilter {name}" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_the_version_names_the_kernel(run: Any) -> None:
+    ran = run("--version")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == f"spvfilter {__version__} (kernel: {BACKEND})"
+
+
+def test_it_runs_as_a_module() -> None:
+    ran = process("--version")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(f"spvfilter {__version__} (kernel: {BACKEND})\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "no command given"),
+        (["frobnicate"], "unknown command 'frobnicate': filterload, inspect, scan, "),
+        (["demo", "--nonsense"], "unknown option --nonsense"),
+        (["demo", "extra"], "1 argument(s) too many"),
+        (["scan", "x", "--network", "mars"], "argument --network: unknown network 'mars'"),
+        (["filterload", "--tweak"], "argument --tweak: expected one argument"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+    ran = run(*argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {said}")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [WIF], ["inspect", WIF], ["inspect", SEED], ["inspect", *SEED.split()], ["filterload", WIF], ["filterload", SEED],
+        ["filterload", "--data", WIF], ["filterload", "--outpoint", WIF], ["filterload", "--outpoint", "11" * 32], ["demo", WIF],
+        ["demo", f"--key={WIF}"], ["scan", "x", "--address", WIF], ["scan", "x", "--address", SEED],
+    ],
+)  # fmt: skip
+def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> None:
+    ran = run(*argv)
+    assert ran.code == 2
+    assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about", "1111"))
+
+
+def test_an_error_with_control_characters_is_escaped(run: Any, tmp_path: Path) -> None:
+    ran = run("scan", "x", "--watch", tmp_path / "a\x1b[2J\u202e\nb")
+    assert ran.code == 2
+    assert ran.err.endswith("a\\x1b[2J\\u202e\\nb: No such file or directory\n")
+
+
+def test_a_pipe_that_breaks_ends_it_quietly() -> None:
+    child = subprocess.Popen(command("demo"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert child.stdout is not None
+    child.stdout.close()  # before anything was written
+    assert child.stderr is not None
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(timeout=60) == 141
+
+
+def test_a_full_disk_is_an_error() -> None:
+    ran = process("demo", shell="> /dev/full")
+    assert ran.returncode == 2
+    assert ran.stderr == b"spvfilter: cannot read or write: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "shell", "said"),
+    [
+        (["demo"], ">&-", b"spvfilter: standard output is closed\n"),
+        (["inspect"], "<&-", b"spvfilter: standard input is closed\n"),
+        (["scan", "-", "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"], "<&-", b"spvfilter: standard input is closed\n"),
+        (["filterload"], "2>&-", b""),
+    ],
+)
+def test_a_closed_stream_is_no_traceback(argv: list[str], shell: str, said: bytes) -> None:
+    ran = process(*argv, shell=shell)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", said)
+
+
+def test_an_interrupt_while_reading_ends_it_at_once() -> None:
+    tell = (
+        "import spvfilter.cli.inspect.command as module; read = module._bounded; "
+        "module._bounded = lambda file: print('ready', flush=True) or read(file)"
+    )
+    code = WITH_SIGINT.replace("sys.exit", f"{tell}; sys.exit")
+    child = subprocess.Popen(
+        command("inspect", code=code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (130, b"spvfilter: interrupted\n")
+
+
+def test_a_label_that_the_locale_cannot_write_is_escaped(block_file: Path, watch_file: Path) -> None:
+    watch_file.write_text(watch_file.read_text().replace("P2TR", "Spar\u2011Büchse"), encoding="utf-8")
+    ascii_only = environment(PYTHONIOENCODING="ascii")
+    argv = command("scan", block_file, "--watch", watch_file, "--network", "regtest")
+    child = subprocess.run(argv, capture_output=True, env=ascii_only, timeout=60)
+    assert child.returncode == 0
+    assert b"Spar\\u2011B\\xfcchse\n" in child.stdout
+
+
+def test_a_terminal_without_rich_is_plain() -> None:
+    code, screen = on_terminal("demo", code=WITHOUT_RICH)
+    assert code == 0
+    assert "\x1b" not in screen
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_a_terminal_with_rich_has_colours_and_80_columns() -> None:
+    code, screen = on_terminal("demo")
+    assert code == 0
+    assert "\x1b[32m" in screen

@@ -1,0 +1,253 @@
+"""`scan` over files: formats, totals, exit codes, and everything it must not do to files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bitcoin.core import CBlock
+
+from spvfilter.cli.demo.chain import wallet_addresses
+from spvfilter.hashes import sha256d
+from support.vectors import vector_path
+
+KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label"]
+P2PKH = wallet_addresses()["P2PKH"]
+ELSEWHERE = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # BIP-173's program, which the demo's chain never pays
+SATOSHI = (
+    "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3"
+)
+
+
+def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
+    """What one JSON line each should say of the demo's P2PKH address: paid in block 2, spent in block 4."""
+    paid = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
+    outpoint = f"{paid.GetTxid()[::-1].hex()}:0"
+    spender = next(tx for tx in CBlock.deserialize(chain[3]).vtx if tx.vin[0].prevout.hash == paid.GetTxid())
+    both = {"outpoint": outpoint, "value": 50_000_000, "address": P2PKH, "label": None}
+    return [
+        {"kind": "output", "block": sha256d(chain[1][:80])[::-1].hex(), "height": 2, "txid": outpoint[:64], "index": 0, **both},
+        {
+            "kind": "input",
+            "block": sha256d(chain[3][:80])[::-1].hex(),
+            "height": 4,
+            "txid": spender.GetTxid()[::-1].hex(),
+            "index": 0,
+            **both,
+        },
+    ]
+
+
+def test_a_json_line_has_exactly_these_keys_in_this_order(run: Any, block_file: Path, chain: Sequence[bytes]) -> None:
+    ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0
+    assert [list(line) for line in lines] == [KEYS, KEYS]
+    assert lines == p2pkh_events(chain)
+
+
+def test_jsonl_and_csv_leave_standard_output_clean_and_say_the_totals_elsewhere(run: Any, block_file: Path) -> None:
+    for chosen in ("jsonl", "csv"):
+        ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", chosen)
+        assert "Totals" not in ran.out
+        assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", ran.err)
+
+
+def test_csv_has_the_same_columns_properly_quoted(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    watch = tmp_path / "w"
+    watch.write_text(f'{P2PKH},a "b", c\n')
+    ran = run("scan", block_file, "--watch", watch, "--network", "regtest", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    expected = [{**event, "label": 'a "b", c'} for event in p2pkh_events(chain)]
+    assert rows == [{name: str(value) for name, value in event.items()} for event in expected]
+
+
+def test_csv_has_its_head_when_nothing_is_found(run: Any, block_file: Path) -> None:
+    ran = run("scan", block_file, "--address", ELSEWHERE, "--network", "regtest", "--format", "csv")
+    assert (ran.code, ran.out) == (0, ",".join(KEYS) + "\n")
+
+
+def test_the_table_is_plain_when_piped_with_whole_ids_and_the_totals_below(run: Any, block_file: Path, chain: Sequence[bytes]) -> None:
+    ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest")
+    received, spent = p2pkh_events(chain)
+    assert re.search(rf"^ +2  received +\+0\.50000000  {received['txid']}:0 +{P2PKH}$", ran.out, re.MULTILINE)
+    assert re.search(rf"^ +4  spent +-0\.50000000  {spent['txid']}:0 +{P2PKH}$", ran.out, re.MULTILINE)
+    assert re.search(rf"\nTotals, BTC\n.*\n +{P2PKH} +0\.50000000 +0\.50000000 +2\n$", ran.out)
+    assert "\x1b" not in ran.out
+    assert ran.err.endswith(": 2 matches\n")
+
+
+def test_a_spend_of_unknown_value_is_not_counted_as_nothing(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    block = tmp_path / "4.raw"
+    block.write_bytes(chain[3])
+    watch = tmp_path / "w"
+    watch.write_text(f"outpoint:{p2pkh_events(chain)[0]['outpoint']},rent\n")
+    ran = run("scan", block, "--watch", watch, "--network", "regtest")
+    assert re.search(r"^ +4  spent +\?  \w{64}:0 +\(output not seen\)  rent$", ran.out, re.MULTILINE)
+    assert re.search(r"\(output not seen\)  rent +0\.00000000  0\.00000000 \+ 1 unknown +1\n", ran.out)
+    line = json.loads(run("scan", block, "--watch", watch, "--network", "regtest", "--format", "jsonl").out)
+    assert (line["value"], line["address"], line["label"]) == (None, None, "rent")
+
+
+def test_a_script_without_an_address_is_shown_by_its_ends(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    script = bytes(CBlock.deserialize(chain[0]).vtx[0].vout[-1].scriptPubKey)
+    watch = tmp_path / "w"
+    watch.write_text(f"data:{script[2:].hex()}\n")
+    ran = run("scan", block_file, "--watch", watch, "--network", "regtest")
+    shown = re.findall(r"script (\w+)…(\w+)", ran.out)
+    assert len(shown) == 2  # the match and its total
+    assert all(script.hex().startswith(start) and script.hex().endswith(end) for start, end in shown)
+
+
+def test_nothing_found_is_no_error_and_is_said(run: Any, block_file: Path) -> None:
+    ran = run("scan", block_file, "--address", ELSEWHERE, "--network", "regtest")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.endswith(": nothing found\n")
+
+
+def test_watch_file_and_addresses_go_together_and_the_file_stays_as_it_is(run: Any, block_file: Path, tmp_path: Path) -> None:
+    watch = tmp_path / "w"
+    watch.write_text(f"{wallet_addresses()['P2SH']}\n")
+    before = watch.read_bytes(), watch.stat().st_mtime_ns
+    ran = run(
+        "scan", block_file, "--watch", watch, "--address", P2PKH, wallet_addresses()["P2TR"], "--network", "regtest", "--format", "jsonl"
+    )
+    assert {json.loads(line)["address"] for line in ran.out.splitlines()} == {
+        wallet_addresses()[kind] for kind in ("P2PKH", "P2SH", "P2TR")
+    }
+    assert (watch.read_bytes(), watch.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_order_jobs_and_checks_change_nothing(
+    run: Any, jobs: int, tmp_path: Path, watch_file: Path, chain: Sequence[bytes], block_file: Path
+) -> None:
+    directory = tmp_path / "blocks"
+    directory.mkdir()
+    for number, block in enumerate(reversed(chain)):
+        (directory / f"{number}.hex").write_text(block.hex())
+    options = ["--watch", watch_file, "--network", "regtest", "--format", "jsonl"]
+    assert run("scan", directory, *options, "--jobs", jobs, "--check").out == run("scan", block_file, *options).out
+
+
+def test_what_cannot_be_read_is_told_the_rest_is_scanned_and_the_exit_code_is_1(run: Any, block_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.raw").write_bytes(b"")
+    (tmp_path / "foreign.dat").write_bytes(bytes.fromhex("f9beb4d9") + bytes(200))
+    missing = tmp_path / "missing"
+    paths = [tmp_path / "empty.raw", block_file, missing, tmp_path / "foreign.dat"]
+    ran = run("scan", *paths, "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    assert (ran.code, len(ran.out.splitlines())) == (1, 2)
+    problems = [line for line in ran.err.splitlines() if line.startswith("spvfilter: ")]
+    assert problems == [
+        f"spvfilter: {tmp_path / 'empty.raw'}: the file is empty",
+        f"spvfilter: {missing}: No such file or directory",
+        f"spvfilter: {tmp_path / 'foreign.dat'}: these are blocks of mainnet, not of regtest",
+    ]
+
+
+def test_check_reports_a_block_whose_merkle_root_is_wrong(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    damaged = bytearray(chain[3])
+    damaged[40] ^= 1
+    (tmp_path / "bad.raw").write_bytes(damaged)
+    (tmp_path / "good.raw").write_bytes(chain[1])
+    paths = [tmp_path / "bad.raw", tmp_path / "good.raw"]
+    assert run("scan", *paths, "--address", P2PKH, "--network", "regtest").code == 0
+    ran = run("scan", *paths, "--address", P2PKH, "--network", "regtest", "--check")
+    assert ran.code == 1
+    assert "merkle root at byte 36: does not match the transactions" in ran.err
+
+
+def test_nothing_readable_at_all_is_exit_code_2(run: Any, tmp_path: Path) -> None:
+    ran = run("scan", tmp_path / "missing", "--address", P2PKH, "--network", "regtest")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"spvfilter: {tmp_path / 'missing'}: No such file or directory\nspvfilter: nothing could be read\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["scan"], "no PATH of blocks given (see"),
+        (["scan", "--address", P2PKH, "blk00000.dat"], "no PATH of blocks given: --address takes everything up to the next option"),
+        (["scan", "x"], "nothing to watch for: give --watch FILE or --address ADDRESS"),
+        (["scan", "x", "--watch", "/dev/null"], "nothing to watch for: the watch list is empty"),
+        (["scan", "x", "--watch", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["scan", "x", "--address", P2PKH], "an address of testnet3, testnet4, signet or regtest, not of mainnet"),
+        (["scan", "x", "--address", "1BoatSLRHtKNngkdXEeobR76b53LETtpyu"], "bad base58 checksum"),
+        (["scan", "x", "--address"], "argument --address: expected at least one argument"),
+        (["scan", "x", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and goes with no other PATH"),
+        (["scan", "-", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and goes with no other PATH"),
+        (["scan", "x", "--jobs", "0"], "argument --jobs: a whole number from 1 to 256 expected, not '0'"),
+        (["scan", "x", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "nothing to scan: x: no such file"),
+            (["scan", "/", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "/nonexistent/x: No such file"),
+    ],
+)  # fmt: skip
+def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+    ran = run(*argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {said}")
+    assert ran.err.count("\n") == 1
+
+
+def test_output_goes_to_the_named_file_in_place_of_what_it_held(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    output = tmp_path / "matches.jsonl"
+    output.write_text("x" * 10_000)
+    ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "jsonl", "--output", output)
+    assert (ran.code, ran.out) == (0, "")
+    assert [json.loads(line) for line in output.read_text().splitlines()] == p2pkh_events(chain)
+
+
+def test_a_bad_argument_leaves_the_output_file_alone(run: Any, block_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "matches"
+    output.write_text("precious")
+    assert run("scan", block_file, "--address", "nonsense", "--output", output).code == 2
+    assert output.read_text() == "precious"
+
+
+def test_neither_watch_file_nor_blocks_are_overwritten(run: Any, block_file: Path, watch_file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(watch_file)
+    for output in (watch_file, block_file, link):
+        for paths in ([block_file], [block_file.parent]):
+            before = output.read_bytes()
+            ran = run("scan", *paths, "--watch", watch_file, "--network", "regtest", "--output", output)
+            assert (ran.code, ran.err) == (2, f"spvfilter: {output}: this would overwrite what is read\n")
+            assert output.read_bytes() == before
+
+
+def test_duplicates_are_said_and_not_counted(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    for name in ("a.raw", "b.raw"):
+        (tmp_path / name).write_bytes(chain[1])
+    ran = run("scan", tmp_path / "a.raw", tmp_path / "b.raw", "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 1)
+    assert "1 duplicate block(s), not counted\n" in ran.err
+
+
+def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    for number in (0, 1, 3):
+        (tmp_path / f"{number}.raw").write_bytes(chain[number])
+    assert "2 runs of blocks with gaps between them" in run("scan", tmp_path, "--address", P2PKH, "--network", "regtest").err
+
+
+@pytest.mark.vectors
+def test_the_first_payment_ever_is_found_in_the_first_256_blocks(run: Any, tmp_path: Path) -> None:
+    watch = tmp_path / "w"
+    watch.write_text(f"pubkey:{SATOSHI},to Hal\n")
+    ran = run("scan", vector_path("03_blocks/mainnet_000000_000255.blk"), "--watch", watch, "--check", "--format", "jsonl")
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0
+    assert [(line["kind"], line["height"], line["value"]) for line in lines] == [
+        ("output", 9, 50 * 10**8),
+        ("input", 170, 50 * 10**8), ("output", 170, 40 * 10**8),
+        ("input", 181, 40 * 10**8), ("output", 181, 30 * 10**8),
+        ("input", 182, 30 * 10**8), ("output", 182, 29 * 10**8),
+        ("input", 183, 29 * 10**8), ("output", 183, 28 * 10**8),
+        ("input", 248, 28 * 10**8), ("output", 248, 18 * 10**8),
+    ]  # fmt: skip
+    assert lines[1]["txid"] == "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16"

@@ -1,0 +1,150 @@
+"""`scan` live: blocks on standard input, progress and labels on a terminal, interrupts, a pipe that breaks."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.cli.demo.chain import wallet_addresses
+from spvfilter.hashes import sha256d
+from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+
+P2PKH = wallet_addresses()["P2PKH"]
+
+
+def hex_lines(blocks: Sequence[bytes]) -> bytes:
+    return b"".join(block.hex().encode() + b"\n" for block in blocks)
+
+
+def fork(chain: Sequence[bytes]) -> bytes:
+    """Another block on block 1, with what block 2 holds; its tip has less work than the chain's."""
+    other = bytearray(chain[1])
+    other[68] ^= 1  # time
+    return bytes(other)
+
+
+def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -> None:
+    stdin = b"\n" + hex_lines(chain).replace(b"\n", b"\r\n")
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", stdin=stdin)
+    assert ran.returncode == 0
+    matches = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(match["kind"], match["height"], match["value"]) for match in matches] == [("output", 2, 50_000_000), ("input", 4, 50_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "said"),
+    [
+        (b"", "no block in standard input"),
+        (b"\n\nzz\n", "standard input: line 3: not hex"),
+        (b"00\n", "standard input: header at byte 0: truncated"),
+    ],
+)
+def test_bad_standard_input_is_one_line_and_exit_code_2(stdin: bytes, said: str) -> None:
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=stdin)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.decode().startswith(f"spvfilter: {said}")
+    assert ran.stderr.count(b"\n") == 1
+
+
+def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(chain: Sequence[bytes]) -> None:
+    stale = fork(chain)
+    stdin = hex_lines([chain[0], stale, *chain[1:]])
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", stdin=stdin)
+    said = ran.stderr.decode()
+    assert ran.returncode == 0
+    assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", said)
+    assert len(ran.stdout.splitlines()) == 3
+    assert "1 stale block(s), off the branch with the most work, not counted; 1 of their matches" in said
+    assert f"  {sha256d(stale[:80])[::-1].hex()}\n" in said
+
+
+def test_an_interrupt_while_waiting_for_standard_input_ends_it_at_once(chain: Sequence[bytes]) -> None:
+    argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", code=WITH_SIGINT)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdin.write(hex_lines(chain[:2]))
+        child.stdin.flush()
+        assert select.select([child.stdout], [], [], 60)[0]
+        assert json.loads(child.stdout.readline())["height"] == 2  # matches come while the stream is open
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=60) == 130
+        assert child.stderr.read() == b"spvfilter: interrupted\n"
+
+
+def test_a_pipe_that_breaks_ends_a_scan_quietly(chain: Sequence[bytes]) -> None:
+    argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        child.stdin.write(hex_lines(chain))
+        child.stdin.flush()
+        assert child.wait(timeout=60) == 141  # standard input is still open
+        assert child.stderr.read() == b""
+
+
+@pytest.mark.parametrize("code", ["", WITHOUT_RICH], ids=["rich", "plain"])
+def test_a_terminal_shows_progress_and_rows_of_80_columns(code: str, block_file: Path, watch_file: Path) -> None:
+    ended, screen = on_terminal("scan", block_file, "--watch", watch_file, "--network", "regtest", code=code)
+    assert ended == 0
+    assert "100%" in screen
+    lines = [line.rpartition("\r")[2] for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).split("\n")]
+    assert any(line.startswith("   height   ") for line in lines)  # the progress made way
+    rows = [line for line in lines if "received  " in line and "+" in line]
+    assert len(rows) == 8
+    assert max(map(len, rows)) <= 80
+
+
+def test_no_progress_is_shown_where_standard_error_is_no_terminal(block_file: Path) -> None:
+    ran = process("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    assert b"\r" not in ran.stderr
+    assert b"\x1b" not in ran.stderr
+
+
+@pytest.mark.parametrize("code", ["", WITHOUT_RICH], ids=["rich", "plain"])
+@pytest.mark.parametrize("chosen", ["table", "jsonl", "csv"])
+def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_file: Path, tmp_path: Path) -> None:
+    watch = tmp_path / "w"
+    watch.write_text(f"{P2PKH},[red]x[/]\u202e:smile:\n", encoding="utf-8")
+    ended, screen = on_terminal("scan", block_file, "--watch", watch, "--network", "regtest", "--format", chosen, code=code)
+    assert ended == 0
+    assert screen.count("[red]x[/]") == 3  # two matches and their total
+    assert screen.count(":smile:") >= 2  # rich may fold the total's
+    assert "\u202e" not in screen
+
+
+@pytest.mark.parametrize(
+    "command", [("filterload", "--tweak", "7"), ("scan", "BLOCKS", "--format", "jsonl"), ("cfilter", "match", "FILTERS")]
+)
+def test_a_watch_list_may_come_on_standard_input(command: tuple[str, ...], block_file: Path, watch_file: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters"
+    filters.write_bytes(process("cfilter", "build", block_file, "--network", "regtest").stdout)
+    argv = [{"BLOCKS": block_file, "FILTERS": filters}.get(word, word) for word in command]
+    told = [
+        process(*argv, "--watch", name, "--network", "regtest", stdin=stdin)
+        for name, stdin in ((watch_file, b""), ("-", watch_file.read_bytes()))
+    ]
+    assert [ran.returncode for ran in told] == [0, 0]
+    assert told[0].stdout
+    assert told[0].stdout == told[1].stdout
+    bad = process(*argv, "--watch", "-", "--network", "regtest", stdin=b"# none\nno address\n")
+    assert (bad.returncode, bad.stdout) == (2, b"")
+    assert bad.stderr.startswith(b"spvfilter: standard input: line 2: ")
+
+
+@pytest.mark.parametrize("command", [("scan", "-"), ("cfilter", "match", "-"), ("cfilter", "match", "x", "-")])
+def test_standard_input_is_not_both_watch_list_and_what_is_searched(run: Any, command: tuple[str, ...]) -> None:
+    ran = run(*command, "--watch", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "spvfilter: '-' is standard input: it cannot be both --watch and what is searched\n"

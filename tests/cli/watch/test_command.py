@@ -1,0 +1,280 @@
+"""`watch` against a node in another process: what it prints, what it remembers, how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
+from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
+
+KEYS = ["event", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeProcess]:
+    with node_process("--blocks", 110) as made:
+        made.do(f"pay {ADDRESS} 70000", "mine")  # 111
+        made.do(f"pay {OTHER} 50000", f"pay {ADDRESS} 1234", "mine")  # 112
+        made.do("mine 12")  # 124
+        yield made
+
+
+def once(place: str, *argv: object, code: str = "") -> tuple[int, list[dict[str, Any]], str]:
+    """A run to the tip: exit code, JSON lines, standard error."""
+    ran = process("watch", "--network", "regtest", "--connect", place, "--once", *argv, code=code)
+    return ran.returncode, [json.loads(line) for line in ran.stdout.decode().splitlines()], ran.stderr.decode()
+
+
+def values(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return sorted((event["height"], event["value"]) for event in events if event["event"] == "found")
+
+
+@pytest.mark.parametrize(("mode", "said"), [("bip37", "unproven"), ("compact", "1 peer"), ("auto", "1 peer")])
+def test_once_prints_every_match_and_ends_at_the_tip(node: NodeProcess, mode: str, said: str) -> None:
+    code, events, errors = once(node.place, ADDRESS, "--mode", mode)
+    assert (code, errors) == (0, "")
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert all(list(event) == KEYS for event in events[:-1])
+    assert {event["completeness"] for event in events[:-1]} == {said}
+    assert (events[-1]["event"], events[-1]["height"]) == ("synced", 124)
+
+
+def test_addresses_may_come_on_standard_input(node: NodeProcess) -> None:
+    argv = ("--network", "regtest", "--connect", node.place, "--once", "--watch", "-")
+    ran = process("watch", *argv, stdin=f"{ADDRESS},mine\n".encode())
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert values([json.loads(line) for line in ran.stdout.splitlines()]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
+    assert values(once(node.place, ADDRESS, "--from-height", 112)[1]) == [(112, 1_234)]
+    assert values(once(node.place, ADDRESS, "--birthday", "2100-01-01")[1]) == []
+
+
+def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    assert values(once(node.place, "--db", db, ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    assert stat.S_IMODE(db.stat().st_mode) == 0o600
+    assert values(once(node.place, "--db", db)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+
+
+def test_payments_are_told_as_they_come_and_go() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "bip37", ADDRESS) as child:
+            assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
+            node.do(f"pay {ADDRESS} 5000")
+            (found,) = events_until(child, "found")
+            assert (found["value"], found["height"], found["block"]) == (5_000, None, None)
+            node.do("mine")
+            confirmed, synced = events_until(child, "synced")
+            assert (confirmed["event"], confirmed["outpoint"], confirmed["height"]) == ("confirmed", found["outpoint"], 112)
+            assert (synced["height"], synced["block"]) == (112, confirmed["block"])
+            node.do("reorg 1")
+            withdrawn, disconnected, *_, synced = events_until(child, "synced")
+            assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == ("withdrawn", found["outpoint"], "reorg")
+            assert disconnected == {"event": "disconnected", "height": 112, "block": confirmed["block"]}
+            assert synced["height"] == 113
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_two_nodes_that_agree_make_it_proven(node: NodeProcess) -> None:
+    events = once(node.place, "--connect", f"localhost:{node.port}", ADDRESS, "--mode", "compact")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"proven"}
+
+
+def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "compact", ADDRESS) as child:
+            (found, synced) = events_until(child, "synced")
+            assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
+            node.do("reorg 1")
+            withdrawn, disconnected, synced = events_until(child, "synced")
+            assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
+            (found,) = events_until(child, "found")
+            assert (found["height"], found["outpoint"]) == (None, withdrawn["outpoint"])
+            node.do("mine")
+            confirmed, synced = events_until(child, "synced")
+            assert (confirmed["event"], confirmed["height"]) == ("confirmed", 113)
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    (tmp_path / "list.txt").write_text(f"data:{'c0ffee' * 3}\n")
+    code, events, errors = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt", "--mode", "compact")
+    assert (code, events, errors) == (2, [], f"spvfilter: compact filters cannot find: {'c0ffee' * 3}\n")
+    events = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt")[1]
+    assert values(events) == [(111, 70_000), (112, 1_234)]
+    assert {event["completeness"] for event in events[:-1]} == {"unproven"}
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_a_signal_ends_it_cleanly_and_the_database_is_free(
+    node: NodeProcess, tmp_path: Path, number: signal.Signals, code: int, said: str
+) -> None:
+    argv = ("watch", "--network", "regtest", "--connect", node.place, "--db", tmp_path / "wallet.db", ADDRESS)
+    with running(*argv) as child:
+        events_until(child, "synced")
+        second = process(*argv)
+        assert (second.returncode, second.stdout, second.stderr.count(b"\n")) == (2, b"", 1)
+        assert b"wallet.db: " in second.stderr
+        child.send_signal(number)
+        assert child.wait(timeout=20) == code
+        assert child.stderr is not None
+        assert child.stderr.read().decode() == f"spvfilter: {said}\n"
+    assert values(once(node.place, "--db", tmp_path / "wallet.db")[1]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_a_signal_ends_the_wait_for_a_node() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        place = f"127.0.0.1:{mute.getsockname()[1]}"
+        with running("watch", "--network", "regtest", "--connect", place, ADDRESS) as child:
+            mute.accept()[0].close()
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(timeout=20) == 143
+
+
+def test_a_database_of_another_network_is_refused(node: NodeProcess, tmp_path: Path) -> None:
+    once(node.place, "--db", tmp_path / "wallet.db", ADDRESS)
+    ran = process("watch", "--network", "signet", "--connect", node.place, "--db", tmp_path / "wallet.db", "--once")
+    assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (2, b"", 1)
+    assert ran.stderr.endswith(b"wallet.db: a wallet of another network than signet\n")
+
+
+def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    once(node.place, "--db", db, ADDRESS)
+    db.write_bytes(db.read_bytes()[:-4096])
+    code, events, errors = once(node.place, "--db", db, ADDRESS)
+    assert (code, events, errors.count("\n")) == (2, [], 1)
+    code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
+    assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
+    assert errors == f"spvfilter: {db} was made anew, headers and matches are fetched again; the old one is {db}.damaged\n"
+    assert (tmp_path / "wallet.db.damaged").is_file()
+
+
+def test_a_rebuild_is_told_of_even_where_the_run_ends_at_once(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    db.write_bytes(b"garbage" * 1_000)
+    code, events, errors = once(node.place, "--db", db, "--rebuild")
+    assert (code, events) == (2, [])
+    assert errors.startswith(f"spvfilter: {db} was made anew")
+    assert "nothing to watch for" in errors
+
+
+def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "other.db"
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("CREATE TABLE theirs (value)")
+    before = db.read_bytes()
+    code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
+    assert (code, events, errors) == (2, [], f"spvfilter: {db}: an SQLite database of another program\n")
+    assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
+
+
+def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
+    for _ in range(2):  # the filter is made several times in the first run
+        code, events, errors = once(node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", tmp_path / "wallet.db")
+        assert (code, len(values(events)), errors.count("\n")) == (0, 2, 1)
+        assert errors.startswith("spvfilter: warning: 200 elements in the 36000 bytes and 50 functions that BIP-37 allows: ")
+
+
+def test_a_height_above_the_tip_is_where_the_next_block_is_searched() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        argv = ("watch", "--network", "regtest", "--connect", node.place, "--no-mempool", "--from-height", 5_000, ADDRESS)
+        with running(*argv) as child:
+            assert [event["event"] for event in events_until(child, "synced")] == ["synced"]
+            node.do(f"pay {ADDRESS} 5000", "mine")
+            assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
+
+
+def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    for room in (30_000, 70_000):  # bytes of a file
+        code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, -1)); " + WITH_SIGINT
+        ended, events, errors = once(node.place, "--db", db, "--keep-filters", ADDRESS, code=code)
+        assert (ended, events, errors.count("\n")) == (2, [], 1)
+        assert errors.startswith(f"spvfilter: {db}: ")
+    assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+
+
+def test_once_gives_up_where_no_node_answers_and_tells_each_failure_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    code, events, errors = once(place, ADDRESS, "--timeout", 2.5)
+    assert (code, events) == (2, [])
+    assert errors.splitlines() == [
+        f"spvfilter: {place}: connection refused; it is tried again",
+        "spvfilter: gave up: no usable node for 2.5 s",
+    ]
+
+
+def test_a_node_without_filters_is_of_no_use() -> None:
+    code = (
+        "import asyncio, sys, threading\n"
+        "from dataclasses import replace\n"
+        "from spvfilter.node.server import SETTINGS, Node\n"
+        "from spvfilter.cli import main\n"
+        "from spvfilter.wire.events import Service\n"
+        "async def serve(ready):\n"
+        "    async with Node(settings=replace(SETTINGS, services=Service.NETWORK)) as node:\n"
+        "        sys.argv += ['--connect', f'127.0.0.1:{node.port}']\n"
+        "        ready.set()\n"
+        "        await asyncio.Event().wait()\n"
+        "ready = threading.Event()\n"
+        "threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()\n"
+        "ready.wait()\n"
+        "sys.exit(main())\n"
+    )
+    ran = process("watch", "--network", "regtest", "--once", "--timeout", 0.5, ADDRESS, code=code)
+    first, *_, last = ran.stderr.decode().splitlines()
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert "filters" in first
+    assert last == "spvfilter: gave up: no usable node for 0.5 s"
+
+
+@pytest.mark.parametrize("code", ["", WITHOUT_RICH])
+def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeProcess, code: str) -> None:
+    ended, shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", ADDRESS, OTHER, code=code)
+    assert ended == 0
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == (0 if code else 1)
+    after = shown.rpartition("Balances, BTC")[2]
+    assert "0.00071234" in after
+    assert "0.00121234" in after
+    assert "height 124: 3 matches" in shown
+    assert [word in shown for word in ("+0.00070000", "+0.00050000", "+0.00001234")] == [True] * 3
+
+
+def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
+    shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--birthday", "2100-01-01", ADDRESS)[1]
+    assert "height 124: nothing found" in shown
+
+
+def test_a_pipe_that_breaks_ends_it_quietly() -> None:
+    with node_process() as node, running("watch", "--network", "regtest", "--connect", node.place, ADDRESS) as child:
+        events_until(child, "synced")
+        assert child.stdout is not None
+        child.stdout.close()
+        node.do("mine")
+        assert child.wait(timeout=20) == 141
+        assert child.stderr is not None
+        assert child.stderr.read() == b""

@@ -1,0 +1,222 @@
+"""`watch` without a network: its arguments, what it sums up, what it says of its progress, what it says of peers."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.watch import command
+from spvfilter.cli.watch.status import Status
+from spvfilter.errors import UselessPeerError
+from spvfilter.light.events import PeerWarning
+from spvfilter.network import SIGNET
+from spvfilter.primitives import OutPoint
+from spvfilter.watch.match import Match, MatchKind
+from support.nodeprocess import ADDRESS, OTHER
+
+WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
+SEED = "abandon " * 11 + "about"
+HERE = ["--connect", "127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
+        ([ADDRESS], "no node to ask: give --connect HOST:PORT, or --discover"),
+        ([ADDRESS, "--connect", ""], "argument --connect: HOST or HOST:PORT expected, these 0 characters are not"),
+        ([ADDRESS, "--connect", "host:99999"], "argument --connect: HOST or HOST:PORT expected, these 10 characters are not"),
+        ([ADDRESS, "--connect", OTHER], "argument --connect: HOST or HOST:PORT expected, these 64 characters are not"),
+        *(
+            ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: socks5://[USER:PASSWORD@]HOST:PORT expected for a proxy")
+            for url in (
+                "http://127.0.0.1:1",
+                "socks5://[::1",
+                "",
+                "127.0.0.1:9050",
+                "socks5://h",
+                "socks5://h:65536",
+                "socks5://h:1/x",
+                "\0",
+            )
+        ),
+        ([ADDRESS, *HERE, "--proxy", "socks5://user@h:1"], "argument --proxy: a proxy's user and password are both of 1 to 255"),
+        ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
+        ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
+        ([ADDRESS, *HERE, "--rebuild"], "--rebuild goes with --db FILE"),
+        ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters goes with --db FILE"),
+        ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
+        ([ADDRESS, *HERE, "--birthday", "yesterday"], "argument --birthday: a day YYYY-MM-DD expected, not 'yesterday'"),
+        ([ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"], "argument --from-height: not allowed with argument"),
+        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: seconds up to 86400 expected, not '0'"),
+        ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: a number between 0 and 1 expected"),
+        ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
+        ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),
+    ],
+)
+def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+    network = [] if "--network" in argv else ["--network", "regtest"]
+    ran = run("watch", *argv, *network)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {said}")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [WIF, *HERE], [SEED, *HERE], [ADDRESS, "--connect", WIF], [ADDRESS, "--connect", f"{WIF}:8333"], [ADDRESS, "--connect", SEED],
+        [ADDRESS, *HERE, "--proxy", f"socks4://user:{WIF}@127.0.0.1:1"], [ADDRESS, *HERE, "--proxy", f"socks5://user:{WIF}@127.0.0.1"],
+    ],
+)  # fmt: skip
+def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", None)
+    ran = run("watch", "--network", "regtest", *argv)
+    assert ran.code == 2
+    assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about"))
+
+
+def test_a_proxy_without_python_socks_names_what_to_install(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    ran = run("watch", "--network", "regtest", ADDRESS, *HERE, "--proxy", "socks5://127.0.0.1:1")
+    said = "spvfilter: argument --proxy: a proxy needs python-socks: pip install 'spvfilter[socks]'"
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(said)
+
+
+SIGNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"  # the same program
+
+
+def test_discovering_asks_the_seeds_and_then_the_nodes_they_name(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **named: Any) -> Any:
+        asked.append(host)
+        return resolve("127.0.0.1" if host in SIGNET.dns_seeds else host, port, *args, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once", "--timeout", "0.3")
+    assert set(SIGNET.dns_seeds) <= set(asked)
+    assert ran.code == 2
+    assert ran.err.startswith("spvfilter: 127.0.0.1:38333: connection refused")
+    assert ran.err.endswith("spvfilter: gave up: no usable node for 0.3 s\n")
+
+
+def test_where_no_seed_answers_that_is_said(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*args: Any, **named: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once")
+    assert (ran.code, ran.out, ran.err) == (2, "", "spvfilter: no DNS seed gave an address\n")
+
+
+def test_help_fits_80_columns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = run("watch", "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+# Balances
+
+
+def a_match(value: int | None = 70_000, height: int | None = 5, index: int = 0, address: str = ADDRESS, **more: Any) -> Match:
+    made = Match(
+        kind=MatchKind.OUTPUT, txid=bytes(32), index=index, outpoint=OutPoint(bytes(32), index), value=value, script_pubkey=b"\x51",
+        address=address, label=None, block_hash=None if height is None else bytes(32), height=height,
+    )  # fmt: skip
+    return replace(made, **more)
+
+
+def cells(balances: Balances) -> list[list[str]]:
+    return balances.table()[1]
+
+
+def test_a_match_counts_once_from_the_mempool_into_a_block_and_out_of_it() -> None:
+    balances = Balances()
+    assert balances.put(a_match(height=None))
+    assert cells(balances) == [[ADDRESS, "0.00000000", "+0.00070000", "1"]]
+    assert balances.put(a_match())
+    assert not balances.put(a_match())
+    assert cells(balances) == [[ADDRESS, "0.00070000", "1"]]
+    assert balances.remove(a_match())
+    assert not balances.remove(a_match())
+    assert cells(balances) == []
+    assert len(balances) == 0
+
+
+def test_spends_are_taken_off_and_those_of_unknown_value_are_said() -> None:
+    balances = Balances()
+    balances.put(a_match())
+    balances.put(a_match(value=30_000, kind=MatchKind.INPUT))
+    balances.put(a_match(value=20_000, kind=MatchKind.INPUT, index=1, height=None))
+    balances.put(a_match(value=None, kind=MatchKind.INPUT, index=2))
+    assert cells(balances) == [[ADDRESS, "0.00040000 - 1 unknown", "-0.00020000", "4"]]
+
+
+def test_what_a_terminal_has_no_room_for_is_in_the_sum_of_all() -> None:
+    balances = Balances()
+    for number in range(10):
+        balances.put(a_match(value=number, index=number, address=f"address {number}"))
+    names, rows = balances.table(4)
+    assert list(names) == ["address", "in blocks", "matches"]
+    assert [row[0] for row in rows] == ["address 7", "address 8", "address 9", "all 10"]
+    assert rows[-1][1:] == ["0.00000045", "10"]
+
+
+# Progress
+
+
+def test_progress_is_never_rounded_up_and_says_what_is_left_once_it_can_tell() -> None:
+    now = 0.0
+    status = Status(lambda: now)
+    status.progress("blocks", 0, 100_000)
+    assert status.line == "blocks: 0 of 100,000 (0 %)"
+    now = 10.0
+    status.progress("blocks", 25_000, 100_000)
+    assert status.line == "blocks: 25,000 of 100,000 (25 %, 0:30 left)"
+    status.progress("blocks", 99_999, 100_000)
+    assert status.line == "blocks: 99,999 of 100,000 (99 %, 0:00 left)"
+    status.progress("blocks", 100_000, 100_000)
+    assert status.line == "blocks: 100,000 of 100,000"
+    status.peer("127.0.0.1:1", "/a\x1b[2J/")
+    status.synced(100_000)
+    assert status.line == "up to date, height 100,000 · 127.0.0.1:1 /a\\x1b[2J/"
+
+
+def test_each_phase_is_timed_on_its_own() -> None:
+    now = 0.0
+    status = Status(lambda: now)
+    status.progress("headers", 0, 100)
+    now = 100.0
+    status.progress("headers", 100, 100)
+    status.progress("blocks", 0, 100)
+    now = 105.0
+    status.progress("blocks", 50, 100)
+    assert status.line == "blocks: 50 of 100 (50 %, 0:05 left)"
+
+
+# Peers
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('::1', 1, 0, 0)"), "connection refused"),
+        (OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect …"), "connection refused"),
+        (OSError("Multiple exceptions: [Errno 111] Connect …, [Errno 113] …"), "Multiple exceptions: [Errno 111] Connect …, [Errno 113]"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (TimeoutError(), "no answer in time"),
+        (UselessPeerError("p:1: no block for 2 s"), "no block for 2 s"),
+        (ConnectionAbortedError(), "ConnectionAbortedError"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_told_in_words(error: Exception, said: str) -> None:
+    assert command._cause(PeerWarning("p:1", error, banned=False)).startswith(said)

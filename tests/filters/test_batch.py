@@ -1,0 +1,218 @@
+"""A stream of filters asked at once: in order, in bounded memory, by threads that end, and never silent about what is malformed."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from spvfilter import BlockFilterError, FormatError, InexpressibleError, ParameterError, WatchList, match_filters
+from spvfilter.filters import batch
+from spvfilter.filters.batch import read_ahead
+from spvfilter.filters.bip158 import BasicFilter, basic_data
+from spvfilter.kernel import BACKEND, GcsQuery
+from support import build
+from support.vectors import effort
+
+JOBS = pytest.mark.parametrize("jobs", [1, 2, 5])
+OURS = [build.p2wpkh(bytes((number,)) * 20) for number in range(4)]
+
+
+def filters(hits: Iterable[int], count: int) -> list[tuple[bytes, bytes]]:
+    """`count` filters of two scripts, some of which are ours."""
+    source, places = random.Random(7), set(hits)
+    made = []
+    for number in range(count):
+        block_hash = source.randbytes(32)
+        elements = [source.randbytes(22), OURS[number % 4] if number in places else source.randbytes(22)]
+        made.append((block_hash, basic_data(block_hash, elements)))
+    return made
+
+
+def hashes(pairs: list[tuple[bytes, bytes]], places: Iterable[int]) -> list[bytes]:
+    return [pairs[number][0] for number in places]
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("spvfilter-filters")}
+
+
+@JOBS
+def test_candidates_come_in_order(jobs: int) -> None:
+    count = effort(700, 1_000, 20_000)
+    hits = sorted(random.Random(3).sample(range(count), count // 50))
+    pairs = filters(hits, count)
+    watch = WatchList()
+    for script in OURS:
+        watch.add_script(script)
+    assert list(match_filters(pairs, watch, jobs=jobs)) == hashes(pairs, hits)
+    assert list(match_filters(iter(pairs), GcsQuery(OURS), jobs=jobs)) == hashes(pairs, hits)
+    assert list(match_filters([], watch, jobs=jobs)) == []
+    assert list(match_filters(pairs, WatchList(), jobs=jobs)) == []
+    assert not threads()
+
+
+@JOBS
+def test_a_block_given_twice_is_told_twice_and_filters_may_be_objects(jobs: int) -> None:
+    (pair,) = filters([0], 1)
+    parsed = BasicFilter.parse(pair[1], pair[0])
+    assert list(match_filters([pair, (pair[0], parsed)], GcsQuery(OURS), jobs=jobs)) == [pair[0], pair[0]]
+
+
+@JOBS
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_filters_and_hashes_may_be_any_bytes(jobs: int, kind: type[bytearray | memoryview]) -> None:
+    pairs = filters([2, 300], 301)
+    given = [(kind(block_hash), kind(data)) for block_hash, data in pairs]
+    assert list(match_filters(given, GcsQuery(OURS), jobs=jobs)) == hashes(pairs, [2, 300])
+
+
+@JOBS
+def test_a_buffer_that_is_used_again_is_no_matter(jobs: int) -> None:
+    pairs, buffer = filters([2, 600], 700), bytearray()
+
+    def reused() -> Iterator[tuple[bytes, bytearray]]:
+        for block_hash, data in pairs:
+            buffer[:] = data
+            yield block_hash, buffer
+
+    assert list(match_filters(reused(), GcsQuery(OURS), jobs=jobs)) == hashes(pairs, [2, 600])
+
+
+@JOBS
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ((bytes(32), None), "a filter is bytes or a BasicFilter, not NoneType"),
+        ((bytes(32), "00"), "a filter is bytes or a BasicFilter, not str"),
+        ((bytes(32), 5), "a filter is bytes or a BasicFilter, not int"),
+        ((None, b"\0"), "a block hash is 32 bytes, not NoneType"),
+        (("0" * 32, b"\0"), "a block hash is 32 bytes, not str"),
+    ],
+)
+def test_what_is_no_filter_is_named_after_the_candidates_before_it(jobs: int, pair: Any, said: str) -> None:
+    pairs = filters([2], 3)
+    found = match_filters([*pairs, pair], GcsQuery(OURS), jobs=jobs)
+    assert next(found) == pairs[2][0]
+    with pytest.raises(TypeError, match=said):
+        next(found)
+
+
+@JOBS
+def test_an_interrupt_of_the_stream_ends_it_at_once(jobs: int) -> None:
+    pairs = filters([2], 3)
+
+    def interrupted() -> Iterator[tuple[bytes, bytes]]:
+        yield from pairs
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(match_filters(interrupted(), GcsQuery(OURS), jobs=jobs))
+    assert not threads()
+
+
+@JOBS
+def test_a_stream_without_end_is_read_only_so_far_ahead(jobs: int) -> None:
+    pairs = filters([5], 10)
+    read = 0
+
+    def endless() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield pairs[read % 10]
+
+    found = match_filters(endless(), GcsQuery(OURS), jobs=jobs)
+    assert read == 0
+    for number in range(1, 500):
+        assert next(found) == pairs[5][0]
+        assert read <= 10 * number + read_ahead(jobs)
+    found.close()
+    assert not threads()
+
+
+@JOBS
+def test_large_filters_are_read_a_few_at_a_time(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_BATCH_SIZE", 10_000)
+    pairs = filters([0], 1)
+    large = (bytes(32), b"\xfd\xa0\x0f" + bytes(10_000))  # 4,000 times the value 0
+    source = iter([*pairs, *[large] * 100])
+    found = match_filters(source, GcsQuery(OURS), jobs=jobs)
+    next(found)
+    assert sum(1 for _ in source) == 100 - (1 if jobs == 1 or BACKEND == "pure" else jobs + 1)
+    found.close()
+
+
+@JOBS
+@pytest.mark.parametrize("bad", [0, 100, 256, 599])
+def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, bad: int) -> None:
+    hits = [3, 99, 101, 255, 300, 598]
+    pairs = filters(hits, 600)
+    pairs[bad] = (pairs[bad][0], pairs[bad][1][:-1])
+    found = match_filters(pairs, GcsQuery(OURS), jobs=jobs)
+    given = []
+    with pytest.raises(BlockFilterError, match=f"of the filter of block {pairs[bad][0][::-1].hex()} at byte .*: truncated") as caught:
+        for block_hash in found:
+            given.append(block_hash)  # noqa: PERF402  # what came before the error
+    assert given == hashes(pairs, [hit for hit in hits if hit < bad])
+    assert caught.value.block_hash == pairs[bad][0]
+    assert isinstance(caught.value, FormatError)
+    assert not threads()
+    with pytest.raises(BlockFilterError):
+        list(match_filters(pairs, GcsQuery(()), jobs=jobs))  # whatever is asked
+
+
+@JOBS
+def test_what_the_stream_raises_comes_after_the_candidates_before_it(jobs: int) -> None:
+    hits = [1, 255, 256, 513]
+    pairs = filters(hits, 514)
+
+    def broken() -> Iterator[tuple[bytes, bytes]]:
+        yield from pairs
+        raise OSError("the disk is gone")
+
+    given = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        for block_hash in match_filters(broken(), GcsQuery(OURS), jobs=jobs):
+            given.append(block_hash)  # noqa: PERF402  # what came before the error
+    assert given == hashes(pairs, hits)
+    assert not threads()
+
+
+@JOBS
+def test_what_is_no_block_hash_or_anothers_filter_is_refused(jobs: int) -> None:
+    (pair,) = filters([0], 1)
+    with pytest.raises(ParameterError, match="32 bytes, not 31"):
+        list(match_filters([(pair[0][1:], pair[1])], GcsQuery(OURS), jobs=jobs))
+    with pytest.raises(ParameterError, match="was given for block 0000"):
+        list(match_filters([(bytes(32), BasicFilter.parse(pair[1], pair[0]))], GcsQuery(OURS), jobs=jobs))
+
+
+def test_arguments_are_checked_at_once() -> None:
+    watch = WatchList()
+    with pytest.raises(ParameterError, match="jobs must be at least 1: 0"):
+        match_filters([], watch, jobs=0)
+    watch.add_data(b"data")
+    with pytest.raises(InexpressibleError):
+        match_filters([], watch)
+
+
+@JOBS
+def test_an_early_end_leaves_no_thread(jobs: int) -> None:
+    pairs = filters(range(0, 2_000, 2), 2_000)
+    for block_hash in match_filters(pairs, GcsQuery(OURS), jobs=jobs):
+        assert block_hash == pairs[0][0]
+        break
+    assert not threads()
+
+
+def test_an_error_survives_a_pickle() -> None:
+    pairs = filters((), 1)
+    with pytest.raises(BlockFilterError) as caught:
+        list(match_filters([(pairs[0][0], b"")], GcsQuery(())))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.block_hash) == (str(caught.value), pairs[0][0])

@@ -1,0 +1,120 @@
+"""Filters imported into the database of a light client: used where peers commit to them, never believed, and nothing is asked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from spvfilter.filters.bip158 import basic_data
+from spvfilter.network import REGTEST
+from spvfilter.node.filterindex import FilterIndex
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.node.server import Node
+from spvfilter.store.importer import FilterImport
+from spvfilter.store.store import Store
+from support.compactworld import LIMITS, counting, grown, reach_tip
+from support.lightworld import World, place, running
+
+LATE = p2wpkh(b"\x03" + bytes(32))
+Change = Callable[[int, bytes, bytes], bytes]
+
+
+def told(height: int, block: bytes, data: bytes) -> bytes:
+    return data
+
+
+def paid_late() -> World:
+    world = grown()
+    for _ in range(3):
+        world.regtest.pay(LATE.pays(700))
+        world.grow(3)
+    return world
+
+
+def bring(path: Path, world: World, change: Change = told, heights: Sequence[int] | None = None) -> None:
+    """Import the filters of the world's chain."""
+    index = FilterIndex(world.regtest.chain)
+    with Store.open(path, REGTEST) as store:
+        importing = FilterImport(store)
+        for block in world.regtest.chain.active:
+            if heights is None or block.height in heights:
+                importing.add(block.hash, change(block.height, block.hash, index.data(block)), previous=block.header.previous)
+        importing.flush()
+
+
+async def test_what_was_imported_before_the_first_run_is_not_fetched(tmp_path: Path) -> None:
+    world, path = paid_late(), tmp_path / "w.db"
+    bring(path, world)
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            await run.client.add_script(LATE.script_pubkey)
+            world.locks.append(LATE)
+            await run.until(lambda books: len(books.confirmed()) == len(world.scan()))
+            assert run.books.confirmed() == world.scan()
+            assert not session.asked["GetCFilters"]
+            world.grow(2)
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert session.asked["GetCFilters"]
+
+
+async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> None:
+    world, path = paid_late(), tmp_path / "w.db"
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact", store=path) as run:
+        await run.synced(world)
+    bring(path, world)
+    world.locks.append(LATE)
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
+            await reach_tip(run, world)
+            assert {place(found.match) for found in await run.client.matches()} == world.scan()
+            assert not session.asked["GetCFilters"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda height, block, data: basic_data(block, [b"nothing of ours"]),
+        lambda height, block, data: b"\0",
+        lambda height, block, data: data if height % 15 else b"\0",
+    ],
+)
+async def test_false_filters_are_fetched_as_if_they_were_not_there(tmp_path: Path, change: Change) -> None:
+    world, path = grown(), tmp_path / "w.db"
+    bring(path, world, change)
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan() != set()
+            assert not run.books.warnings  # it is not the peer that lied
+    assert session.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
+
+
+async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_imported(tmp_path: Path) -> None:
+    world, path = grown(), tmp_path / "w.db"
+    bring(path, world, heights=range(60))
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=path) as run:
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+    assert session.asked["GetCFilters"] == -(-(world.regtest.height + 1 - 60) // 15)
+    with Store.open(path, REGTEST) as store:
+        assert store.filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
+
+
+async def test_a_reorganisation_takes_no_filter_of_the_best_chain_with_it(tmp_path: Path) -> None:
+    world, path = grown(), tmp_path / "w.db"
+    bring(path, world)
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=path) as run:
+        await run.synced(world)
+        world.regtest.reorg(20)
+        world.coins.clear()
+        world.grow(2)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+    with Store.open(path, REGTEST) as store:
+        assert store.filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))

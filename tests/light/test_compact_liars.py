@@ -1,0 +1,240 @@
+"""Peers that lie about compact filters: each is caught under its own name, and the truth wins, whoever was there first."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import PeerError
+from spvfilter.filters.bip158 import basic_data, filter_elements
+from spvfilter.hashes import sha256d
+from spvfilter.light.flight import Lie
+from spvfilter.node.blocktree import Block
+from spvfilter.node.filterindex import FilterIndex
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.server import Node
+from spvfilter.wallet.events import MatchFound
+from spvfilter.watch.match import ONE_PEER, PROVEN
+from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter
+from spvfilter.wire.messages.table import Message, Unknown
+from spvfilter.wire.session import Peer
+from support.lightworld import FAST, Books, Run, World, place, running, where
+
+LIMITS = replace(FAST, filters=100)
+LIED_ABOUT = 1_003  # height
+
+
+@cache
+def world() -> World:
+    """More than a thousand blocks, so that there is a checkpoint; payments at the end. Not to be changed."""
+    made = World(5, mature=1_001)
+    made.grow(12, share=1)
+    return made
+
+
+class FalseIndex(FilterIndex):
+    """Leaves the wallet's scripts out of one block's filter, and makes headers of that."""
+
+    def build(self, block: Block) -> bytes:
+        if block.height != LIED_ABOUT:
+            return super().build(block)
+        outputs, spent = scripts_of(self.chain.txs(block)), [coin.script_pubkey for coin in (block.spent or {}).values()]
+        left_out = {lock.script_pubkey for lock in world().locks}
+        assert left_out & {*outputs, *spent}
+        return basic_data(block.hash, filter_elements(outputs, spent) - left_out)
+
+
+def scripts_of(txs: list[object]) -> list[bytes]:
+    return [out.script_pubkey for tx in txs for out in tx.outputs]  # type: ignore[attr-defined]  # the node's own
+
+
+class Omits(Session):
+    """Its filters fit its headers and lack what is the wallet's."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.filters = FalseIndex(regtest.chain)
+
+
+class EmptyIndex(FilterIndex):
+    def build(self, block: Block) -> bytes:
+        return b"\0"
+
+
+class Empties(Omits):
+    """All its filters are empty, and its headers say so."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.filters = EmptyIndex(regtest.chain)
+
+
+class Malformed(EmptyIndex):
+    def build(self, block: Block) -> bytes:
+        return super(EmptyIndex, self).build(block) if block.height < LIED_ABOUT else b"\x05\x01"
+
+
+class Truncates(Omits):
+    """Filters that are none, with headers that commit to them."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.filters = Malformed(regtest.chain)
+
+
+class SendsWrongFilters(Session):
+    def send(self, message: Message) -> None:
+        if isinstance(message, CFilter):
+            message = replace(message, data=b"\0")
+        super().send(message)
+
+
+class TellsWrongHeaders(Session):
+    """Filter hashes that no filter has; the filters are true."""
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, CFHeaders):
+            message = replace(message, filter_hashes=(*message.filter_hashes[:-1], sha256d(message.filter_hashes[-1])))
+        super().send(message)
+
+
+class TellsWrongCheckpoints(Session):
+    def send(self, message: Message) -> None:
+        if isinstance(message, CFCheckpt):
+            message = replace(message, filter_headers=tuple(map(sha256d, message.filter_headers)))
+        super().send(message)
+
+
+class SendsGarbage(Session):
+    def send(self, message: Message) -> None:
+        super().send(Unknown("cfheaders", b"\0" + bytes(70) + b"\xff" * 9) if isinstance(message, CFHeaders) else message)
+
+
+class CutsHeaders(Session):
+    def send(self, message: Message) -> None:
+        if isinstance(message, CFHeaders):
+            message = replace(message, filter_hashes=message.filter_hashes + message.filter_hashes[-1:])
+        super().send(message)
+
+
+class SendsUnasked(Session):
+    def send(self, message: Message) -> None:
+        super().send(message)
+        if isinstance(message, CFHeaders):
+            super().send(CFilter(0, b"\x01" * 32, b"\0"))
+
+
+class Slow(Session):
+    """Honest, but says nothing about filter headers until told."""
+
+    release = False
+
+    def _answer_filters(self) -> bool:
+        return self.release and super()._answer_filters()
+
+
+LIARS: list[tuple[type[Session], set[Lie]]] = [
+    (Omits, {Lie.FALSE_FILTER_HEADER}),
+    (Empties, {Lie.FALSE_FILTER_HEADER}),
+    (Truncates, {Lie.FALSE_FILTER_HEADER}),
+    (SendsWrongFilters, {Lie.FALSE_FILTER}),
+    (TellsWrongHeaders, {Lie.FALSE_FILTER, Lie.CONTRADICTION}),
+    (TellsWrongCheckpoints, {Lie.CONTRADICTION}),
+    (SendsGarbage, {Lie.MALFORMED}),
+    (CutsHeaders, {Lie.UNASKED_FILTER}),
+    (SendsUnasked, {Lie.UNASKED_FILTER}),
+]
+
+
+def causes(books: Books) -> dict[str, str]:
+    """Of every peer left for good, the name of its lie."""
+    return {warning.address: getattr(warning.error, "cause", "") for warning in books.warnings if warning.banned}
+
+
+async def truth(run: Run, liars: int) -> Books:
+    """Until the true matches are there and every liar is left."""
+    wanted = world().scan()
+    await run.until(lambda books: books.confirmed() == wanted and len(causes(books)) >= liars and books.synced)
+    return run.books
+
+
+@pytest.mark.parametrize(("session", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else "")
+@pytest.mark.parametrize("liar_first", [True, False])
+async def test_a_liar_is_caught_under_its_name(session: type[Session], names: set[Lie], liar_first: bool) -> None:
+    made = world()
+    async with Node(made.regtest) as honest, Node(made.regtest, session=session) as liar:
+        peers = (liar, honest) if liar_first else (honest, liar)
+        async with running(made, *peers, limits=LIMITS, mode="compact") as run:
+            if session is SendsWrongFilters and not liar_first:
+                await run.until(lambda books: books.synced)  # it may never be asked for a filter
+            else:
+                await truth(run, 1)
+            assert run.books.confirmed() == made.scan()
+            assert set(causes(run.books)) <= {where(liar)}
+            assert set(causes(run.books).values()) <= names
+
+
+async def test_one_honest_peer_of_eight_wins() -> None:
+    made = world()
+    sessions = [session for session, _ in LIARS if session is not SendsWrongFilters][:7]
+    async with AsyncExitStack() as stack:
+        liars = [await stack.enter_async_context(Node(made.regtest, session=session)) for session in sessions]
+        honest = await stack.enter_async_context(Node(made.regtest))
+        async with running(made, *liars, honest, limits=LIMITS, mode="compact") as run:
+            books = await truth(run, len(liars))
+            assert causes(books).keys() == {where(liar) for liar in liars}
+            assert all(isinstance(warning.error, PeerError) for warning in books.warnings)
+
+
+async def test_a_slow_honest_peer_of_eight_wins_once_it_speaks_and_is_not_banned() -> None:
+    made = world()
+    slow = type("SlowOne", (Slow,), {"release": False})
+    async with AsyncExitStack() as stack:
+        liars = [await stack.enter_async_context(Node(made.regtest, session=Omits)) for _ in range(7)]
+        honest = await stack.enter_async_context(Node(made.regtest, session=slow))
+        async with running(made, *liars, honest, limits=replace(LIMITS, reply_s=60), mode="compact") as run:
+            await run.until(lambda books: books.synced)
+            lied = run.books.confirmed()
+            assert lied < made.scan()
+            assert not causes(run.books)
+            slow.release = True  # type: ignore[attr-defined]  # of the class made here
+            wake(honest)
+            books = await truth(run, 7)
+            assert causes(books).keys() == {where(liar) for liar in liars}
+            assert set(causes(books).values()) == {Lie.FALSE_FILTER_HEADER}
+
+
+def wake(node: Node) -> None:
+    for connection in node._connections:
+        connection.wake()
+
+
+async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Path) -> None:
+    made = world()
+    store = tmp_path / "wallet.db"
+    async with Node(made.regtest, session=Omits) as liar, Node(made.regtest) as honest:
+        async with running(made, liar, limits=LIMITS, mode="compact", store=store) as run:
+            await run.until(lambda books: books.synced)
+            lied = run.books.confirmed()
+            assert lied < made.scan()
+            assert not run.books.warnings
+        async with running(made, honest, limits=LIMITS, mode="compact", store=store) as run:
+            await run.until(lambda books: {*lied, *books.confirmed()} == made.scan() and books.synced)
+            assert {place(found.match) for found in await run.client.matches()} == made.scan()
+            assert not run.books.warnings
+
+
+async def test_what_liars_agree_on_counts_as_proven_only_until_an_honest_peer_comes() -> None:
+    made = world()
+    async with Node(made.regtest, session=Omits) as one, Node(made.regtest, session=Omits) as two, Node(made.regtest) as honest:  # noqa: SIM117
+        async with running(made, one, two, honest, limits=LIMITS, mode="compact") as run:
+            books = await truth(run, 2)
+            assert causes(books).keys() == {where(one), where(two)}
+            late = [event for event in books.events if isinstance(event, MatchFound) and event.match.height == LIED_ABOUT]
+            assert {event.completeness for event in late} <= {ONE_PEER, PROVEN}
+            assert late

@@ -1,0 +1,345 @@
+"""The light client over compact filters: the same matches as a full scan and as BIP-37, whatever happens to chain, peers and process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import InexpressibleError
+from spvfilter.light.compact import Mode
+from spvfilter.light.events import PeerChanged, Phase, Progress
+from spvfilter.node.build import build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, push
+from spvfilter.node.server import SERVICES, SETTINGS, Node
+from spvfilter.primitives import OutPoint
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, Reason
+from spvfilter.watch.match import ONE_PEER, PROVEN, UNPROVEN
+from spvfilter.wire.events import Service
+from spvfilter.wire.messages.filters import FilterAdd, FilterLoad
+from spvfilter.wire.messages.inventory import GetHeaders
+from spvfilter.wire.messages.table import Message
+from spvfilter.wire.session import Peer
+from support.compactworld import LIMITS, counting, grown, reach_tip
+from support.lightworld import FOREIGN, LOCKS, STRANGER, Run, World, key, place, running
+from support.vectors import effort
+
+ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
+ONLY_COMPACT = replace(SETTINGS, services=SERVICES & ~Service.BLOOM)
+
+
+def completeness(run: Run) -> set[str]:
+    return {event.completeness for event in run.books.events if isinstance(event, MatchFound)}
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
+async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
+    world = grown(seed)
+    async with Node(world.regtest) as node:
+        for mode, word in ((Mode.COMPACT, ONE_PEER), (Mode.AUTO, ONE_PEER), (Mode.BIP37, UNPROVEN)):
+            async with running(world, node, limits=LIMITS, mode=mode) as run:
+                await run.synced(world)
+                assert run.books.confirmed() == world.scan() != set()
+                assert completeness(run) == {word}
+                assert not run.books.warnings
+
+
+async def test_what_two_peers_agree_on_is_proven() -> None:
+    world = grown()
+    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert completeness(run) == {PROVEN}
+        assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+
+
+async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: Path) -> None:
+    world = grown()
+    store = tmp_path / "wallet.db"
+    async with Node(world.regtest) as one, Node(world.regtest) as two:
+        async with running(world, one, limits=LIMITS, store=store, mode="compact") as run:
+            await run.synced(world)
+            assert {found.completeness for found in await run.client.matches()} == {ONE_PEER}
+        async with running(world, one, two, limits=LIMITS, store=store, mode="compact") as run:
+            await run.synced(world)
+            assert {found.completeness for found in await run.client.matches()} == {PROVEN}
+        async with running(world, two, limits=LIMITS, store=store, mode="compact") as run:
+            world.receive()
+            world.regtest.mine()
+            await run.synced(world)
+            assert Counter(found.completeness for found in await run.client.matches())[ONE_PEER] == 1
+
+
+class Hesitates(Session):
+    """Takes a tenth of the patience that the test below has to tell its headers."""
+
+    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+        super().__init__(regtest, peer)
+        self.asked: GetHeaders | None = None
+        self.until = 0.0  # when it answers
+
+    def on_getheaders(self, asked: GetHeaders) -> None:
+        self.asked, self.until = asked, asyncio.get_running_loop().time() + LIMITS.stall_s
+
+    def step(self) -> bool:
+        if self.asked is None:
+            return super().step()
+        if asyncio.get_running_loop().time() >= self.until:
+            super().on_getheaders(self.asked)
+            self.asked = None
+        return True
+
+
+class Deaf(Session):
+    """Takes no filter."""
+
+    def on_message(self, message: Message) -> None:
+        assert not isinstance(message, FilterLoad | FilterAdd)
+        super().on_message(message)
+
+
+async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
+    world = grown()
+    nodes = Node(world.regtest), Node(world.regtest, session=Hesitates)
+    async with nodes[0], nodes[1], running(world, *nodes, limits=replace(LIMITS, stall_s=2), mode="compact") as run:
+        await run.synced(world)
+        assert completeness(run) == {PROVEN}
+
+
+async def test_filters_come_from_all_peers() -> None:
+    world = grown(blocks=60)
+    one, two = counting(), counting()
+    nodes = [Node(world.regtest, session=session) for session in (one, two)]
+    async with nodes[0], nodes[1], running(world, *nodes, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+    assert min(one.asked["GetCFilters"], two.asked["GetCFilters"]) > 1
+    assert one.asked["GetCFilters"] + two.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
+
+
+async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
+    world = grown()
+    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        for depth in (0, 1, 0, 3, 25, 0):
+            if depth:
+                world.regtest.reorg(depth)
+                world.coins.clear()
+            world.grow(2)
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+        assert not run.books.warnings
+        assert run.books.withdrawn
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the_chain(tmp_path: Path, keep: bool) -> None:
+    world = grown()
+    store = tmp_path / "wallet.db"
+    async with Node(world.regtest, session=(session := counting())) as node:
+        async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
+            await run.until(lambda books: any(isinstance(event, MatchFound) for event in books.events))
+        for change in (lambda: None, lambda: world.grow(10), lambda: world.regtest.reorg(7), lambda: world.regtest.reorg(40)):
+            change()
+            async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
+                await reach_tip(run, world)
+                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+        asked = session.asked["GetCFilters"]
+        async with running(world, node, limits=LIMITS, store=store, mode="compact") as run:
+            await reach_tip(run, world)
+        assert session.asked["GetCFilters"] == asked
+
+
+async def test_a_wallet_may_change_modes_between_runs(tmp_path: Path) -> None:
+    world = grown()
+    store = tmp_path / "wallet.db"
+    async with Node(world.regtest) as node:
+        for mode in ("bip37", "compact", "bip37", "auto"):
+            async with running(world, node, limits=LIMITS, store=store, mode=mode) as run:
+                await run.synced(world)
+                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+            world.grow(5)
+
+
+async def test_another_peer_takes_over_in_the_middle() -> None:
+    world = grown(blocks=80)
+    first = Node(world.regtest)
+    async with Node(world.regtest) as second:
+        await first.__aenter__()
+        async with running(world, first, second, limits=LIMITS, mode="compact") as run:
+            await run.until(lambda books: any(isinstance(event, MatchFound) for event in books.events))
+            await first.__aexit__(None, None, None)
+            world.grow(5)
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert not any(warning.banned for warning in run.books.warnings)
+
+
+async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters_need_no_network(tmp_path: Path) -> None:
+    world = grown()
+    late = p2wpkh(b"\x03" + bytes(32))
+    for _ in range(3):
+        world.regtest.pay(late.pays(700))
+        world.grow(3)
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=tmp_path / "kept.db") as run:
+            await run.synced(world)
+            asked = session.asked["GetCFilters"]
+            await run.client.add_script(late.script_pubkey)
+            world.locks.append(late)
+            await run.until(lambda books: len(books.confirmed()) == len(world.scan()))
+            assert run.books.confirmed() == world.scan()
+            assert session.asked["GetCFilters"] == asked
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", store=tmp_path / "kept.db", watch=world.watch()) as run:
+            await run.synced(world)
+            assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+            assert not session.asked["GetCFilters"]
+
+
+async def test_a_search_may_start_above_genesis() -> None:
+    world = grown()
+    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+        async with running(world, node, limits=LIMITS, mode="compact", from_height=115) as run:
+            await run.synced(world)
+            assert {each[3] for each in run.books.confirmed()} == {each[3] for each in world.scan() if (each[3] or 0) >= 115}
+    assert session.asked["GetCFilters"] == -(-(world.regtest.height - 114) // 15)
+
+
+async def test_auto_takes_compact_filters_where_they_are_served() -> None:
+    world = grown()
+    async with Node(world.regtest, settings=ONLY_BLOOM) as old, Node(world.regtest, settings=ONLY_COMPACT) as new:
+        async with running(world, old, new, limits=LIMITS, mode="auto") as run:
+            await run.synced(world)
+            assert completeness(run) == {ONE_PEER}
+            assert run.books.confirmed() == world.scan()
+        async with running(world, old, limits=LIMITS, mode="auto") as run:
+            await run.synced(world)
+            assert completeness(run) == {UNPROVEN}
+            assert run.books.confirmed() == world.scan()
+
+
+async def test_auto_takes_bip37_for_what_compact_filters_cannot_find() -> None:
+    world = grown()
+    watch = world.watch()
+    watch.add_data(b"not in a compact filter")
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="auto", watch=watch) as run:
+        await run.synced(world)
+        assert completeness(run) == {UNPROVEN}
+
+
+@pytest.mark.parametrize("kind", ["data", "outpoint"])
+async def test_compact_refuses_what_its_filters_cannot_find_by_name(kind: str) -> None:
+    world = World()
+    watch = world.watch()
+    named = b"\x07" * 8 if kind == "data" else OutPoint(bytes(31) + b"\1", 5)
+    watch.add_data(named) if isinstance(named, bytes) else watch.add_outpoint(named)
+    async with Node(world.regtest) as node:
+        with pytest.raises(InexpressibleError) as caught:
+            async with running(world, node, mode="compact", watch=watch):
+                pass
+    assert caught.value.entries == ((named.hex() if isinstance(named, bytes) else str(named)),)
+
+
+async def test_progress_reaches_its_total() -> None:
+    world = grown()
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        for phase in (Phase.HEADERS, Phase.FILTER_HEADERS, Phase.FILTERS):
+            last = [event for event in run.books.events if isinstance(event, Progress) and event.phase is phase][-1]
+            assert last.done == last.total > 0 or phase is Phase.HEADERS
+        assert any(isinstance(event, PeerChanged) and event.address for event in run.books.events)
+
+
+async def test_a_broadcast_is_followed_into_its_block() -> None:
+    world = grown()
+    world.receive(world.locks[0])
+    world.regtest.mine()
+    raw = world.spending(change=world.locks[1])
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(raw)
+        await run.until(lambda books: digest in books.waiting())
+        world.regtest.mine()
+        await run.synced(world)
+        assert not run.books.waiting()
+        assert run.books.confirmed() == world.scan()
+
+
+async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_match() -> None:
+    world = grown(blocks=60)
+    limits = replace(LIMITS, filters=5)
+    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=limits, mode="compact") as run:
+        seen = 0
+        while seen < 6:
+            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)
+            seen += 1
+            world.grow(1)
+            if seen % 3 == 0:
+                world.regtest.reorg(2)
+                world.coins.clear()
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert not run.books.warnings
+
+
+@pytest.mark.parametrize("services", [SERVICES, SERVICES & ~Service.BLOOM])
+async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filter(services: Service) -> None:
+    world = grown()
+    nodes = [Node(world.regtest, settings=replace(SETTINGS, services=services), session=Deaf) for _ in range(2)]
+    async with nodes[0], nodes[1]:
+        waiting = world.receive()
+        async with running(world, *nodes, limits=LIMITS, mode="compact") as run:
+            await run.synced(world)
+            if services & Service.BLOOM:  # BIP-35 asks for it
+                await run.until(lambda books: waiting in books.waiting())
+            for _ in range(3):
+                world.others(5)
+                payment = world.receive()
+                await run.until(lambda books, payment=payment: payment in books.waiting())
+            spend = world.spend()
+            await run.until(lambda books: spend in books.waiting())
+            world.regtest.mine()
+            await run.synced(world)
+            assert not run.books.waiting()
+            assert run.books.confirmed() == world.scan()
+            world.regtest.reorg(1)
+            await run.synced(world)
+            if services & Service.BLOOM:
+                await run.until(lambda books: {waiting, payment, spend} <= books.waiting())
+            world.regtest.mine()
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert not run.books.warnings
+
+
+async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
+    world = grown()
+    for mode in Mode:
+        async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode=mode, mempool=False) as run:
+            await run.synced(world)
+            world.receive()
+            world.regtest.mine()
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert not any(isinstance(event, MatchConfirmed) for event in run.books.events)
+
+
+@pytest.mark.parametrize("lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])])
+async def test_a_strangers_double_spend_withdraws_his_payment(lock: Lock) -> None:
+    world = grown()
+    coin = OutPoint(world.regtest.pay(lock.pays(50_000)), 0)
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
+        await run.synced(world)
+        payment = world.regtest.submit_tx(build_tx([lock.spends(coin)], [LOCKS[1].pays(49_000)]))
+        await run.until(lambda books: payment in books.waiting())
+        world.regtest.mine(transactions=[build_tx([lock.spends(coin)], [FOREIGN.pays(48_000)])])
+        books = await run.synced(world)
+        assert [(event.match.txid, event.reason) for event in books.withdrawn] == [(payment, Reason.CONFLICT)]
+        assert books.confirmed() == world.scan()

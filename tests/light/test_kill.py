@@ -1,0 +1,101 @@
+"""kill -9 at random points of a search with reorganisations: afterwards nothing is lost and nothing doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import spvfilter
+from spvfilter.node.server import Node
+from support import lightprocess
+from support.lightworld import World, check_stored, place, running, where
+from support.vectors import effort
+
+PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(lightprocess.__file__).parents[1])])
+MODES = {"bip37": {"mode": "bip37"}, "compact": {"mode": "compact"}, "kept": {"mode": "compact", "keep_filters": True}}
+
+
+class Victims:
+    """Clients one after the other, each in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._orders, self._output = process.stdin, process.stdout
+
+    @asynccontextmanager
+    async def one(self, **order: object) -> AsyncIterator[Victims]:
+        """Killed at the end."""
+        self._orders.write(json.dumps(order).encode() + b"\n")
+        async with asyncio.timeout(30):
+            child = int((await self._output.readline()).lstrip(b"."))
+            yield self
+            os.kill(child, signal.SIGKILL)
+            while await self._output.readline() != b"ended\n":
+                pass
+
+    async def told(self, events: int) -> int:
+        """Wait until it has told so many events, or has nothing to tell; how many it did not."""
+        while events > 0:
+            try:
+                async with asyncio.timeout(0.2):
+                    events -= len(await self._output.read(events))
+            except TimeoutError:
+                break
+        return events
+
+
+@asynccontextmanager
+async def victims() -> AsyncIterator[Victims]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, lightprocess.__file__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": PATHS},
+    )
+    try:
+        yield Victims(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+@pytest.mark.parametrize("name", MODES)
+async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
+    world = World(70)
+    world.grow(60, share=0.6)
+    rng = random.Random(name)
+    path = tmp_path / "w.db"
+    scripts = [lock.script_pubkey.hex() for lock in world.locks]
+    in_the_middle = 0
+    async with Node(world.regtest) as node, victims() as processes:
+        for round in range(effort(4, 8, 200)):
+            if round % 10 == 0:
+                path.unlink(missing_ok=True)  # a new wallet, so that there is a search to be killed in
+            events = rng.randrange(rng.choice([3, 40, 250]))
+            async with processes.one(address=where(node), path=str(path), scripts=scripts, options=MODES[name]) as process:
+                left = await process.told(events // 2)
+                if round % 2:
+                    world.regtest.reorg(rng.randint(1, 6))
+                left += await process.told(events - events // 2)
+            in_the_middle += not left
+            if path.exists():
+                check_stored(path, world)
+            world.grow(2, share=1.0)
+        async with running(world, node, store=path, **MODES[name]) as run:
+            for each in await run.client.matches():
+                run.books.take(each)  # refuses what is there twice
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+            assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()
+    assert in_the_middle >= effort(1, 2, 50)

@@ -1,0 +1,300 @@
+"""Scripted lies: each is caught under its own name, its teller left for good, and what the honest peer gives is unharmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from spvfilter.errors import (
+    DifficultyError,
+    DiscontinuousHeadersError,
+    EnvelopeError,
+    LieError,
+    MedianTimeError,
+    PeerError,
+    ProofError,
+    ProofOfWorkError,
+    UselessPeerError,
+)
+from spvfilter.filters.bip37 import MatchedTx
+from spvfilter.light.flight import Lie
+from spvfilter.node.blocktree import Block
+from spvfilter.node.build import BITS, TxIn, build_tx, mine
+from spvfilter.node.responder import Session
+from spvfilter.node.server import Node
+from spvfilter.node.tx import Tx
+from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
+from support.build import sha256d
+from support.lightworld import START, World, running
+from support.nodeclient import MAGIC
+
+
+class WithholdsTxs(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
+
+
+class SendsOthers(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
+        for match in matched:
+            self.send(wire.Tx(other_tx()))
+            self.send(wire.Tx(match.stripped))
+
+
+class SendsUnasked(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, matched)
+        self.send(wire.Tx(other_tx()))
+
+
+class SendsAnotherBlock(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        stranger = mine(replace(block.header, time=block.header.time + 1))
+        self.send(MerkleBlock.from_txids(stranger, block.txids, []))
+
+
+class SwapsBlocks(Session):
+    held: Block | None = None
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        if block.height == 5:
+            self.held = block
+            return
+        super().send_merkleblock(block, matched)
+
+
+class InjectsTxs(Session):
+    """Proves and sends everything, whatever the filter says."""
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        txs = self.regtest.chain.txs(block)
+        self.send(MerkleBlock.from_txids(block.header, block.txids, range(len(txs))))
+        for tx in txs:
+            self.send(wire.Tx(tx.stripped))
+
+
+class Omits(Session):
+    """Knows nothing of ours."""
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, [])
+
+
+class OmitsSpends(Session):
+    """Tells what we are paid, and not what we spend."""
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, matched[:1])
+
+
+class SkipsBlocks(Session):
+    """Answers the fence without the blocks before it."""
+
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        if block.height < 50:
+            super().send_merkleblock(block, matched)
+
+
+class BreaksMessages(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.peer._outgoing += envelope(b"merkleblock", b"\x01" * 90)
+
+
+class BreaksChecksums(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.peer._outgoing += envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0")
+
+
+class SendsGarbage(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.peer._outgoing += b"\xa5" * 5_000
+
+
+class SendsTooMuch(Session):
+    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        self.peer._outgoing += envelope(b"block", b"")[:16] + (4_000_001).to_bytes(4, "little") + bytes(4)
+
+
+def envelope(command: bytes, payload: bytes, checksum: bytes | None = None) -> bytes:
+    return MAGIC + command.ljust(12, b"\0") + len(payload).to_bytes(4, "little") + (checksum or sha256d(payload)[:4]) + payload
+
+
+def other_tx() -> bytes:
+    return build_tx([TxIn(OutPoint(b"\x07" * 32, 0))], [TxOut(1, b"\x51")])
+
+
+def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Session]:
+    """A session that changes every proof of a block with more than one transaction."""
+
+    class Forges(Session):
+        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+            if len(block.txids) < 2:
+                super().send_merkleblock(block, matched)
+                return
+            whole = MerkleBlock.from_txids(block.header, block.txids, range(len(block.txids)))
+            self.send(change(whole))
+            for tx in self.regtest.chain.txs(block):
+                self.send(wire.Tx(tx.stripped))
+
+    return Forges
+
+
+def with_headers(change: Callable[[Session, list[Header]], list[Header]]) -> type[Session]:
+    """A session that changes the headers it is asked for."""
+
+    class TellsHeaders(Session):
+        def send_headers(self, blocks: Sequence[Block]) -> None:
+            told = change(self, [block.header for block in blocks]) if blocks else []
+            self.send(wire.Headers(tuple(bytes(header) for header in told)))
+
+    return TellsHeaders
+
+
+def bad_work(session: Session, headers: list[Header]) -> list[Header]:
+    nonce = 0
+    while (bad := replace(headers[0], nonce=nonce)).hash[31] <= 0x7F:
+        nonce += 1
+    return [bad]
+
+
+def upon_tip(session: Session, **changes: int) -> list[Header]:
+    header = Header(0x20000000, session.regtest.chain.active[0].hash, bytes(32), START, BITS, 0)
+    return [mine(replace(header, **changes))]
+
+
+LIES: dict[str, tuple[type[Session], type[PeerError], str | None]] = {
+    "withheld": (WithholdsTxs, LieError, Lie.WITHHELD_TX),
+    "unproved": (SendsOthers, LieError, Lie.UNPROVED_TX),
+    "unasked": (SendsUnasked, LieError, Lie.UNASKED_TX),
+    "another block": (SendsAnotherBlock, LieError, Lie.UNASKED_BLOCK),
+    "out of order": (SwapsBlocks, LieError, Lie.BLOCK_OUT_OF_ORDER),
+    "injected": (InjectsTxs, LieError, Lie.FILTERED_OUT_TX),
+    "omitted": (Omits, LieError, Lie.OMITTED_TX),
+    "omitted spends": (OmitsSpends, LieError, Lie.OMITTED_TX),
+    "malformed": (BreaksMessages, LieError, Lie.MALFORMED),
+    "checksum": (BreaksChecksums, LieError, Lie.MALFORMED),
+    "garbage": (SendsGarbage, EnvelopeError, None),
+    "oversize": (SendsTooMuch, EnvelopeError, None),
+    "wrong root": (forged(lambda m: replace(m, hashes=(b"\x01" * 32, *m.hashes[1:]))), ProofError, Flaw.WRONG_ROOT),
+    "no transactions": (forged(lambda m: replace(m, total=0)), ProofError, Flaw.NO_TRANSACTIONS),
+    "too many transactions": (forged(lambda m: replace(m, total=20_000)), ProofError, Flaw.TOO_MANY_TRANSACTIONS),
+    "too many hashes": (forged(lambda m: replace(m, total=1)), ProofError, Flaw.TOO_MANY_HASHES),
+    "too few bits": (forged(lambda m: replace(m, flags=b"")), ProofError, Flaw.TOO_FEW_BITS),
+    "unused bits": (forged(lambda m: replace(m, flags=m.flags + b"\0")), ProofError, Flaw.UNUSED_BITS),
+    "unused hashes": (forged(lambda m: replace(m, total=m.total, flags=bytes(len(m.flags)))), ProofError, Flaw.UNUSED_HASHES),
+    "missing hashes": (forged(lambda m: replace(m, hashes=m.hashes[:-1])), ProofError, Flaw.HASHES_EXHAUSTED),
+    "equal siblings": (forged(lambda m: replace(m, hashes=m.hashes[:1] * len(m.hashes))), ProofError, Flaw.EQUAL_SIBLINGS),
+    "gap in headers": (with_headers(lambda s, h: [h[0], h[2]]), DiscontinuousHeadersError, None),
+    "no work": (with_headers(bad_work), ProofOfWorkError, None),
+    "other bits": (with_headers(lambda s, h: upon_tip(s, bits=0x207FFFFE)), DifficultyError, None),
+    "old time": (with_headers(lambda s, h: upon_tip(s, time=1)), MedianTimeError, None),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
+    session, error, cause = LIES[name]
+    world = World(30, mature=110)
+    world.grow(25, share=0.8)
+    async with Node(world.regtest, session=session) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+        await run.until(lambda books: any(warning.banned for warning in books.warnings))
+        await run.synced(world)
+        await run.until(lambda books: books.confirmed() == world.scan())
+        told = [warning for warning in run.books.warnings if warning.banned]
+        assert [warning.address for warning in told] == [f"{liar.host}:{liar.port}"]
+        assert type(told[0].error) is error
+        assert cause is None or told[0].error.cause == cause  # type: ignore[attr-defined]  # those that have one
+        world.grow(3, share=1.0)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+
+
+async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() -> None:
+    world = World(31)
+    world.grow(20, share=0.8)
+    async with Node(world.regtest, session=SkipsBlocks) as lazy, Node(world.regtest) as honest, running(world, lazy, honest) as run:
+        await run.until(lambda books: books.warnings)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert isinstance(run.books.warnings[0].error, UselessPeerError)
+        assert not any(warning.banned for warning in run.books.warnings)
+
+
+async def test_where_everybody_lies_the_client_ends_by_name() -> None:
+    world = World(32)
+    world.grow(10, share=0.8)
+    async with (
+        Node(world.regtest, session=WithholdsTxs) as one,
+        Node(world.regtest, session=SendsGarbage) as two,
+        running(world, one, two) as run,
+    ):
+        with pytest.raises(UselessPeerError, match="every one of them lied"):
+            await run.until(lambda books: False)
+        assert len(run.books.warnings) == 2
+        assert not run.books.matches
+
+
+def small_tx(outpoint: OutPoint) -> bytes:
+    """64 bytes without witness: an input without a script, an output with one of four bytes."""
+    raw = build_tx([TxIn(outpoint)], [TxOut(1_000, b"\x51\x51\x51\x51")])
+    assert len(Tx.parse(raw).stripped) == 64
+    return raw
+
+
+class SendsFalseBlocks(Session):
+    def send(self, message: object) -> None:
+        if isinstance(message, wire.Block):
+            message = wire.Block(message.raw[:-5] + bytes([message.raw[-5] ^ 1]) + message.raw[-4:])
+        super().send(message)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lies", [False, True])
+async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies: bool) -> None:
+    world = World(33)
+    world.regtest.mine(to=b"\x51")
+    coin = OutPoint(world.regtest.chain.txs(world.regtest.chain.tip)[0].txid, 0)
+    world.regtest.mine(100)
+    watch = world.watch()
+    watch.add_outpoint(coin, "anyone's")
+    world.regtest.mine(transactions=[small_tx(coin)])
+    world.grow(5, share=1.0)
+    expected = world.scan(watch.copy())
+    assert any(kind == "input" for kind, *_ in expected)
+    session = SendsFalseBlocks if lies else Session
+    async with (
+        Node(world.regtest, session=session) as node,
+        Node(world.regtest) as honest,
+        running(world, node, honest, watch=watch) as run,
+    ):
+        await run.synced(world)
+        await run.until(lambda books: books.confirmed() == expected)
+        if lies:
+            await run.until(lambda books: books.warnings)
+            (warning,) = run.books.warnings
+            assert isinstance(warning.error, LieError)
+            assert warning.error.cause == Lie.FALSE_BLOCK
+        else:
+            assert not run.books.warnings
+
+
+class InjectsIntoMempool(Session):
+    """Announces and sends a transaction that has nothing to do with the filter."""
+
+    def _wants(self, tx: Tx) -> bool:
+        return True
+
+
+async def test_a_transaction_outside_blocks_that_the_filter_does_not_match_is_a_lie_unless_something_is_missing() -> None:
+    world = World(34)
+    world.others(3)
+    async with Node(world.regtest, session=InjectsIntoMempool) as liar, running(world, liar) as run:
+        with pytest.raises(UselessPeerError, match="lied"):
+            await run.until(lambda books: False)
+        (warning,) = run.books.warnings
+        assert isinstance(warning.error, LieError)
+        assert warning.error.cause == Lie.FILTERED_OUT_TX

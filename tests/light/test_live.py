@@ -1,0 +1,387 @@
+"""A light client at the tip: mempool, conflicts, expiry, reorganisations, new entries, broadcasts. The match set is a full scan's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import AddressError, InexpressibleError, ParameterError, UselessPeerError
+from spvfilter.light.client import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.node.build import TxIn, build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.server import Node
+from spvfilter.p2p.clock import Clock
+from spvfilter.primitives import OutPoint
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.watch.watchlist import WatchList
+from support.lightworld import LOCKS, START, STRANGER, Books, World, key, place, running
+from support.vectors import effort
+
+
+async def test_a_payment_is_found_in_the_mempool_and_confirmed_in_a_block() -> None:
+    world = World(2)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        digest = world.receive()
+        await run.until(lambda books: digest in books.waiting())
+        spent = world.spend()
+        await run.until(lambda books: spent in books.waiting())
+        world.regtest.mine()
+        books = await run.synced(world)
+        assert books.confirmed() == world.scan()
+        assert not books.waiting()
+        assert sum(isinstance(event, MatchConfirmed) for event in books.events) == 2
+
+
+async def test_what_waits_in_the_mempool_when_the_client_comes_is_found() -> None:
+    world = World(3)
+    first = world.receive()
+    child = world.spend(change=LOCKS[0])
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.until(lambda books: {first, child} <= books.waiting())
+
+
+async def test_a_rival_in_a_block_withdraws_what_waits_and_all_that_stands_upon_it(tmp_path: Path) -> None:
+    world = World(4)
+    world.receive()
+    world.regtest.mine()
+    ((outpoint, value, lock),) = world.coins
+    async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
+        await run.synced(world)
+        waiting = world.regtest.submit_tx(build_tx([lock.spends(outpoint)], [LOCKS[1].pays(value - 500)]))
+        child = world.regtest.submit_tx(build_tx([LOCKS[1].spends(OutPoint(waiting, 0))], [LOCKS[2].pays(value - 1_000)]))
+        await run.until(lambda books: {waiting, child} <= books.waiting())
+        rival = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        world.regtest.mine(transactions=[rival])
+        books = await run.synced(world)
+        assert books.confirmed() == world.scan()
+        assert not books.waiting()
+        assert {(event.match.txid, event.reason) for event in books.withdrawn} == {(waiting, Reason.CONFLICT), (child, Reason.CONFLICT)}
+
+
+async def test_a_strangers_double_spend_withdraws_his_payment() -> None:
+    world = World(5)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        digest = world.receive()
+        await run.until(lambda books: digest in books.waiting())
+        paid = world.regtest.find_tx(digest)
+        assert paid is not None
+        await world_knows(run.client, paid.inputs[0])
+        coin = OutPoint.parse(paid.inputs[0])
+        world.regtest.mine(transactions=[build_tx([TxIn(coin)], [STRANGER.pays(1_000)])])
+        books = await run.synced(world)
+        assert [event.reason for event in books.withdrawn] == [Reason.CONFLICT]
+        assert not books.matches
+
+
+async def world_knows(client: LightClient, outpoint: bytes) -> None:
+    """Return when the peer has had the time to learn an outpoint by filteradd."""
+    (remote,) = client._peers.ready.values()
+    while remote.filter is None or outpoint not in remote.filter:
+        await remote.fence()
+    await remote.fence()
+
+
+async def test_what_is_in_no_block_for_336_hours_is_withdrawn() -> None:
+    now = [float(START)]
+    world = World(6, clock=lambda: now[0])
+    async with Node(world.regtest) as node, running(world, node, clock=Clock(wall=lambda: now[0])) as run:
+        await run.synced(world)
+        digest = world.receive()
+        await run.until(lambda books: digest in books.waiting())
+        now[0] += 336 * 3600 - 1
+        world.regtest.mine(transactions=[])
+        await run.synced(world)
+        assert digest in run.books.waiting()
+        now[0] += 1
+        world.regtest.mine(transactions=[])
+        await run.until(lambda books: books.withdrawn)
+        assert [event.reason for event in run.books.withdrawn] == [Reason.EXPIRED]
+
+
+@pytest.mark.parametrize("depth", [1, 6, 100])
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_reorganisation_withdraws_what_left_and_finds_what_came(depth: int, stopped: bool, tmp_path: Path) -> None:
+    await reorganise(depth, stopped, tmp_path)
+
+
+async def test_a_reorganisation_of_2016_blocks(tmp_path: Path) -> None:
+    await reorganise(effort(250, 300, 2_016), True, tmp_path)
+
+
+async def reorganise(depth: int, stopped: bool, tmp_path: Path) -> None:
+    world = World(depth)
+    world.grow(15)
+    world.grow(depth, share=min(0.5, 40 / depth))
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=path) as run:
+            await run.synced(world)
+            books = run.books
+            if not stopped:
+                turn(world, depth)
+                await run.synced(world)
+        if stopped:
+            turn(world, depth)
+            async with running(world, node, store=path) as run:
+                run.books.matches, books = books.matches, run.books
+                await run.synced(world)
+        assert books.confirmed() == world.scan()
+        gone = [event for event in books.events if isinstance(event, BlockDisconnected)]
+        assert [event.height for event in gone] == list(range(world.regtest.height - 1, world.regtest.height - 1 - depth, -1))
+        check_order(books)
+        world.regtest.mine()  # what went back to the mempool comes again
+
+
+def turn(world: World, depth: int) -> None:
+    world.regtest.reorg(depth)
+
+
+def check_order(books: Books) -> None:
+    """Blocks connect one upon the other and are disconnected from the top, their matches before them."""
+    top: list[tuple[int, bytes]] = []
+    for event in books.events:
+        match event:
+            case BlockConnected(height, digest):
+                assert not top or top[-1][0] == height - 1
+                top.append((height, digest))
+            case BlockDisconnected(height, digest):
+                if top:
+                    assert top.pop() == (height, digest)
+            case MatchFound(match) | MatchConfirmed(match):
+                assert match.height is None or top[-1] == (match.height, match.block_hash)
+            case MatchWithdrawn(match, reason) if reason is Reason.REORG and match.height is not None and top:
+                assert top[-1] == (match.height, match.block_hash)
+
+
+async def test_after_a_reorganisation_what_returns_to_the_mempool_is_found_there() -> None:
+    world = World(8)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        digest = world.receive()
+        world.regtest.mine()
+        await run.synced(world)
+        world.regtest.reorg(1)
+        await run.until(lambda books: digest in books.waiting())
+        world.regtest.mine()
+        books = await run.synced(world)
+        assert books.confirmed() == world.scan()
+
+
+async def test_new_blocks_are_followed_one_by_one() -> None:
+    world = World(9)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        for _ in range(effort(10, 15, 60)):
+            world.grow(1, share=1.0)
+            await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+
+
+async def test_fifty_hits_in_one_block_lead_to_few_new_filters() -> None:
+    world = World(10, mature=160)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        for _ in range(6):
+            for _ in range(50):
+                world.receive(value=20_000)
+            world.regtest.mine()
+            await run.synced(world)
+        for _ in range(3):
+            for _ in range(50):
+                world.spend()
+            world.regtest.mine()
+            await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        (session,) = node.sessions
+        assert session.filter is not None
+        assert session.filter.current_fp_rate < 0.001
+        assert not run.books.warnings
+
+
+@pytest.mark.parametrize("from_height", [0, 120])
+async def test_an_address_added_while_running_is_searched_for_from_its_height_on(from_height: int, tmp_path: Path) -> None:
+    world = World(11)
+    new = p2wpkh(b"\x03" + bytes(32))
+    for _ in range(20):
+        world.receive()
+        world.regtest.pay(new.pays(5_000))
+        world.regtest.mine()
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=path) as run:
+            await run.synced(world)
+            address = script_to_address(new.script_pubkey, REGTEST)
+            assert address is not None
+            await run.client.add_address(address, "new", from_height=from_height)
+            run.books.synced = None
+            await run.synced(world)
+            later = world.watch()
+            later.add_script(new.script_pubkey)
+            expected = {each for each in world.scan(later) if (each[3] or 0) >= from_height or each in world.scan()}
+            assert run.books.confirmed() == expected
+        async with running(world, node, store=path) as again:  # it is remembered
+            assert address in {match.match.address for match in await again.client.matches()}
+            assert new.script_pubkey in again.client.watch
+
+
+async def test_addresses_added_in_the_middle_of_a_search_lose_nothing() -> None:
+    world = World(12)
+    late = world.locks[4:]
+    world.grow(60)
+    few = WatchList(REGTEST)
+    for lock in world.locks[:4]:
+        few.add_script(lock.script_pubkey)
+    async with Node(world.regtest) as node, running(world, node, watch=few) as run:
+        for number, lock in enumerate(late):
+            await run.until(lambda books, least=30 * number: len(books.events) >= least)
+            await run.client.add_script(lock.script_pubkey)
+        await run.synced(world)
+        await run.until(lambda books: books.confirmed() == world.scan())
+
+
+async def test_an_entry_new_at_a_restart_is_searched_for_in_the_blocks_of_before(tmp_path: Path) -> None:
+    world = World(13)
+    world.grow(40)
+    few = WatchList(REGTEST)
+    few.add_script(world.locks[0].script_pubkey)
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=tmp_path / "w.db", watch=few) as run:
+            await run.synced(world)
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            await run.synced(world)
+            found = {place(each.match) for each in await run.client.matches()}
+            assert found == world.scan()
+
+
+async def test_the_first_search_begins_at_from_height_and_a_later_entry_may_go_below(tmp_path: Path) -> None:
+    world = World(14)
+    world.grow(30)
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=tmp_path / "w.db", from_height=115) as run:
+            await run.synced(world)
+            assert min(event.height for event in run.books.events if isinstance(event, BlockConnected)) == 115
+            await run.client.add_script(STRANGER.script_pubkey, from_height=0)
+        async with running(world, node, store=tmp_path / "w.db", from_height=115) as run:
+            run.books.matches = {}
+            await run.synced(world)
+            whole = world.watch()
+            whole.add_script(STRANGER.script_pubkey)
+            found = {place(each.match) for each in await run.client.matches()}
+            assert found == world.scan(whole)
+
+
+async def test_a_birthday_starts_two_hours_before_it() -> None:
+    now = [float(START)]
+    world = World(15, clock=lambda: now[0])
+    for _ in range(40):
+        now[0] += 3_600
+        world.grow(1, share=1.0)
+    clock = Clock(wall=lambda: now[0])
+    async with Node(world.regtest) as node, running(world, node, clock=clock, birthday=int(START + 20 * 3_600)) as run:
+        await run.synced(world)
+        first = min(event.height for event in run.books.events if isinstance(event, BlockConnected))
+        times = [block.header.time for block in world.regtest.chain.active]
+        assert max(times[:first]) < START + 18 * 3_600
+        assert first > 105
+
+
+async def test_entries_that_cannot_be_found_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    world = World(16)
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            await run.synced(world)
+            with pytest.raises(InexpressibleError):
+                await run.client.add_script(b"\x51")
+            with pytest.raises(AddressError):
+                await run.client.add_address("nonsense")
+            world.grow(3, share=1.0)
+            await run.synced(world)
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            await run.synced(world)
+        silent = WatchList(REGTEST)
+        silent.add_script(b"\x51")
+        with pytest.raises(InexpressibleError):
+            await LightClient(silent, peers=["127.0.0.1:1"], store=tmp_path / "w.db").__aenter__()
+        with pytest.raises(ParameterError, match="nothing to watch for"):
+            await LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"]).__aenter__()
+        async with running(world, node, store=tmp_path / "w.db") as run:  # what was refused was not kept
+            await run.synced(world)
+
+
+async def test_a_broadcast_is_a_match_of_the_mempool_and_then_of_a_block(tmp_path: Path) -> None:
+    world = World(17)
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
+        assert digest in world.regtest.mempool
+        await run.until(lambda books: digest in books.waiting())
+        world.regtest.mine()
+        books = await run.synced(world)
+        assert books.confirmed() == world.scan()
+
+
+async def test_a_broadcast_without_a_peer_is_refused_and_told_to_nobody() -> None:
+    world = World(18)
+    world.receive()
+    world.regtest.mine()
+    raw = world.spending()
+    async with Node(world.regtest) as node:
+        port = f"{node.host}:{node.port}"
+    async with running(world, port) as run:
+        with pytest.raises(UselessPeerError, match="none takes"):
+            await run.client.broadcast(raw)
+        assert not await run.client.matches()
+
+
+async def test_a_broadcast_is_offered_to_later_peers_until_another_one_announces_it(tmp_path: Path) -> None:
+    world = World(19)
+    world.receive()
+    world.regtest.mine()
+    elsewhere = Regtest(clock=lambda: START)  # a node that has the same blocks and another mempool
+    for block in world.regtest.chain.active[1:]:
+        elsewhere.submit_block(block.raw)
+    raw = world.spending()
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node, running(world, node, store=path) as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(raw)
+    assert digest not in elsewhere.mempool
+    async with Node(elsewhere) as other, running(world, other, store=path) as run:
+        await run.synced(world)
+        while digest not in elsewhere.mempool:
+            (remote,) = run.client._peers.ready.values()
+            await remote.fence()
+
+
+async def test_matches_of_one_wallet_by_every_script_type_are_found_by_key_too() -> None:
+    world = World(20, locks=LOCKS[:3])
+    keys = WatchList(REGTEST)
+    for number in (1, 2, 3):
+        keys.add_pubkey(key(number))
+    world.grow(30)
+    async with Node(world.regtest) as node, running(world, node, watch=keys) as run:
+        await run.synced(world)
+        assert {each[:4] for each in run.books.confirmed()} == {each[:4] for each in world.scan()}
+
+
+async def test_a_coinbase_that_leaves_the_chain_takes_with_it_what_stands_upon_it() -> None:
+    world = World(21)
+    mine = Lock(LOCKS[0].script_pubkey, LOCKS[0].script_sig)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        world.regtest.mine(to=mine.script_pubkey)
+        coinbase = world.regtest.chain.txs(world.regtest.chain.tip)[0]
+        world.regtest.mine(100)
+        spend = build_tx([mine.spends(OutPoint(coinbase.txid, 0))], [LOCKS[1].pays(1_000)])
+        digest = world.regtest.submit_tx(spend)
+        await run.until(lambda books: digest in books.waiting())
+        await run.synced(world)
+        world.regtest.reorg(101, blocks=102)
+        await run.synced(world)
+        assert not run.books.waiting()
+        assert run.books.confirmed() == world.scan()

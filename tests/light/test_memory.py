@@ -1,0 +1,117 @@
+"""A day of blocks, mempool and reorganisations passes, simulated: the client's memory does not grow by more than what it must keep."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import spvfilter
+from spvfilter.light import remote
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import Event, Synced
+from spvfilter.node.server import Node
+from spvfilter.p2p.clock import Clock
+from spvfilter.wallet.events import MatchFound
+from support import worldprocess
+from support.lightworld import FAST, START, TIMEOUT_S, World, running
+from support.vectors import effort
+from support.worldprocess import BLOCK_S
+
+PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(worldprocess.__file__).parents[1])])
+WARM_UP = 40  # blocks
+BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
+PER_BLOCK = 6  # allocations: of what is kept for blocks that no second peer has answered for; headers are in arrays
+SLACK = 1_000  # allocations: timers that were cancelled, and what Python does once
+
+
+class Day:
+    """A client that forgets what it is told, and a node in another process."""
+
+    def __init__(self, client: LightClient, process: asyncio.subprocess.Process, now: list[float]) -> None:
+        self.found = 0
+        self._events = client.events()
+        self._process = process
+        self._now = now
+
+    async def order(self, order: str) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{order}\n".encode())
+        return bytes.fromhex((await self._process.stdout.readline()).decode())
+
+    async def until(self, tip: bytes) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not self._is_tip(await anext(self._events), tip):
+                pass
+
+    def _is_tip(self, event: Event, tip: bytes) -> bool:
+        self.found += isinstance(event, MatchFound)
+        return isinstance(event, Synced) and event.hash == tip
+
+    async def pass_by(self, blocks: int) -> None:
+        for number in range(blocks):
+            await self.order("mempool")
+            if number % 50 == 25:
+                await self.until(await self.order("reorg 3"))
+            self._now[0] += BLOCK_S
+            await self.until(await self.order("mine"))
+
+
+def census() -> tuple[int, Counter[str]]:
+    """Allocations there are, and objects by type, to tell where more have come from."""
+    gc.collect()
+    return sys.getallocatedblocks(), Counter(type(each).__name__ for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str) -> None:
+    now = [float(START)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, worldprocess.__file__, "1"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": PATHS},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watch = World(mature=0).watch()
+    peer = f"127.0.0.1:{int(await process.stdout.readline())}"
+    clock = Clock(monotonic=lambda: now[0], wall=lambda: now[0])
+    try:
+        async with LightClient(watch, peers=[peer], mode=mode, limits=FAST, clock=clock) as client:
+            day = Day(client, process, now)
+            await day.until(await day.order("tip"))
+            await day.pass_by(WARM_UP)
+            (before, objects), found = census(), day.found
+            await day.pass_by(BLOCKS)
+            after, more = census()
+            assert after - before < PER_BLOCK * BLOCKS + SLACK, (more - objects).most_common(20)
+            assert day.found - found > BLOCKS
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MAX_OFFERED", 3)
+    world = World(20)
+    for _ in range(8):
+        world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        for _ in range(7):
+            await run.client.broadcast(world.spending())
+            world.regtest.mine()
+            await run.synced(world)
+        last = await run.client.broadcast(world.spending())
+        assert last in run.client._sync._own
+        assert len(run.client._sync._own) <= 2  # txid and wtxid
+        (peer,) = run.client._peers.ready.values()
+        assert len(peer._offered) == 3

@@ -1,0 +1,258 @@
+"""Through a SOCKS5 proxy of our own on loopback: what it is asked, what it alone resolves, and every way it fails. And DNS seeds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.light.client import LightClient
+from spvfilter.network import MAINNET, REGTEST
+from spvfilter.node.server import Node
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.connection import Connection
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Settings
+from support.lightworld import FAST, Run, World, running, where
+from support.socksserver import IPV4, NAME, SocksProxy
+
+ONION = "explorerzydxu5ecjrkwceayqybizmpjjznk5izmitf2modhcusuqlid.onion"
+
+
+@pytest.fixture(autouse=True)
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that were looked up in this process."""
+    names: list[str] = []
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **named: Any) -> Any:
+        names.append(host)
+        return resolve(host, *args, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return names
+
+
+def grown(seed: int) -> World:
+    world = World(seed)
+    world.grow(15, share=0.8)
+    return world
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+@pytest.mark.parametrize("user", [None, ("alice", "p@ss:w/rd")])
+async def test_a_client_syncs_through_a_proxy_which_alone_resolves_names(
+    user: tuple[str, str] | None, mode: str, looked_up: list[str]
+) -> None:
+    world = grown(80)
+    async with Node(world.regtest) as node:
+        quoted = ("alice", "p%40ss%3Aw%2Frd") if user else None
+        with SocksProxy({ONION: (node.host, node.port)}, user).running() as proxy:
+            url = replace(proxy, user=quoted).url
+            looked_up.clear()
+            async with running(world, f"{ONION}:8333", proxy=url, mode=mode) as run:
+                await run.synced(world)
+                assert run.books.confirmed() == world.scan()
+                assert not run.books.warnings
+            assert proxy.asked == [(NAME, ONION, 8333)]
+            assert not any("onion" in str(name) for name in looked_up)
+
+
+async def test_addresses_reach_a_proxy_as_addresses() -> None:
+    world = grown(81)
+    with SocksProxy().running() as proxy:
+        async with Node(world.regtest) as node, running(world, node, proxy=proxy.url) as run:
+            await run.synced(world)
+            assert proxy.asked == [(IPV4, "127.0.0.1", node.port)]
+
+
+FAILURES: dict[str, tuple[SocksProxy, str]] = {
+    "refused": (SocksProxy(reply=b"\x05\x05\x00\x01" + bytes(6)), "Connection refused by destination host"),
+    "not allowed": (SocksProxy(reply=b"\x05\x02\x00\x01" + bytes(6)), "Connection not allowed by ruleset"),
+    "Tor's own code": (SocksProxy(reply=b"\x05\xf4\x00\x01" + bytes(6)), "Invalid reply code: 0XF4"),
+    "name unknown": (SocksProxy(), "Host unreachable"),
+    "wants a login": (SocksProxy(user=("a", "b")), "No acceptable authentication methods"),
+    "closes": (SocksProxy(reply=b""), "Connection closed unexpectedly"),
+    "closes at once": (SocksProxy(greeting=b""), "the proxy does not connect: "),
+    "half a reply": (SocksProxy(reply=b"\x05\x00\x00\x01\x7f"), "Connection closed unexpectedly"),
+    "another protocol": (SocksProxy(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"), "Unexpected SOCKS version number: 72"),
+    "no text": (SocksProxy(reply=b"\x05\x00\x00\x03\x02\xff\xff\x00\x00"), "the proxy does not connect: "),
+    "hangs": (SocksProxy(silent=True), "no connection through the proxy within 0.2 s"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_proxy_that_fails_is_a_warning_and_is_tried_again(name: str) -> None:
+    template, said = FAILURES[name]
+    world = grown(82)
+    with replace(template, asked=[]).running() as proxy:
+        url = f"socks5://127.0.0.1:{proxy.port}"
+        async with Node(world.regtest) as node, running(world, f"{ONION}:1", proxy=url, limits=replace(FAST, proxy_s=0.2)) as run:
+            await run.until(lambda books: len(books.warnings) >= 2)
+            for warning in run.books.warnings:
+                assert said in str(warning.error)
+                assert isinstance(warning.error, OSError)
+                assert (warning.address, warning.banned) == (f"{ONION}:1", False)
+            proxy.names, proxy.user, proxy.reply, proxy.greeting, proxy.silent = {ONION: (node.host, node.port)}, None, None, None, False
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+
+
+async def test_a_wrong_password_is_told_without_repeating_it() -> None:
+    world = grown(83)
+    with SocksProxy(user=("alice", "right")).running() as proxy:
+        async with running(world, f"{ONION}:1", proxy=f"socks5://alice:wrong@127.0.0.1:{proxy.port}") as run:
+            await run.until(lambda books: books.warnings)
+            assert "Username and password authentication failure" in str(run.books.warnings[0].error)
+            assert "wrong" not in repr(run.books.warnings[0])
+            assert "wrong" not in repr(run.client._proxy)
+        assert proxy.failed_logins >= 1
+        assert not proxy.asked
+
+
+async def test_a_proxy_that_is_not_there_is_told_apart_from_a_peer_that_is_not() -> None:
+    world = grown(84)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with running(world, f"{ONION}:1", proxy=f"socks5://127.0.0.1:{port}") as run:
+        await run.until(lambda books: books.warnings)
+        assert f"no connection to the proxy 127.0.0.1:{port}" in str(run.books.warnings[0].error)
+
+
+async def test_one_peer_behind_a_proxy_that_fails_keeps_nobody_from_another() -> None:
+    world = grown(85)
+    async with Node(world.regtest) as node:
+        with SocksProxy({ONION: (node.host, node.port)}).running() as proxy:
+            async with running(world, "nobody.onion:1", f"{ONION}:1", proxy=proxy.url) as run:
+                await run.synced(world)
+                await run.until(lambda books: books.warnings)
+                assert run.books.confirmed() == world.scan()
+                assert {warning.address for warning in run.books.warnings} == {"nobody.onion:1"}
+
+
+async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> None:
+    opened = 0
+    with SocksProxy(user=("a", "b")).running() as server:
+        async with Node() as node:
+            for steps in range(24):
+                before = asyncio.all_tasks()
+                task = asyncio.create_task(Connection.open(Address(node.host, node.port), Settings(REGTEST), proxy=Proxy.parse(server.url)))
+                for _ in range(steps * steps * 10):
+                    await asyncio.sleep(0)
+                task.cancel()
+                (result,) = await asyncio.gather(task, return_exceptions=True)
+                if isinstance(result, Connection):
+                    opened += 1
+                    result.close()
+                if left := asyncio.all_tasks() - before:  # the proxy's own take a moment
+                    _, left = await asyncio.wait(left, timeout=5)
+                assert not left
+    assert opened > 0
+
+
+MALFORMED = [
+    "", " ", "socks5", "socks5://", "127.0.0.1:9050", "socks5:127.0.0.1:9050", "//127.0.0.1:9050", "http://127.0.0.1:9050",
+    "socks4://127.0.0.1:9050", "socks5://127.0.0.1", "socks5://127.0.0.1:", "socks5://127.0.0.1:0", "socks5://127.0.0.1:65536",
+    "socks5://127.0.0.1:-1", "socks5://127.0.0.1:x", "socks5://:9050", "socks5://[::1", "socks5://[::1]", "socks5://h o:1",
+    "socks5://h\t:1", "socks5://h:1/path", "socks5://h:1?a", "socks5://h:1#a", "socks5://user@h:1", "socks5://user:@h:1", "socks5://:p@h:1",
+    f"socks5://user:{'p' * 256}@h:1", "socks5://us\xe9r:pass@h:1", "\0", "socks5://user:secret@h", "socks5://@h:1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", MALFORMED)
+def test_a_malformed_proxy_is_refused_at_once_and_not_repeated(url: str) -> None:
+    with pytest.raises(ParameterError, match="proxy") as told:
+        LightClient(World(mature=0).watch(), peers=["127.0.0.1:1"], proxy=url)
+    assert "secret" not in str(told.value)
+
+
+def test_a_proxy_is_read() -> None:
+    assert Proxy.parse("socks5://[::1]:9050/") == Proxy("::1", 9050)
+    assert Proxy.parse("socks5://u%3A:p%40@tor.local:1") == Proxy("tor.local", 1, "u:", "p@")
+
+
+def test_without_python_socks_a_proxy_is_refused_and_the_extra_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[socks\]'"):
+        LightClient(World(mature=0).watch(), peers=["127.0.0.1:1"], proxy="socks5://127.0.0.1:9050")
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a." * 130 + "b", "\xe4" * 60])
+def test_a_name_that_no_resolver_takes_is_refused(host: str) -> None:
+    with pytest.raises(ParameterError, match="not a host"):
+        LightClient(World(mature=0).watch(), peers=[host])
+
+
+# DNS seeds
+
+SEEDS = ("seed.one.example", "seed.two.example", "seed.three.example")
+
+
+def discovering(world: World, port: int, seeds: tuple[str, ...] = SEEDS) -> WatchList:
+    watch = WatchList(replace(REGTEST, dns_seeds=seeds, default_port=port))
+    for lock in world.locks:
+        watch.add_script(lock.script_pubkey)
+    return watch
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> list[str]:
+    """A resolver that knows these names; the names it is asked for."""
+    asked: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **named: Any) -> list[Any]:
+        asked.append(host)
+        if host not in answers:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers[host]]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    return asked
+
+
+async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = grown(86)
+    async with Node(world.regtest) as node:
+        asked = answering(monkeypatch, {"seed.two.example": ["127.0.0.1", "127.0.0.1"]})
+        async with LightClient(discovering(world, node.port), discover=True, limits=FAST) as client:
+            run = Run(client)
+            await run.synced(world)
+            assert {place[:4] for place in run.books.confirmed()} == {place[:4] for place in world.scan()}
+            assert sorted(asked) == sorted(SEEDS)
+            assert len(client._addresses) == 1
+
+
+async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = grown(87)
+    async with Node(world.regtest) as node:
+        asked = answering(monkeypatch, {})
+        async with LightClient(discovering(world, node.port), peers=[where(node)], limits=FAST) as client:
+            await Run(client).synced(world)
+        assert not asked
+
+
+async def test_where_no_seed_answers_that_is_said_and_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = asyncio.all_tasks()
+    asked = answering(monkeypatch, {"seed.one.example": []})
+    with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+        async with LightClient(discovering(World(mature=0), 1), discover=True):
+            raise AssertionError("entered")
+    assert sorted(asked) == sorted(SEEDS)
+    assert asyncio.all_tasks() == before
+
+
+def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
+    for peers in ([], ["127.0.0.1:1"]):
+        with pytest.raises(ParameterError, match="DNS seeds are not asked through a proxy"):
+            LightClient(WatchList(MAINNET), peers=peers, discover=True, proxy="socks5://127.0.0.1:9050")
+    assert not looked_up
+
+
+def test_a_network_without_seeds_is_said_to_have_none() -> None:
+    with pytest.raises(ParameterError, match="regtest has no DNS seeds"):
+        LightClient(WatchList(REGTEST), discover=True)

@@ -1,0 +1,79 @@
+"""A light client against nodes over loopback: what it finds is what a full scan of the same chain finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spvfilter.light.events import Synced
+from spvfilter.node.blocktree import Block
+from spvfilter.node.responder import Session
+from spvfilter.node.server import Node
+from support.lightworld import FAST, TIMEOUT_S, World, place, running
+from support.vectors import effort
+
+
+async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None:
+    world = World(1)
+    world.grow(effort(150, 250, 900))
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            books = await run.synced(world)
+            assert books.confirmed() == world.scan()
+            assert len(books.confirmed()) > 100
+            assert not books.warnings
+        async with running(world, node, store=tmp_path / "w.db") as again:  # nothing is told twice, all is kept
+            await again.synced(world)
+            assert not again.books.matches
+            kept = {place(found.match) for found in await again.client.matches()}
+            assert kept == world.scan()
+
+
+async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transactions() -> None:
+    world = World(11)
+    for _ in range(40):
+        world.others(20)
+        world.receive()
+        world.regtest.mine()
+    tested = sum(len(block.txids) for block in world.regtest.chain.active)
+    for rate, least, most in ((0.02, 0.02, 0.6), (1e-7, 0.0, 0.002)):
+        async with Node(world.regtest) as node, running(world, node, fp_rate=rate) as run:
+            await run.synced(world)
+            assert least <= run.client.observed_fp_rate <= most
+            foreign = round(run.client.observed_fp_rate * tested)
+            assert run.client.observed_fp_rate == foreign / tested
+            assert run.books.confirmed() == world.scan()
+
+
+class Silent(Session):
+    """Does not answer a question for headers where it has none, as Core far behind and bcoin."""
+
+    def send_headers(self, blocks: Sequence[Block]) -> None:
+        if blocks:
+            super().send_headers(blocks)
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
+    world = World(12)
+    world.grow(10)
+    async with Node(world.regtest, session=Silent) as node:
+        for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
+            change()
+            limits = replace(FAST, headers_s=3_600, reply_s=3_600)
+            async with asyncio.timeout(TIMEOUT_S), running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run:
+                async for event in run.client.events():
+                    if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
+                        break
+                found = {place(each.match) for each in await run.client.matches() if each.match.height is not None}
+                assert found == world.scan()
+
+
+async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> None:
+    world = World(13, mature=2_000)
+    async with Node(world.regtest, session=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
+        await run.synced(world)

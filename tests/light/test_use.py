@@ -1,0 +1,350 @@
+"""The light client as programs use it: entered, left, asked at the wrong time, waited for with a timeout, given transactions to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import NotRunningError, UselessPeerError
+from spvfilter.kernel import parse_tx, wtxid
+from spvfilter.light import remote, waiting
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import Synced
+from spvfilter.light.remote import Remote
+from spvfilter.node.blocktree import Block
+from spvfilter.node.build import build_tx
+from spvfilter.node.filterindex import Question
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Session
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.node.server import SETTINGS, Node
+from spvfilter.p2p.clock import Clock
+from spvfilter.primitives import OutPoint
+from spvfilter.wallet.events import MatchConfirmed, MatchFound
+from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
+from support.lightworld import FAST, LOCKS, START, STRANGER, World, place, running, where
+
+MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
+PATIENT = replace(FAST, reply_s=3_600)
+
+
+def client_of(world: World, *nodes: Node) -> LightClient:
+    return LightClient(world.watch(), peers=[where(node) for node in nodes], limits=FAST, clock=Clock(wall=lambda: START))
+
+
+async def test_a_client_that_is_not_running_says_so() -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        client = client_of(world, node)
+        for round_ in range(2):
+            for ask in (client.matches, lambda: client.broadcast(b""), lambda: client.add_script(b"\x51")):
+                with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "was left"):
+                    await ask()
+            for name in ("height", "observed_fp_rate"):
+                with pytest.raises(NotRunningError):
+                    getattr(client, name)
+            if not round_:
+                with pytest.raises(NotRunningError):
+                    client.events()
+                async with client:
+                    pass
+        assert [event async for event in client.events() if isinstance(event, Synced)] == []
+
+
+async def test_a_client_is_entered_once_at_a_time() -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        client, before = client_of(world, node), asyncio.all_tasks()
+        for _ in range(2):
+            async with client:
+                with pytest.raises(NotRunningError, match="running already"):
+                    await client.__aenter__()
+                async for event in client.events():
+                    if isinstance(event, Synced):
+                        break
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() - before == set()
+
+
+async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
+    world = World(2)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        events = run.client.events()
+        kinds = []
+        while Synced not in kinds:
+            try:
+                kinds.append(type(await asyncio.wait_for(anext(events), 0.0005)))
+            except TimeoutError:
+                kinds.append(TimeoutError)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.001)
+        digest = world.receive()
+        async with asyncio.timeout(20):
+            while not isinstance(event := await anext(events), MatchFound):
+                pass
+        assert event.match.txid == digest
+
+
+@MODES
+async def test_a_transaction_may_be_sent_again_at_any_time(mode: str) -> None:
+    world = World(3)
+    world.receive()
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[1])
+        first, second = await asyncio.gather(run.client.broadcast(raw), run.client.broadcast(raw))
+        assert first == second == await run.client.broadcast(raw)
+        await run.until(lambda books: first in books.waiting())
+        world.regtest.mine()
+        await run.synced(world)
+        assert await run.client.broadcast(raw) == first
+        assert run.books.confirmed() == world.scan()
+        assert not run.books.waiting()
+
+
+@MODES
+@pytest.mark.parametrize("ours", [True, False])
+async def test_a_transaction_that_a_peer_has_already_is_taken(mode: str, ours: bool) -> None:
+    world = World(4)
+    outpoint, value, lock = OutPoint(world.regtest.pay(STRANGER.pays(9_000)), 0), 9_000, STRANGER
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        raw = build_tx([lock.spends(outpoint)], [(LOCKS[1] if ours else p2wpkh(b"\x02" + bytes(32))).pays(value - 500)])
+        digest = world.regtest.submit_tx(raw)
+        assert await run.client.broadcast(raw) == digest
+        await run.until(lambda books: (digest in books.waiting()) is ours)
+        assert not run.books.warnings
+
+
+async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
+    world = World(5)
+    world.receive()
+    world.regtest.mine()
+    async with running(world, "127.0.0.1:1") as run:
+        with pytest.raises(UselessPeerError, match="of 0 connected peers"):
+            await run.client.broadcast(world.spending())
+
+
+async def test_what_was_sent_is_told_before_the_block_that_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(6)
+    world.receive()
+    world.regtest.mine()
+    add_elements = Remote.add_elements
+
+    async def slowly(self: Remote, elements: Sequence[bytes]) -> None:
+        if not world.regtest.mempool:
+            await add_elements(self, elements)
+            return
+        world.regtest.mine()
+        await asyncio.sleep(0.2)
+
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        monkeypatch.setattr(Remote, "add_elements", slowly)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
+        await run.synced(world)
+        told = [type(event) for event in run.books.events if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest]
+        assert told == [MatchFound, MatchFound, MatchConfirmed, MatchConfirmed]
+        assert run.books.confirmed() == world.scan()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
+    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
+    monkeypatch.setattr(waiting, "MAX_WAITING_SIZE", 20_000)
+    world = World(7)
+
+    def busy() -> set[bytes]:
+        world.others(150)
+        return {world.receive() for _ in range(20)}
+
+    expected = busy()
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(Node(world.regtest)) for _ in range(nodes)]
+        run = await stack.enter_async_context(running(world, *peers, mode="compact"))
+        await run.synced(world)
+        await run.until(lambda books: expected <= books.waiting())
+        expected |= busy()
+        await run.until(lambda books: expected <= books.waiting())
+        world.regtest.mine()
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+
+
+@MODES
+@pytest.mark.parametrize("shared", [0, 50])
+async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one_knows_the_tip(
+    mode: str, shared: int, tmp_path: Path
+) -> None:
+    world, store = World(8), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine(5)
+    behind = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1 : shared + 1]:
+        behind.submit_block(block.raw)
+    behind.mine(10)
+    async with Node(world.regtest) as node, Node(behind) as late:
+        async with running(world, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            expected = run.books.confirmed()
+        async with running(world, late, store=store, mode=mode) as run:
+            await run.until(lambda books: books.warnings)
+            assert "does not know block" in str(run.books.warnings[0].error)
+            assert run.books.synced is None
+            assert {place(found.match) for found in await run.client.matches()} == expected
+        async with running(world, late, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            assert {place(found.match) for found in await run.client.matches()} == expected == world.scan()
+
+
+class Malleates(Session):
+    """Sends back what it was given, with another witness."""
+
+    def on_tx(self, raw: bytes) -> None:
+        other = bytearray(raw)
+        other[-5] ^= 1
+        self.send(Inv((InvItem(InvType.WTX, wtxid(bytes(other), parse_tx(other))),)))
+        self.send(Tx(bytes(other)))
+
+
+@MODES
+async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it(mode: str, tmp_path: Path) -> None:
+    world, store = World(5, [LOCKS[1]]), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest, session=Malleates) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[1])
+        digest = await run.client.broadcast(raw)
+        await run.until(lambda books: digest in books.waiting())
+    assert not world.regtest.mempool
+    offered = asyncio.Event()
+
+    class Takes(Session):
+        def on_tx(self, raw: bytes) -> None:
+            super().on_tx(raw)
+            offered.set()
+
+    async with asyncio.timeout(20), Node(world.regtest, session=Takes) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        await offered.wait()
+        assert [tx.raw for tx in world.regtest.mempool] == [raw]
+
+
+@MODES
+async def test_a_node_on_another_branch_of_equal_work_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
+    world, store = World(8), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine(5)
+    other = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1:-1]:
+        other.submit_block(block.raw)
+    other.mine(transactions=())
+    assert other.height == world.regtest.height
+    async with Node(world.regtest) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+    async with Node(other) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        assert not run.books.warnings
+        other.mine()
+        await run.until(lambda books: books.synced.hash == other.chain.tip.hash)
+
+
+class BlocksOnly(Session):
+    """As Core with -blocksonly: leaves who announces a transaction."""
+
+    def on_inv(self, items: Sequence[InvItem]) -> None:
+        self.end("transaction sent in violation of protocol")
+
+
+@MODES
+async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_path: Path) -> None:
+    world, store = World(14), tmp_path / "wallet.db"
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        raw = world.spending(change=LOCKS[0])
+        await run.client.broadcast(raw)
+    silent = replace(SETTINGS, relay=False)
+    async with Node(world.regtest, session=BlocksOnly, settings=silent) as node, running(world, node, store=store, mode=mode) as run:
+        await run.synced(world)
+        with pytest.raises(UselessPeerError):
+            await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [STRANGER.pays(1)]))
+        assert not run.books.warnings
+
+
+@MODES
+async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mode: str) -> None:
+    class Leaves(Session):
+        def on_tx(self, raw: bytes) -> None:
+            super().on_tx(raw)
+            self.end("that was all")
+
+    world = World(15)
+    world.receive()
+    world.regtest.mine()
+    nodes = Node(world.regtest, session=Leaves), Node(world.regtest, session=Leaves)
+    async with asyncio.timeout(20), nodes[0], nodes[1], running(world, *nodes, mode=mode, limits=PATIENT) as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
+        await run.until(lambda books: digest in books.waiting())
+
+
+@MODES
+async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_from_being_searched(mode: str) -> None:
+    class Keeps(Session):
+        def on_block_wanted(self, block: Block, kind: int) -> None:
+            if block.height <= 110:
+                super().on_block_wanted(block, kind)
+
+        def on_filters_wanted(self, asked: Question) -> None:
+            stop = self.regtest.chain.blocks.get(asked.stop_hash)
+            if stop is not None and stop.height <= 110:
+                super().on_filters_wanted(asked)
+
+    world = World(7, mature=110)
+    other = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1:]:
+        other.submit_block(block.raw)
+    other.mine(40)
+    world.grow(20, share=1)
+    async with Node(other, session=Keeps) as liar, Node(world.regtest) as honest, running(world, liar, honest, mode=mode) as run:
+        await run.until(lambda books: any(warning.address == where(liar) for warning in books.warnings))
+        world.grow(21, share=1)
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()
+        assert all(str(warning.error) for warning in run.books.warnings)
+        assert not any(warning.banned for warning in run.books.warnings)
+
+
+async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
+    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
+
+    class Promises(Session):
+        def on_bloom(self, message: Message) -> None:
+            if isinstance(message, Mempool):
+                self.send_inv([InvItem(InvType.WTX, number.to_bytes(32, "big")) for number in range(1, 500)])
+
+        def _answer_txs(self) -> None:
+            self._requests.clear()
+
+    world = World(16)
+    nodes = Node(world.regtest, session=Promises), Node(world.regtest)
+    async with nodes[0], nodes[1], running(world, *nodes, mode="compact", limits=PATIENT) as run:
+        await run.synced(world)
+        for _ in range(3):
+            world.others(20)
+            payment = world.receive()
+            await run.until(lambda books, payment=payment: payment in books.waiting())

@@ -1,0 +1,335 @@
+"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and where it is silent."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.node.server import Node
+from spvfilter.primitives import OutPoint, TxOut
+from support.build import stripped, txid, wtxid
+from support.nodeclient import (
+    BLOCK,
+    COMPACT_BLOCK,
+    FILTERED_BLOCK,
+    TX,
+    WITNESS_BLOCK,
+    WITNESS_TX,
+    WTX,
+    client,
+    connection,
+    inventory,
+    locate,
+    message,
+    parse_headers,
+    parse_inventory,
+    version_payload,
+)
+
+GENESIS = REGTEST.genesis_hash
+LOCK = p2wpkh(b"\x03" + bytes(32))
+UNKNOWN = b"\xee" * 32
+
+
+def regtest(blocks: int) -> Regtest:
+    made = Regtest(clock=lambda: 1_700_000_000)
+    made.mine(blocks)
+    return made
+
+
+def hashes(made: Regtest, start: int, end: int) -> list[bytes]:
+    """Of heights start to end, both included."""
+    return [block.hash for block in made.chain.active[start : end + 1]]
+
+
+def headers(made: Regtest, start: int, end: int) -> list[bytes]:
+    return [block.raw[:80] for block in made.chain.active[start : end + 1]]
+
+
+async def test_the_handshake_tells_services_height_and_relay() -> None:
+    async with Node(regtest(7)) as node, client(node) as peer:
+        commands = [command for command, _ in peer.greeting]
+        assert commands == ["version", "wtxidrelay", "sendaddrv2", "verack"]
+        payload = peer.greeting[0][1]
+        version, services = struct.unpack("<iQ", payload[:12])
+        assert (version, services) == (70016, 1 | 4 | 8 | 64)
+        assert payload[81:].startswith(b"/spvfilter:")
+        assert struct.unpack("<i?", payload[-5:]) == (7, True)
+
+
+async def test_an_older_peer_is_offered_nothing_newer() -> None:
+    async with Node() as node, client(node, version=70015) as peer:
+        assert [command for command, _ in peer.greeting] == ["version", "verack"]
+
+
+async def test_nothing_is_answered_before_the_handshake() -> None:
+    async with Node(regtest(3)) as node, connection(node) as peer:
+        await peer.send("getheaders", locate([GENESIS]))
+        await peer.send("version", version_payload())
+        await peer.send("getheaders", locate([GENESIS]))
+        await peer.send("mempool")
+        await peer.send("verack")
+        assert [(await peer.receive())[0] for _ in range(4)] == ["version", "wtxidrelay", "sendaddrv2", "verack"]
+        assert await peer.answers() == []
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("locator", "start"),
+    [([0], 1), ([3], 4), ([5], 6), ([None, 2, 0], 3), ([None], 1), ([4, 2], 5)],
+)
+async def test_getheaders_answers_from_the_first_hash_that_is_known(locator: list[int | None], start: int) -> None:
+    made = regtest(5)
+    async with Node(made) as node, client(node) as peer:
+        payload = locate([UNKNOWN if height is None else hashes(made, height, height)[0] for height in locator])
+        ((command, answer),) = await peer.ask("getheaders", payload)
+        assert command == "headers"
+        assert parse_headers(answer) == headers(made, start, 5)
+
+
+async def test_headers_stop_at_2000_and_at_the_stop_hash_which_is_included() -> None:
+    made = regtest(2_005)
+    async with Node(made) as node, client(node) as peer:
+        ((_, answer),) = await peer.ask("getheaders", locate([GENESIS]))
+        assert parse_headers(answer) == headers(made, 1, 2_000)
+        ((_, answer),) = await peer.ask("getheaders", locate(hashes(made, 2_000, 2_000)))
+        assert parse_headers(answer) == headers(made, 2_001, 2_005)
+        ((_, answer),) = await peer.ask("getheaders", locate([GENESIS], hashes(made, 3, 3)[0]))
+        assert parse_headers(answer) == headers(made, 1, 3)
+        ((_, answer),) = await peer.ask("getheaders", locate(hashes(made, 9, 9), hashes(made, 3, 3)[0]))  # stops behind us
+        assert parse_headers(answer) == headers(made, 10, 2_005)
+
+
+async def test_without_a_locator_the_header_of_the_stop_hash_is_given() -> None:
+    made = regtest(5)
+    stale = made.mine(on=hashes(made, 3, 3)[0])[0]
+    async with Node(made) as node, client(node) as peer:
+        ((_, answer),) = await peer.ask("getheaders", locate([], hashes(made, 2, 2)[0]))
+        assert parse_headers(answer) == headers(made, 2, 2)
+        ((_, answer),) = await peer.ask("getheaders", locate([], stale))
+        assert parse_headers(answer) == [made.chain.blocks[stale].raw[:80]]
+        assert await peer.ask("getheaders", locate([], UNKNOWN)) == []
+
+
+async def test_at_the_tip_the_answer_is_an_empty_headers() -> None:
+    made = regtest(2)
+    async with Node(made) as node, client(node) as peer:
+        assert await peer.ask("getheaders", locate(hashes(made, 2, 2))) == [("headers", b"\0")]
+
+
+async def test_101_hashes_in_a_locator_are_answered_and_102_end_the_connection() -> None:
+    made = regtest(2)
+    for command in ("getheaders", "getblocks"):
+        async with Node(made) as node, client(node) as peer:
+            assert len(await peer.ask(command, locate([UNKNOWN] * 100 + [GENESIS]))) == 1
+            await peer.send(command, locate([UNKNOWN] * 101 + [GENESIS]))
+            assert await peer.is_cut()
+
+
+# getblocks
+
+
+async def test_getblocks_is_answered_by_an_inv_of_500_and_asking_for_the_last_goes_on() -> None:
+    made = regtest(1_003)
+    async with Node(made) as node, client(node) as peer:
+        ((command, answer),) = await peer.ask("getblocks", locate([GENESIS]))
+        assert command == "inv"
+        assert parse_inventory(answer) == [(BLOCK, block_hash) for block_hash in hashes(made, 1, 500)]
+        got = await peer.ask("getdata", inventory((BLOCK, hashes(made, 499, 499)[0])))
+        assert [command for command, _ in got] == ["block"]
+        got = await peer.ask("getdata", inventory((BLOCK, hashes(made, 500, 500)[0])))
+        assert got[1:] == [("inv", inventory((BLOCK, made.chain.tip.hash)))]
+        got = await peer.ask("getdata", inventory((BLOCK, hashes(made, 500, 500)[0])))
+        assert [command for command, _ in got] == ["block"]  # once only
+        ((_, answer),) = await peer.ask("getblocks", locate(hashes(made, 1_000, 1_000)))
+        assert parse_inventory(answer) == [(BLOCK, block_hash) for block_hash in hashes(made, 1_001, 1_003)]
+        got = await peer.ask("getdata", inventory((BLOCK, made.chain.tip.hash)))
+        assert [command for command, _ in got] == ["block"]  # the answer was not full
+
+
+async def test_the_continuation_follows_filtered_blocks_too() -> None:
+    made = regtest(501)
+    async with Node(made) as node, client(node, relay=False) as peer:
+        await peer.ask("filterload", b"\x01\x00\x01\0\0\0\0\0\0\0\0")
+        await peer.ask("getblocks", locate([GENESIS]))
+        got = await peer.ask("getdata", inventory((FILTERED_BLOCK, hashes(made, 500, 500)[0])))
+        assert got[-1] == ("inv", inventory((BLOCK, made.chain.tip.hash)))
+
+
+async def test_getblocks_leaves_the_stop_hash_out_and_is_silent_at_the_tip() -> None:
+    made = regtest(5)
+    async with Node(made) as node, client(node) as peer:
+        ((_, answer),) = await peer.ask("getblocks", locate([GENESIS], hashes(made, 4, 4)[0]))
+        assert parse_inventory(answer) == [(BLOCK, block_hash) for block_hash in hashes(made, 1, 3)]
+        assert await peer.ask("getblocks", locate([made.chain.tip.hash])) == []
+        assert await peer.ask("getblocks", locate([GENESIS], hashes(made, 1, 1)[0])) == []
+
+
+# Blocks
+
+
+async def test_blocks_come_with_and_without_witness() -> None:
+    made = regtest(101)
+    made.pay(LOCK.pays(5))
+    made.mine()
+    tip = made.chain.tip
+    async with Node(made) as node, client(node) as peer:
+        got = await peer.ask("getdata", inventory((WITNESS_BLOCK, tip.hash), (BLOCK, tip.hash), (COMPACT_BLOCK, tip.hash)))
+        assert [command for command, _ in got] == ["block"] * 3
+        assert got[0][1] == got[2][1] == tip.raw
+        coinbase, payment = made.chain.txs(tip)
+        assert got[1][1] == tip.raw[:80] + b"\x02" + stripped(coinbase.raw) + stripped(payment.raw)
+        assert len(got[1][1]) < len(tip.raw)
+        ((_, genesis),) = await peer.ask("getdata", inventory((BLOCK, GENESIS)))
+        assert genesis == made.chain.active[0].raw
+
+
+async def test_unknown_blocks_and_kinds_and_filtered_blocks_without_a_filter_are_passed_over_in_silence() -> None:
+    made = regtest(2)
+    tip = made.chain.tip.hash
+    async with Node(made) as node, client(node) as peer:
+        wanted = [
+            (BLOCK, UNKNOWN),
+            (WITNESS_BLOCK, UNKNOWN),
+            (FILTERED_BLOCK, UNKNOWN),
+            (FILTERED_BLOCK, tip),
+            (0x40000003, tip),
+            (77, tip),
+        ]
+        assert await peer.ask("getdata", inventory(*wanted)) == []
+        assert [command for command, _ in await peer.ask("getdata", inventory(*wanted, (BLOCK, tip)))] == ["block"]
+
+
+async def test_stale_blocks_are_served() -> None:
+    made = regtest(3)
+    stale = made.chain.tip
+    made.reorg(1)
+    async with Node(made) as node, client(node) as peer:
+        assert await peer.ask("getdata", inventory((WITNESS_BLOCK, stale.hash))) == [("block", stale.raw)]
+
+
+# Transactions
+
+
+async def test_transactions_are_given_from_the_mempool_and_the_last_block() -> None:
+    made = regtest(101)
+    confirmed = made.pay(LOCK.pays(5))
+    made.mine()
+    pending = made.pay(LOCK.pays(6))
+    async with Node(made) as node, client(node) as peer:
+        for digest in (confirmed, pending):
+            tx = made.find_tx(digest)
+            assert tx is not None
+            got = await peer.ask("getdata", inventory((TX, digest), (WITNESS_TX, digest), (WTX, tx.wtxid)))
+            assert got == [("tx", stripped(tx.raw)), ("tx", tx.raw), ("tx", tx.raw)]
+        made.mine()
+        got = await peer.ask("getdata", inventory((WITNESS_TX, confirmed), (WITNESS_TX, pending)))
+        assert [command for command, _ in got] == ["inv", "tx", "notfound"]
+        assert got[2][1] == inventory((WITNESS_TX, confirmed))
+
+
+async def test_what_is_not_there_is_named_in_notfound_as_it_was_asked_for() -> None:
+    async with Node() as node, client(node) as peer:
+        wanted = [(TX, UNKNOWN), (WITNESS_TX, GENESIS), (WTX, UNKNOWN)]
+        assert await peer.ask("getdata", inventory(*wanted)) == [("notfound", inventory(*wanted))]
+
+
+async def test_50000_items_are_answered_and_50001_end_the_connection() -> None:
+    async with Node() as node, client(node) as peer:
+        got = await peer.ask("getdata", inventory(*[(TX, UNKNOWN)] * 50_000))
+        assert {command for command, _ in got} == {"notfound"}
+        assert sum(len(parse_inventory(payload)) for _, payload in got) == 50_000
+        await peer.send("getdata", inventory(*[(TX, UNKNOWN)] * 50_001))
+        assert await peer.is_cut()
+
+
+@pytest.mark.parametrize("wtxidrelay", [False, True])
+async def test_a_transaction_announced_by_a_peer_is_fetched_and_told_to_the_others(wtxidrelay: bool) -> None:
+    made = regtest(101)
+    raw = build_tx([made.lock.spends(OutPoint(made.chain.active[1].txids[0], 0))], [TxOut(1, LOCK.script_pubkey)])
+    announced, fetched = ((WTX, wtxid(raw)), (WTX, wtxid(raw))) if wtxidrelay else ((TX, txid(raw)), (WITNESS_TX, txid(raw)))
+    async with Node(made) as node, client(node, *(["wtxidrelay"] * wtxidrelay)) as sender, client(node) as other:
+        assert await sender.ask("inv", inventory(announced, (BLOCK, UNKNOWN))) == [("getdata", inventory(fetched))]
+        assert await sender.ask("tx", raw) == []  # nothing is said of it to the one who sent it
+        assert await other.answers() == [("inv", inventory((TX, txid(raw))))]
+        assert txid(raw) in made.mempool
+        assert await sender.ask("inv", inventory(announced)) == []  # known
+        assert await other.ask("getdata", inventory((WITNESS_TX, txid(raw)))) == [("tx", raw)]
+        wrong = (TX, UNKNOWN) if wtxidrelay else (WTX, UNKNOWN)
+        assert await sender.ask("inv", inventory(wrong)) == []  # not what was agreed on (BIP-339)
+
+
+async def test_an_invalid_transaction_is_dropped_in_silence() -> None:
+    made = regtest(101)
+    async with Node(made) as node, client(node) as peer, client(node) as other:
+        raw = build_tx([made.lock.spends(OutPoint(UNKNOWN, 0))], [TxOut(1, LOCK.script_pubkey)])
+        assert await peer.ask("tx", raw) == []
+        assert await peer.ask("tx", raw[:-1]) == []
+        assert await other.answers() == []
+        assert len(made.mempool) == 0
+
+
+# Silence
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("getaddr", b""),
+        ("sendheaders", b""),
+        ("sendcmpct", b"\0\2\0\0\0\0\0\0\0"),
+        ("feefilter", bytes(8)),
+        ("addr", b"\0"),
+        ("headers", b"\0"),
+        ("notfound", b"\0"),
+        ("inv", b"\0"),
+        ("getdata", b"\0"),
+        ("pong", bytes(8)),
+        ("version", version_payload()),
+        ("verack", b""),
+        ("mempool", b""),
+        ("nonsense", b"junk"),
+        ("getheaders", b"\0"),
+        ("tx", b"\xff"),
+    ],
+)
+async def test_where_core_is_silent_so_is_the_node(command: str, payload: bytes) -> None:
+    async with Node(regtest(2)) as node, client(node) as peer:
+        assert await peer.ask(command, payload) == []
+        assert len(await peer.ask("getheaders", locate([GENESIS]))) == 1
+
+
+async def test_a_message_with_a_wrong_checksum_is_dropped_and_the_connection_stays() -> None:
+    async with Node(regtest(2)) as node, client(node) as peer:
+        await peer.send_bytes(message("getheaders", locate([GENESIS]), checksum=b"bad!"))
+        assert await peer.answers() == []
+
+
+@pytest.mark.parametrize("command", ["wtxidrelay", "sendaddrv2"])
+async def test_negotiation_after_verack_ends_the_connection(command: str) -> None:
+    async with Node() as node, client(node) as peer:
+        await peer.send(command)
+        assert await peer.is_cut()
+
+
+async def test_another_networks_magic_ends_the_connection() -> None:
+    async with Node() as node, connection(node) as peer:
+        await peer.send_bytes(b"\xf9\xbe\xb4\xd9" + bytes(20))
+        assert await peer.reader.read() == b""
+
+
+async def test_what_was_asked_before_the_client_closed_its_side_is_answered() -> None:
+    made = regtest(2)
+    async with Node(made) as node, client(node) as peer:
+        await peer.send("getheaders", locate([GENESIS]))
+        peer.writer.write_eof()
+        command, payload = await peer.receive()
+        assert (command, parse_headers(payload)) == ("headers", headers(made, 1, 2))
+        assert await peer.reader.read() == b""

@@ -1,0 +1,168 @@
+"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that do not keep to the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from spvfilter.errors import EnvelopeError, ParameterError, PeerError, SessionError
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.server import Node
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.connection import Connection
+from spvfilter.p2p.limits import Limits
+from spvfilter.wire.events import Cause, Fenced, Received, Settings
+from spvfilter.wire.messages import table as wire
+from support.nodeclient import MAGIC, message, version_payload
+
+SETTINGS = Settings(REGTEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "shown"),
+    [
+        ("1.2.3.4", "1.2.3.4", 18444, "1.2.3.4:18444"),
+        ("1.2.3.4:5", "1.2.3.4", 5, "1.2.3.4:5"),
+        (" node.example.org:8333 ", "node.example.org", 8333, "node.example.org:8333"),
+        ("::1", "::1", 18444, "[::1]:18444"),
+        ("[::1]", "::1", 18444, "[::1]:18444"),
+        ("[::1]:7", "::1", 7, "[::1]:7"),
+        ("abcdefghij234567.onion", "abcdefghij234567.onion", 18444, "abcdefghij234567.onion:18444"),
+    ],
+)
+def test_an_address_is_read_and_shown(text: str, host: str, port: int, shown: str) -> None:
+    address = Address.parse(text, 18444)
+    assert (address.host, address.port, str(address)) == (host, port, shown)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":1", "[::1", "[::1]x", "host:", "host:0", "host:65536", "host:１", "host:-1", "a b", "a..b", "http://x"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ParameterError):
+        Address.parse(text, 18444)
+
+
+def to(node: Node) -> Address:
+    return Address(node.host, node.port)
+
+
+async def test_messages_and_fences_are_answered_in_order() -> None:
+    regtest = Regtest(clock=lambda: 1_700_000_000)
+    regtest.mine(5)
+    async with Node(regtest) as node:
+        connection = await Connection.open(to(node), SETTINGS)
+        assert connection.ready.version.start_height == 5
+        await connection.send(wire.GetHeaders((REGTEST.genesis_hash,)))
+        nonce = connection.fence()
+        received = await connection.receive()
+        while not (isinstance(received, Received) and isinstance(received.message, wire.Headers)):
+            received = await connection.receive()
+        assert len(received.message.headers) == 5
+        assert await connection.receive() == Fenced(nonce)
+        connection.close()
+        with pytest.raises(ConnectionAbortedError):
+            await connection.receive()
+
+
+async def test_a_port_where_nobody_listens_is_refused() -> None:
+    async with Node() as node:
+        address = to(node)
+    with pytest.raises(OSError):
+        await Connection.open(address, SETTINGS)
+
+
+async def served(first: bytes, *, read: bool = True) -> tuple[asyncio.Server, Address, list[asyncio.StreamWriter]]:
+    """A server that says `first` after a version and verack to whoever connects, and then nothing."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(message("version", version_payload()) + message("verack") + first)
+        while read and await reader.read(1 << 16):
+            pass
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    server = await asyncio.start_server(serve, sock=listening)
+    return server, Address("127.0.0.1", listening.getsockname()[1]), writers
+
+
+async def closed(server: asyncio.Server, writers: list[asyncio.StreamWriter]) -> None:
+    server.close()
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.sleep(0)
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [
+        (b"\x00" * 24, EnvelopeError),
+        (MAGIC + b"tx".ljust(12, b"\0") + b"\xff\xff\xff\xff" + bytes(4), EnvelopeError),
+        (message("wtxidrelay"), SessionError),
+    ],
+)
+async def test_a_peer_that_breaks_the_stream_is_cut(first: bytes, error: type[PeerError]) -> None:
+    server, address, writers = await served(first)
+    connection = await Connection.open(address, SETTINGS)
+    with pytest.raises(error):
+        await connection.receive()
+    await closed(server, writers)
+
+
+async def test_a_peer_that_never_pongs_is_cut_after_its_time() -> None:
+    server, address, writers = await served(b"")
+    now, step = [0.0], [0.0]
+
+    def monotonic() -> float:
+        now[0] += step[0]  # at each look
+        return now[0]
+
+    connection = await Connection.open(address, SETTINGS, clock=Clock(monotonic=monotonic))
+    step[0] = 5_000
+    with pytest.raises(SessionError) as told:
+        await connection.receive()
+    assert told.value.cause == Cause.PING_TIMEOUT
+    await closed(server, writers)
+
+
+async def test_silence_during_the_handshake_is_cut() -> None:
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+    address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    with pytest.raises(SessionError) as told:
+        await Connection.open(address, replace(SETTINGS, handshake_s=0.05))
+    assert told.value.cause == Cause.HANDSHAKE_TIMEOUT
+    await closed(server, writers)
+
+
+async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_without_end() -> None:
+    flood = message("ping", bytes(8)) * 60_000  # 2 MB of pongs
+    server, address, writers = await served(flood, read=False)
+    connection = await Connection.open(address, SETTINGS, limits=Limits(send_s=0.2))
+    connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    with pytest.raises(SessionError, match="does not read"):
+        await connection.receive()
+    assert connection._writer.transport.get_write_buffer_size() < 2_000_000
+    await closed(server, writers)
+
+
+async def test_cancelled_opening_leaves_no_connection() -> None:
+    async with Node() as node:
+        for steps in range(30):
+            task = asyncio.create_task(Connection.open(to(node), SETTINGS))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            (result,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(result, Connection):
+                result.close()
+                with pytest.raises(ConnectionAbortedError):
+                    await result.receive()

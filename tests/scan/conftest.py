@@ -1,0 +1,28 @@
+"""What a scan runs with, and must not leave behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from spvfilter.kernel import BACKEND
+from spvfilter.scan import feed, scan
+
+
+@pytest.fixture
+def many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many threads as jobs, whatever the kernel."""
+    monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
+
+
+@pytest.fixture
+def threads_of_this_kernel(many_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the kernel makes use of, whatever `many_threads` said."""
+    monkeypatch.setattr(scan, "BACKEND", BACKEND)
+
+
+@pytest.fixture
+def small_batches_and_many_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of few blocks, so that short chains have many; and as many threads as jobs, whatever the kernel."""
+    monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
+    seed = request.node.callspec.params.get("seed", 0) if hasattr(request.node, "callspec") else 0
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", (1, 2, 5, 256)[seed % 4])

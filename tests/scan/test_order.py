@@ -1,0 +1,279 @@
+"""The set of matches does not depend on the order of blocks and files, nor on the number of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from bitcoin.core import CBlock
+
+from spvfilter import errors
+from spvfilter.kernel import WatchTable
+from spvfilter.network import TESTNET3
+from spvfilter.scan import feed
+from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.sources import BlockFiles, BlockList, BlockRef, RawBlock, Spool
+from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.watchlist import WatchList
+from support.build import block_hash, chain_of, push, txid
+from support.chains import Interest, exact, found_by, identity, random_chain, record, slowly, write_records
+from support.matching import ANCESTOR, JOBS, MINE, SEEDS, mine, once, pay, shuffled, spend
+from support.oracle import Wallet
+from support.realdata import runs
+
+pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
+
+
+# Random chains
+
+
+@SEEDS
+@JOBS
+async def test_a_shuffled_list_gives_what_the_oracle_finds_in_chain_order(seed: int, jobs: int) -> None:
+    interest, blocks = random_chain(seed)
+    reference = once(await found_by(Matcher(interest.watch()), list(blocks)))
+    assert {exact(match) for match in reference} == set(interest.expected(blocks))
+    heights = {block_hash(raw): 100 + number for number, raw in enumerate(blocks)}
+    assert all(match.height == heights[match.block_hash] for match in reference)
+    watch = interest.watch()
+    matches = await found_by(Matcher(watch, jobs=jobs), shuffled(blocks, seed))
+    assert once(matches) == reference
+    assert {bytes(point) for point in watch.outpoints()} == set(interest.outpoints) | {
+        bytes(match.outpoint) for match in reference if match.kind == MatchKind.OUTPUT
+    }
+
+
+@SEEDS
+@JOBS
+async def test_matches_of_a_list_come_in_chain_order(seed: int, jobs: int) -> None:
+    interest, blocks = random_chain(seed)
+    matches = await found_by(Matcher(interest.watch(), jobs=jobs), shuffled(blocks, seed))
+    assert [exact(match) for match in matches] == interest.expected(blocks)
+
+
+@SEEDS
+@JOBS
+async def test_streams_in_any_order_give_every_match_once(seed: int, jobs: int) -> None:
+    interest, blocks = random_chain(seed)
+    expected = {found[:5] for found in interest.expected(blocks)}
+    order = shuffled(blocks, seed)
+    for stream in (iter(order), slowly(order), iter(blocks[::-1]), (RawBlock(raw) for raw in order)):
+        matcher = Matcher(interest.watch(), jobs=jobs)
+        matches = await found_by(matcher, stream)
+        assert {identity(match) for match in once(matches)} == expected
+        assert (matcher.report.blocks, matcher.report.segments, matcher.report.stale) == (len(blocks), 1, [])
+
+
+@SEEDS
+async def test_a_stream_in_chain_order_gives_the_very_matches_of_a_list(seed: int) -> None:
+    interest, blocks = random_chain(seed)
+    reference = await found_by(Matcher(interest.watch()), list(blocks))
+    for jobs in (1, 3):
+        assert await found_by(Matcher(interest.watch(), jobs=jobs), iter(blocks)) == reference
+        assert await found_by(Matcher(interest.watch(), jobs=jobs), iter(blocks), in_order=True) == reference
+        assert await found_by(Matcher(interest.watch(), jobs=jobs), slowly(blocks), in_order=True) == reference
+
+
+@SEEDS
+@JOBS
+async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int, tmp_path: Path) -> None:
+    interest, blocks = random_chain(seed)
+    reference = once(await found_by(Matcher(interest.watch()), list(blocks)))
+    rng = random.Random(seed)
+    order = shuffled(blocks, seed)
+    cuts = [0, *sorted(rng.sample(range(1, len(order)), 4)), len(order)]
+    paths = [write_records(tmp_path / f"blk{n:05}.dat", order[a:b]) for n, (a, b) in enumerate(pairwise(cuts))]
+    (tmp_path / "one.raw").write_bytes(order[0])
+    (tmp_path / "one.hex").write_text(order[1].hex())
+    matcher = Matcher(interest.watch(), jobs=jobs)
+    matches = await found_by(matcher, BlockFiles(rng.sample([*paths, tmp_path / "one.raw", tmp_path / "one.hex"], len(paths) + 2)))
+    assert once(matches) == reference
+    assert sorted(matcher.report.duplicates) == sorted(map(block_hash, order[:2]))
+    assert (matcher.report.blocks, matcher.report.bytes_scanned) == (len(blocks), sum(map(len, blocks)))
+    assert matcher.report.bytes_total == matcher.report.bytes_scanned
+
+
+class LateFirst(BlockList):
+    """Blocks of which every even one cannot be read until the scan of the next has begun."""
+
+    def __init__(self, chain: Sequence[bytes]) -> None:
+        super().__init__(chain)
+        self.begun = [threading.Event() for _ in chain]
+
+    def read(self, ref: BlockRef) -> bytes:
+        self.begun[ref.file].set()
+        if not ref.file % 2 and ref.file + 1 < len(self.begun):
+            assert self.begun[ref.file + 1].wait(10)
+        return super().read(ref)
+
+
+@SEEDS
+@pytest.mark.parametrize("jobs", [2, 3])
+async def test_an_outpoint_learned_while_the_next_block_was_being_scanned_is_not_missed(
+    seed: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    interest, blocks = random_chain(seed)
+    reference = await found_by(Matcher(interest.watch()), list(blocks))
+    assert await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks)) == reference
+
+
+async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    paid = pay()
+    blocks = chain_of([[paid], [spend(paid, push(b"secret"))]])
+    interest = Interest([MINE], data=[b"secret"])
+    for jobs, source in ((1, BlockList(blocks)), (2, LateFirst(blocks))):
+        matches = await found_by(Matcher(interest.watch(), jobs=jobs), source)
+        assert [(match.kind, match.value, match.label) for match in matches] == [
+            (MatchKind.OUTPUT, 1_000, "script 0"),
+            (MatchKind.INPUT, 1_000, "script 0"),
+        ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    paid = pay()
+    interest = Interest([MINE], outpoints=[txid(paid) + bytes(4)])
+    blocks = chain_of([[paid], [spend(paid)]])
+    matches = await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks) if jobs > 1 else blocks)
+    assert [(match.kind, match.value, match.label) for match in matches] == [
+        (MatchKind.OUTPUT, 1_000, "script 0"),
+        (MatchKind.INPUT, 1_000, "by hand"),
+    ]
+
+
+async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The payment's block is scanned after the block of its spend; what it teaches is no news then, but that block does not know it."""
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    paid = pay()
+    blocks = chain_of([[paid], [spend(paid)]])
+    payment_may_be_read, spend_scanned = threading.Event(), threading.Event()
+    scan_block = WatchTable.scan_block
+
+    class Held(BlockList):
+        def read(self, ref: BlockRef) -> bytes:
+            assert ref.file == 1 or payment_may_be_read.wait(10)
+            return super().read(ref)
+
+    def told(table: WatchTable, raw: bytes, found: WatchTable | None = None) -> object:
+        hits = scan_block(table, raw, found)
+        if raw == blocks[1]:
+            spend_scanned.set()
+        return hits
+
+    monkeypatch.setattr(WatchTable, "scan_block", told)
+    matcher = Matcher(mine(), jobs=2)
+    task = asyncio.create_task(found_by(matcher, Held(blocks)))
+    assert await asyncio.to_thread(spend_scanned.wait, 10)
+    assert len(await matcher.match_tx(paid)) == 1
+    payment_may_be_read.set()
+    assert [match.kind for match in await task] == [MatchKind.OUTPUT, MatchKind.INPUT]
+
+
+@SEEDS
+@JOBS
+async def test_a_list_that_knows_everything_already_finds_the_same_again(seed: int, jobs: int) -> None:
+    interest, chain = random_chain(seed)
+    blocks = [raw for number, raw in enumerate(chain) if number % 5]
+    watch = interest.watch()
+    first = once(await found_by(Matcher(watch, jobs=jobs), list(blocks)))
+    for what in (shuffled(blocks, seed), iter(shuffled(blocks, seed)), iter(blocks)):
+        assert set(map(identity, once(await found_by(Matcher(watch, jobs=jobs), what)))) == set(map(identity, first))
+
+
+# In declared order
+
+
+async def test_a_block_that_does_not_follow_is_refused_after_the_matches_before_it() -> None:
+    interest, blocks = random_chain(3)
+    expected = interest.expected(blocks[:10])
+    for broken in (blocks[:10] + blocks[11:], (*blocks[:10], blocks[9]), (*blocks[:10], blocks[3])):
+        given: list[Match] = []
+        with pytest.raises(errors.OrderError, match=block_hash(broken[10])[::-1].hex()):
+            async for match in Matcher(interest.watch()).scan(list(broken), in_order=True):
+                given.append(match)  # noqa: PERF401  those before the error are wanted
+        assert [exact(match) for match in given] == expected
+
+
+@JOBS
+async def test_nothing_is_spooled_or_kept_in_declared_order(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    interest, blocks = random_chain(4)
+    monkeypatch.setattr(Spool, "put", lambda *_: pytest.fail("spooled"))
+    monkeypatch.setattr(Spool, "read", lambda *_: pytest.fail("read again"))
+    matches = await found_by(Matcher(interest.watch(), jobs=jobs), slowly(blocks), in_order=True)
+    assert [exact(match) for match in matches] == interest.expected(blocks)
+
+
+async def test_heights_in_declared_order_are_counted_from_a_given_one() -> None:
+    paid = [pay(salt=n) for n in range(4)]
+    blocks = [raw.replace(b"\x04\x00\x00\x00", b"\x01\x00\x00\x00", 1) for raw in chain_of([[raw] for raw in paid], ANCESTOR, 700)]
+    linked: list[RawBlock] = []
+    for raw in blocks:  # version 1 states no height; relink
+        before = block_hash(linked[-1].raw) if linked else ANCESTOR
+        linked.append(RawBlock(raw[:4] + before + raw[36:], 9_000 if len(linked) == 1 else None))
+    for source, options in ((iter(linked), {"in_order": True}), (linked, {"in_order": True}), (iter(linked), {})):
+        matches = await found_by(Matcher(mine()), source, **options)
+        assert [match.height for match in matches] == [None, 9_000, 9_001, 9_002]
+    assert [match.height for match in await found_by(Matcher(mine()), linked)] == [8_999, 9_000, 9_001, 9_002]
+
+
+# Real blocks
+
+
+def first_testnet_blocks() -> list[bytes]:
+    return next([block.raw for block in run] for entry, run in runs() if (entry["network"], entry["first_height"]) == ("testnet3", 0))
+
+
+def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
+    """The scripts that are paid most often in blocks."""
+    paid = Counter(bytes(out.scriptPubKey) for raw in blocks for txn in CBlock.deserialize(raw).vtx for out in txn.vout)
+    return (script for script, _ in paid.most_common(count))
+
+
+@pytest.mark.vectors
+@JOBS
+@pytest.mark.parametrize("kind", ["list", "iterator", "generator", "files"])
+async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jobs: int, tmp_path: Path) -> None:
+    blocks = first_testnet_blocks()
+    scripts = list(busiest(blocks, 40))
+    wallet = Wallet()
+    wallet.scripts |= set(scripts)
+    expected = {
+        (height, kind_, txid_, index, point, value)
+        for height, raw in enumerate(blocks)
+        for kind_, txid_, index, point, value in wallet.block(CBlock.deserialize(raw))
+    }
+    assert sum(found[1] == "input" for found in expected) > 100
+    watch = WatchList(TESTNET3)
+    for script in scripts:
+        watch.add_script(script)
+    order = shuffled(blocks, jobs)
+    match kind:
+        case "list":
+            source: object = order
+        case "iterator":
+            source = iter(order)
+        case "generator":
+            source = slowly(order)
+        case _:
+            source = BlockFiles([write_records(tmp_path / f"{n}.blk", order[n::3], TESTNET3.magic) for n in range(3)])
+    matches = once(await found_by(Matcher(watch, jobs=jobs), source))
+    hashes = {block_hash(raw): height for height, raw in enumerate(blocks)}
+    assert {
+        (hashes[match.block_hash or b""], str(match.kind), match.txid, match.index, bytes(match.outpoint), match.value) for match in matches
+    } == expected
+    if kind in ("list", "files"):
+        assert all(match.height == hashes[match.block_hash or b""] for match in matches)
+
+
+def test_records_of_the_tests_are_those_of_the_files() -> None:
+    """The builder above is only as good as this."""
+    assert record(b"abc", b"\xfa\xbf\xb5\xda") == bytes.fromhex("fabfb5da03000000616263")

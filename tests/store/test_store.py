@@ -1,0 +1,402 @@
+"""The wallet's database: what is written is what is read, all of a batch or nothing, and each way of being unusable has its own error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import spvfilter
+from spvfilter.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreForeignError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import Hit
+from spvfilter.network import MAINNET, REGTEST
+from spvfilter.store.sqlite import MarkedRows
+from spvfilter.store.store import MEMORY, Batch, FilterParameters, Found, Pending, Store
+from spvfilter.watch.watchlist import WatchList
+from support.vectors import effort
+
+PACKAGE = Path(spvfilter.__file__).parent
+SCRIPT = b"\x00\x14" + b"\x01" * 20
+OTHER = b"\x00\x14" + b"\x02" * 20
+GENESIS = REGTEST.genesis
+
+
+def headers(count: int, seed: bytes = b"a") -> bytes:
+    raw, previous = b"", sha256d(GENESIS)
+    for number in range(count):
+        header = bytes(4) + previous + sha256d(seed + bytes([number % 256])) + bytes(12)
+        raw, previous = raw + header, sha256d(header)
+    return raw
+
+
+def watch_list(*scripts: bytes) -> WatchList:
+    watch = WatchList(REGTEST)
+    for script in scripts or (SCRIPT,):
+        watch.add_script(script, "mine")
+    return watch
+
+
+def found(number: int, height: int | None, *, spend: bool = False) -> Found:
+    digest = bytes([number]) * 32
+    hit = Hit(spend, 0, digest, number, digest + bytes(4), 1_000 + number, SCRIPT, 0)
+    return Found(hit, None if height is None else bytes([height]) * 32, height, "unproven")
+
+
+def filled(path: Path) -> Store:
+    store = Store.open(path, REGTEST)
+    watch = watch_list()
+    store.attach(watch)
+    store.commit(Batch(headers=GENESIS + headers(20)))
+    for height in range(20):
+        each = found(height, height)
+        watch.table.learn([each.hit])
+        store.commit(Batch(found=[each], cursor=height))
+    store.commit(Batch(found=[found(30, None)], pending={bytes(32): Pending(b"raw", 7, True)}))
+    store.commit(Batch(filter=FilterParameters(3, 256, 0.0001, b"k" * 32)))
+    return store
+
+
+def everything(store: Store) -> list[object]:
+    return [
+        store.tip,
+        store.cursor,
+        store.searched,
+        store.secret,
+        store.filter_parameters,
+        b"".join(store.headers()),
+        list(store.found()),
+        store.pending(),
+    ]
+
+
+def test_what_is_written_is_read_after_a_new_start(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        before = everything(store)
+    with Store.open(path, REGTEST) as store:
+        watch = WatchList(REGTEST)
+        store.attach(watch)
+        assert everything(store) == before
+        assert watch.label(0) == "mine"
+        assert sum(1 for _ in watch.table.coins()) == 20
+
+
+def test_files_belong_to_their_owner_alone(tmp_path: Path) -> None:
+    with filled(tmp_path / "w.db"):
+        assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_fork_takes_headers_and_matches_above_it_away(tmp_path: Path) -> None:
+    with filled(tmp_path / "w.db") as store:
+        store.commit(Batch(fork=10, headers=b""))
+        assert (store.tip, store.cursor, store.searched) == (10, 10, 10)
+        assert [each.height for each in store.found()] == [*range(11), None]
+
+
+def test_the_cursor_goes_back_for_entries_that_are_new_and_what_was_searched_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch_list(), since=3)
+        assert store.cursor == 19
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch_list(OTHER, SCRIPT), since=3)
+        assert (store.cursor, store.searched) == (2, 19)
+        assert [each.hit.entry for each in store.found()] == [1] * 21  # under its new number
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch_list(OTHER))
+        assert store.cursor == 2
+
+
+def test_a_label_given_anew_replaces_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    renamed = WatchList(REGTEST)
+    renamed.add_script(SCRIPT, "yours")
+    with Store.open(path, REGTEST) as store:
+        store.attach(renamed)
+    with Store.open(path, REGTEST) as store:
+        watch = WatchList(REGTEST)
+        store.attach(watch)
+        assert watch.label(0) == "yours"
+
+
+def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path):
+        with pytest.raises(StoreLockedError):
+            Store.open(path, REGTEST)
+        code = f"from spvfilter.store.store import Store\nfrom spvfilter.network import REGTEST\nStore.open({str(path)!r}, REGTEST)"
+        told = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+        )
+        assert "StoreLockedError" in told.stderr
+        with pytest.raises(StoreLockedError):
+            Store.open(path, REGTEST, rebuild=True)
+    Store.open(path, REGTEST).close()
+
+
+def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20)
+    with pytest.raises(StoreForeignError):
+        Store.open(text, REGTEST)
+    assert text.read_text().startswith("not a database")
+    other = tmp_path / "other"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE t (a)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreForeignError, match="another program"):
+        Store.open(other, REGTEST)
+    path = tmp_path / "w.db"
+    filled(path).close()
+    with pytest.raises(StoreForeignError, match="another network"):
+        Store.open(path, MAINNET)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreForeignError, match="version 99"):
+        Store.open(path, REGTEST)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere"):
+        Store.open(tmp_path / "nowhere" / "w.db", REGTEST)
+
+
+def test_a_database_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    monkeypatch.setattr(os, "access", lambda name, mode: (name, mode) != (path, os.W_OK))
+    with pytest.raises(StoreReadOnlyError):
+        Store.open(path, REGTEST)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(errno.EACCES, StoreReadOnlyError), (errno.EROFS, StoreReadOnlyError), (errno.ENOSPC, StoreFullError)]
+)
+def test_a_folder_that_takes_no_file_is_refused_by_cause(
+    code: int, kind: type[StoreError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: object, flags: int, mode: int = 0) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(kind):
+        Store.open(tmp_path / "w.db", REGTEST)
+
+
+@pytest.mark.parametrize("room", range(effort(6, 12, 60)))
+def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count = {pages + room}")
+        whole = everything(store)
+        with pytest.raises(StoreFullError, match="full"):
+            for number in range(10_000):
+                whole = everything(store)
+                store.commit(Batch(pending={number.to_bytes(32, "little"): Pending(bytes(900), number, False)}, cursor=number % 19))
+        assert everything(store) == whole
+        store._db.execute("PRAGMA max_page_count = 1000000")
+        store.commit(Batch(cursor=5))
+        assert store.cursor == 5
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch_list())
+        assert everything(store)[5:] == whole[5:]
+
+
+def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        secret, parameters = store.secret, store.filter_parameters
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE matches SET value = value + 1 WHERE n = 4")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreCorruptError):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        watch = WatchList(REGTEST)
+        store.attach(watch)
+        assert (store.secret, store.filter_parameters) == (secret, parameters)
+        assert (store.tip, store.cursor, list(store.found())) == (-1, -1, [])
+        assert SCRIPT in watch
+    assert (tmp_path / "w.db.damaged").exists()
+
+
+@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77", "journal_mode = WAL"])
+def test_a_rebuild_leaves_the_database_of_another_program_alone(pragma: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA {pragma}")
+    connection.execute("CREATE TABLE meta (key, value)")
+    connection.execute("INSERT INTO meta VALUES ('mine', 1)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreForeignError, match="of another program"):
+        Store.open(path, REGTEST, rebuild=True)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["other.db"]
+
+
+def test_one_of_ours_is_rebuilt_though_the_file_no_longer_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA application_id = 77")
+    connection.close()
+    with pytest.raises(StoreForeignError):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        store.attach(watch := WatchList(REGTEST))
+        assert SCRIPT in watch
+
+
+def test_what_is_no_database_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    path.write_bytes(b"garbage" * 1_000)
+    Store.open(path, REGTEST, rebuild=True).close()
+    assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
+
+
+def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        secret, parameters = store.secret, store.filter_parameters
+    insert = MarkedRows.insert
+    broken = 0
+    for room in range(20):
+        left = [room]
+
+        def full(self: MarkedRows, table: str, row: Sequence[object], left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            insert(self, table, row)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MarkedRows, "insert", full)
+            try:
+                Store.open(path, REGTEST, rebuild=True).close()
+            except StoreFullError:
+                broken += 1
+        with Store.open(path, REGTEST) as store:
+            store.attach(watch := WatchList(REGTEST))
+            assert (store.secret, store.filter_parameters) == (secret, parameters)
+            assert SCRIPT in watch
+            assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or made anew
+    assert 5 < broken < 20
+
+
+TAMPERED = {
+    "a match lost": "DELETE FROM matches WHERE n = 4",
+    "a match moved": "UPDATE matches SET height = 3 WHERE n = 4",
+    "a coin lost": "DELETE FROM coins WHERE value = 1004",
+    "an entry changed": "UPDATE watch SET value = x'0014' || zeroblob(20)",
+    "the cursor": "UPDATE meta SET value = zeroblob(16) WHERE key = 'cursor'",
+    "the tip": "DELETE FROM headers WHERE height = 20",
+    "a header in the middle": "UPDATE headers SET raw = zeroblob(80) WHERE height = 7",
+    "a header missing": "DELETE FROM headers WHERE height = 7",
+    "a pending one": "UPDATE pending SET seen = 8",
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_was_not_written_by_the_store_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(TAMPERED[name])
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreCorruptError):
+        Store.open(path, REGTEST)
+
+
+def outcome(path: Path, whole: list[object]) -> None:
+    """A refusal, or a state that was once committed: no wrong match, no wrong header."""
+    try:
+        with Store.open(path, REGTEST) as store:
+            store.attach(watch_list())
+            tip, cursor, _, _, _, raw, matches, _ = everything(store)
+    except StoreError:
+        return
+    assert isinstance(raw, bytes)
+    assert isinstance(whole[5], bytes)
+    assert whole[5].startswith(raw)
+    assert isinstance(matches, list)
+    assert set(matches) <= set(whole[6])  # type: ignore[call-overload]  # a list
+    confirmed = [each.height for each in matches if each.height is not None]
+    assert confirmed == list(range(len(confirmed)))
+    assert isinstance(cursor, int)
+    assert isinstance(tip, int)
+    assert cursor < len(confirmed) or cursor == -1
+
+
+@pytest.mark.parametrize("wal", [False, True])
+def test_a_damaged_file_gives_what_was_once_committed_or_a_refusal(wal: bool, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    store = filled(path)
+    whole = everything(store)
+    if not wal:
+        store.close()
+    target = "w.db-wal" if wal else "w.db"
+    files = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    if wal:
+        store.close()
+    assert len(files[target]) > 4_096
+    rng = random.Random(7)
+    where = tmp_path / "damaged"
+    where.mkdir()
+    for number in range(effort(25, 50, 1_000)):
+        for old in where.iterdir():
+            old.unlink()
+        data = bytearray(files[target])
+        at = rng.randrange(len(data))
+        if number % 4 == 0:
+            del data[at:]
+        else:
+            data[at] ^= 1 << rng.randrange(8)
+        for name, content in (files | {target: bytes(data)}).items():
+            if not name.endswith("-shm"):
+                (where / name).write_bytes(content)
+        outcome(where / "w.db", whole)
+
+
+def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    data = path.read_bytes()
+    at = data.index(b"CREATE TABLE headers")
+    path.write_bytes(data[: at + 8] + b"\xf4" + data[at + 9 :])  # SQLite's complaint quotes it
+    with pytest.raises(StoreCorruptError):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        assert store.tip == -1
+
+
+def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open(MEMORY, REGTEST) as store:
+        store.commit(Batch(headers=GENESIS, cursor=0))
+        assert store.cursor == 0
+    assert not list(tmp_path.iterdir())

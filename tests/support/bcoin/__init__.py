@@ -1,0 +1,1 @@
+"""bcoin, a full node in Node.js, as a child process."""

@@ -1,0 +1,80 @@
+"""Our sans-IO peer on a socket: what was said to it, and what it made of that. No assertions."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role, Settings
+from spvfilter.wire.messages.table import Message
+from spvfilter.wire.session import Peer
+
+PATIENCE_S = 60  # for anything
+M = TypeVar("M")
+
+
+class Conversation:
+    """A connection that a test leads: it sends, then takes what comes until it has what it wants."""
+
+    def __init__(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.peer = peer
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.peer.send(message)
+
+    async def event(self) -> Event:
+        """The next event. Raises the peer's error when the session has ended, or when something was dropped."""
+        while (event := self.peer.next_event()) is None:
+            self._writer.write(self.peer.data_to_send())
+            await self._writer.drain()
+            if data := await self._reader.read(1 << 16):
+                self.peer.receive_data(data)
+            else:
+                self.peer.receive_eof()
+        if isinstance(event, (Misbehaved, Disconnected)):
+            raise event.error or EOFError
+        return event
+
+    async def ready(self) -> Ready:
+        async with asyncio.timeout(PATIENCE_S):
+            while not isinstance(event := await self.event(), Ready):
+                pass
+            return event
+
+    async def message(self, kind: type[M], which: Callable[[M], bool] = lambda message: True) -> M:
+        """The next message of a kind that `which` accepts; what comes before it is passed over."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                event = await self.event()
+                if isinstance(event, Received) and isinstance(event.message, kind) and which(event.message):
+                    return event.message
+
+    async def answers(self, *messages: Message) -> list[Message]:
+        """Send, and return all that came until the peer had answered: a ping goes behind, its pong ends it."""
+        self.send(*messages)
+        nonce = self.peer.fence(time.monotonic())
+        told: list[Message] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not isinstance(event := await self.event(), Fenced) or event.nonce != nonce:
+                if isinstance(event, Received):
+                    told.append(event.message)
+        return told
+
+
+@asynccontextmanager
+async def conversation(port: int, settings: Settings) -> AsyncIterator[Conversation]:
+    """Connected to 127.0.0.1, the handshake not yet done."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        peer = Peer(settings, Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=time.monotonic(), timestamp=int(time.time()))
+        yield Conversation(peer, reader, writer)
+    finally:
+        writer.close()
+        await writer.wait_closed()

@@ -1,0 +1,42 @@
+"""Worlds and runs for tests of compact filters: a chain that has grown, a node that counts what it is asked. No assertions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from spvfilter.light.events import Synced
+from spvfilter.node.filterindex import Question
+from spvfilter.node.responder import Session
+from support.lightworld import FAST, TIMEOUT_S, Run, World
+
+LIMITS = replace(FAST, filters=15)
+
+
+def grown(seed: int = 1, blocks: int = 30) -> World:
+    world = World(seed)
+    world.grow(blocks)
+    return world
+
+
+async def reach_tip(run: Run, world: World) -> None:
+    """Without books: a later run withdraws what an earlier one found."""
+    async with asyncio.timeout(TIMEOUT_S):
+        async for event in run.client.events():
+            if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
+                return
+
+
+class Counting(Session):
+    """Remembers what every session was asked for."""
+
+    asked: Counter[str]
+
+    def on_filters_wanted(self, asked: Question) -> None:
+        type(self).asked[type(asked).__name__] += 1
+        super().on_filters_wanted(asked)
+
+
+def counting() -> type[Counting]:
+    return type("CountingOne", (Counting,), {"asked": Counter()})

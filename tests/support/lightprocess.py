@@ -1,0 +1,40 @@
+"""Light clients in processes of their own, to be killed: python lightprocess.py forks one for each line of JSON it reads.
+
+What takes long, starting Python, is done once. No threads, no loop before the fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from spvfilter.light.client import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.p2p.limits import Limits
+from spvfilter.watch.watchlist import WatchList
+
+
+async def follow(address: str, path: str, scripts: list[str], options: dict[str, object]) -> None:
+    """Follow the chain, and write a dot for each event, until killed."""
+    watch = WatchList(REGTEST)
+    for script in scripts:
+        watch.add_script(bytes.fromhex(script))
+    client = LightClient(watch, peers=[address], store=path, limits=Limits(flight=10, filters=10), **options)  # type: ignore[arg-type]  # by name
+    async with client:
+        async for _ in client.events():
+            os.write(1, b".")
+
+
+def main() -> None:
+    for line in sys.stdin:
+        if not (child := os.fork()):
+            asyncio.run(follow(**json.loads(line)))
+        os.write(1, b"%d\n" % child)
+        os.waitpid(child, 0)
+        os.write(1, b"\nended\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""A wallet with scripts of every type, a regtest chain that pays it and is spent from, and a light client run against nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.node.server import Node
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.limits import Limits
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.store.store import Store
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.watch.match import Match
+from spvfilter.watch.watchlist import WatchList
+
+START = 1_700_000_000  # seconds since 1970
+TIMEOUT_S = 30.0
+FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, headers_s=5, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
+
+Place = tuple[str, bytes, int, int | None, bytes | None]  # kind, txid, index, height, block hash
+
+
+def key(number: int) -> bytes:
+    return b"\x02" + sha256(b"key %d" % number).digest()
+
+
+LOCKS: list[Lock] = [
+    p2pkh(key(1)),
+    p2wpkh(key(2)),
+    p2sh(p2wpkh(key(3))),
+    p2wsh(b"\x51"),
+    p2sh(p2wsh(b"\x52")),
+    p2tr(sha256(b"taproot").digest()),
+    p2sh(Lock(b"\x53")),
+    p2pk(key(8)),
+    multisig(1, [key(9), key(10)]),
+]
+STRANGER = p2wpkh(key(99))
+FOREIGN = p2wpkh(key(77))  # pays miners and strangers
+
+
+class World:
+    """A chain and a wallet. The same seed makes the same."""
+
+    def __init__(
+        self, seed: int = 1, locks: Iterable[Lock] = LOCKS, *, mature: int = 101, clock: Callable[[], float] = lambda: START
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.regtest = Regtest(clock=clock)
+        self.locks = list(locks)
+        self.coins: list[tuple[OutPoint, int, Lock]] = []  # of the wallet
+        self.regtest.mine(mature)
+
+    def watch(self) -> WatchList:
+        watch = WatchList(REGTEST)
+        for number, lock in enumerate(self.locks):
+            watch.add_script(lock.script_pubkey, f"lock {number}")
+        return watch
+
+    def receive(self, lock: Lock | None = None, value: int = 20_000) -> bytes:
+        """A payment to the wallet in the mempool; its txid."""
+        lock = lock or self.rng.choice(self.locks)
+        digest = self.regtest.pay(lock.pays(value))
+        self.coins.append((OutPoint(digest, 0), value, lock))
+        return digest
+
+    def spending(self, *, fee: int = 500, to: Lock = STRANGER, change: Lock | None = None) -> bytes:
+        """A transaction, not submitted, that spends a coin of the wallet."""
+        outpoint, value, lock = self.coins.pop(self.rng.randrange(len(self.coins)))
+        outputs = [to.pays(value // 2 - fee)] + ([change.pays(value // 2)] if change else [])
+        return build_tx([lock.spends(outpoint)], outputs)
+
+    def spend(self, **options: object) -> bytes:
+        return self.regtest.submit_tx(self.spending(**options))  # type: ignore[arg-type]  # by name
+
+    def others(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.regtest.pay(p2wpkh(b"\x02" + self.rng.randbytes(32)).pays(self.rng.randrange(1_000, 9_000)))
+
+    def grow(self, blocks: int, share: float = 0.5) -> None:
+        """Blocks with payments to and from the wallet, a receipt and its spend in one block now and then."""
+        for _ in range(blocks):
+            if self.rng.random() < share:
+                self.receive()
+                if self.rng.random() < 0.5:
+                    self.others()
+                while self.coins and self.rng.random() < 0.5:
+                    self.spend(change=self.rng.choice(self.locks) if self.rng.random() < 0.3 else None)
+            self.regtest.mine()
+
+    def scan(self, watch: WatchList | None = None, above: int = -1) -> set[Place]:
+        """Every match of the best chain, found by reading every block whole."""
+        watch = watch or self.watch()
+        found: set[Place] = set()
+        for block in self.regtest.chain.active:
+            for match in watch.match_block(block.raw, height=block.height):
+                if block.height > above:
+                    found.add(place(match))
+        return found
+
+
+def place(match: Match) -> Place:
+    return (str(match.kind), match.txid, match.index, match.height, match.block_hash)
+
+
+def identity(match: Match) -> tuple[str, bytes, int]:
+    return (str(match.kind), match.txid, match.index)
+
+
+class Books:
+    """What a consumer of the events believes; refuses what contradicts itself."""
+
+    def __init__(self) -> None:
+        self.matches: dict[tuple[str, bytes, int], Match] = {}
+        self.warnings: list[PeerWarning] = []
+        self.withdrawn: list[MatchWithdrawn] = []
+        self.events: list[Event] = []
+        self.synced: Synced | None = None
+
+    def take(self, event: Event) -> None:
+        self.events.append(event)
+        match event:
+            case MatchFound(match):
+                assert identity(match) not in self.matches, "found twice"
+                self.matches[identity(match)] = match
+            case MatchConfirmed(match):
+                before = self.matches[identity(match)]
+                assert before.height is None
+                assert match.height is not None
+                self.matches[identity(match)] = match
+            case MatchWithdrawn(match):
+                assert self.matches.pop(identity(match)).height == match.height
+                self.withdrawn.append(event)
+            case PeerWarning():
+                self.warnings.append(event)
+            case Synced():
+                self.synced = event
+            case _:
+                pass
+
+    def confirmed(self) -> set[Place]:
+        return {place(match) for match in self.matches.values() if match.height is not None}
+
+    def waiting(self) -> set[bytes]:
+        return {match.txid for match in self.matches.values() if match.height is None}
+
+
+class Run:
+    """A client and what it has told."""
+
+    def __init__(self, client: LightClient) -> None:
+        self.client = client
+        self.books = Books()
+        self._events = client.events()
+
+    async def until(self, there: Callable[[Books], object]) -> None:
+        """Take events until a condition holds."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while not there(self.books):
+                self.books.take(await anext(self._events))
+
+    async def synced(self, world: World) -> Books:
+        """Up to the tip of the world's chain."""
+        tip = world.regtest.chain.tip
+        await self.until(lambda books: books.synced is not None and books.synced.hash == tip.hash)
+        return self.books
+
+
+def where(node: Node) -> str:
+    return f"{node.host}:{node.port}"
+
+
+@asynccontextmanager
+async def running(
+    world: World,
+    *nodes: Node | str,
+    store: Path | None = None,
+    limits: Limits = FAST,
+    watch: WatchList | None = None,
+    clock: Clock | None = None,
+    **options: object,
+) -> AsyncIterator[Run]:
+    """A client of the nodes; at the end no task may be left."""
+    before = asyncio.all_tasks()
+    client = LightClient(
+        watch or world.watch(),
+        peers=[node if isinstance(node, str) else where(node) for node in nodes],
+        store=store,
+        limits=limits,
+        clock=clock or Clock(wall=lambda: START),
+        **options,  # type: ignore[arg-type]  # by name
+    )
+    try:
+        async with client:
+            run = Run(client)
+            async with aclosing(run._events):
+                yield run
+        await asyncio.sleep(0)
+    finally:
+        left = asyncio.all_tasks() - before
+        assert not left, left
+
+
+def check_stored(path: Path, world: World) -> None:
+    """What is in the database of a client that ended somehow belongs together: every match of the blocks it searched, and no other."""
+    with Store.open(path, REGTEST) as store:
+        store.attach(world.watch())
+        chain = world.regtest.chain.active
+        if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
+            return  # of a branch that it was not yet told to leave
+        searched = max(store.cursor, store.searched)
+        known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.found(confirmed=True)}
+        assert known == {
+            (txid, n, kind == "input") for kind, txid, n, height, _ in world.scan() if height is not None and height <= searched
+        }
+
+
+def outputs(lock: Lock, *values: int) -> list[TxOut]:
+    return [lock.pays(value) for value in values]

@@ -1,0 +1,66 @@
+"""`spvfilter node` in a process of its own, told what to do line by line, and a command that is read line by line while it runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from support.processes import WITH_SIGINT, command, environment
+
+ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # BIP-173's program
+OTHER = "bcrt1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qzf4jry"  # its script
+
+
+class NodeProcess(NamedTuple):
+    child: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def do(self, *orders: str) -> list[str]:
+        """Give orders and wait until they are done; what it said of them."""
+        assert self.child.stdin is not None
+        self.child.stdin.write("".join(f"{order}\n" for order in (*orders, "status")).encode())
+        self.child.stdin.flush()
+        said: list[str] = []
+        while not said or not said[-1].startswith("height "):
+            said.append(line(self.child))
+        return said[:-1]
+
+
+def line(child: subprocess.Popen[bytes]) -> str:
+    assert child.stdout is not None
+    text = child.stdout.readline()
+    assert text.endswith(b"\n"), "it has ended"
+    return text.decode().rstrip("\n")
+
+
+@contextmanager
+def running(*argv: object) -> Iterator[subprocess.Popen[bytes]]:
+    words = command(*argv, code=WITH_SIGINT)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextmanager
+def node_process(*argv: object) -> Iterator[NodeProcess]:
+    """A node on a free port, 110 blocks high, in which nothing is paid to anybody."""
+    with running("node", "--port", 0, *argv) as child:
+        words = line(child).replace(",", "").split()
+        yield NodeProcess(child, int(words[words.index("port") + 1]))
+
+
+def events_until(child: subprocess.Popen[bytes], name: str) -> list[dict[str, Any]]:
+    """JSON lines up to the first with this event."""
+    events: list[dict[str, Any]] = []
+    while not events or events[-1]["event"] != name:
+        events.append(json.loads(line(child)))
+    return events

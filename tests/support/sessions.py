@@ -1,0 +1,53 @@
+"""Sessions for tests: a Peer with counted nonces, the bytes of the other side, and events in a form that compares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from spvfilter.network import REGTEST
+from spvfilter.wire.codec import Decoder, encode_message
+from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Role, Settings
+from spvfilter.wire.messages.table import Message, Verack, Version, command_of, parse_message
+from spvfilter.wire.session import Peer
+
+MAGIC = REGTEST.magic
+THEIR_NONCE = 0xABCDEF
+THEIRS = Version(70016, 1037, 1_700_000_000, THEIR_NONCE, b"/their:1/", 800_000)
+
+
+def encoded(*messages: Message) -> bytes:
+    return b"".join(encode_message(MAGIC, command_of(message), bytes(message)) for message in messages)
+
+
+def sent(peer: Peer) -> list[Message]:
+    """What the peer has for its socket, decoded."""
+    decoder = Decoder(MAGIC)
+    decoder.feed(peer.data_to_send())
+    frames = iter(decoder.next_frame, None)
+    return [parse_message(command, payload) for command, payload in frames]
+
+
+def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1) -> Peer:
+    """A session that starts at 1,000 s, its nonces counted up, the first in its version."""
+    nonces = itertools.count(first_nonce)
+    return Peer(
+        settings or Settings(REGTEST), role, draw_nonce=lambda: next(nonces), now=1_000.0, timestamp=1_234, own_nonces=set(own_nonces)
+    )
+
+
+def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: Version = THEIRS) -> Peer:
+    """A session whose handshake is done, nothing left to take or to send."""
+    peer = fresh(role, settings)
+    peer.receive_data(encoded(theirs, Verack()))
+    (event,) = peer.events()
+    assert isinstance(event, Ready)
+    peer.data_to_send()
+    return peer
+
+
+def comparable(events: Iterable[Event]) -> list[object]:
+    """Events, with errors as what they are and say."""
+    return [
+        (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event for event in events
+    ]

@@ -1,0 +1,207 @@
+"""The ledger against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes. Events tell the same story."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from spvfilter.kernel import parse_tx
+from spvfilter.network import REGTEST
+from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.wallet.found import FoundTx, Searched
+from spvfilter.wallet.ledger import EXPIRY_S, Ledger
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
+from support.lightworld import Books, identity
+from support.vectors import effort
+
+OURS = [p2wpkh(bytes([number]) * 20) for number in range(1, 4)]
+THEIRS = p2wpkh(b"\xee" * 20)
+
+
+class Model:
+    """Blocks as lists of transactions, and a ledger that is told of them as a peer with a perfect filter would."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = Store.open(MEMORY, REGTEST)
+        self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
+        self.watch = WatchList(REGTEST)
+        for script in OURS:
+            self.watch.add_script(script)
+        self.ledger = Ledger(self.watch, self.store)
+        self.books = Books()
+        self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
+        self.scanned = 0
+        self.mempool: dict[bytes, bytes] = {}  # what the network has, rivals included
+        self.now = 0
+
+    def tell(self, events: object) -> None:
+        for event in events:  # type: ignore[attr-defined]  # a list of events
+            self.books.take(event)
+
+    # The world
+
+    def coins(self) -> list[tuple[bytes, int]]:
+        """Outputs of the best chain and the mempool that no block spends."""
+        made: dict[bytes, tuple[bytes, int]] = {}
+        spent: set[bytes] = set()
+        for _, txs in self.chain:
+            for raw in txs:
+                for number in range(3):
+                    made[outpoint(txid(raw), number)] = (txid(raw), number)
+                spent |= spends(raw)
+        for raw in self.mempool.values():
+            for number in range(3):
+                made[outpoint(txid(raw), number)] = (txid(raw), number)
+        return [coin for point, coin in made.items() if point not in spent]
+
+    def make(self) -> bytes:
+        coins = self.coins()
+        inputs = []
+        for _ in range(self.rng.randint(1, 2)):
+            digest, number = self.rng.choice(coins) if coins and self.rng.random() < 0.85 else (self.rng.randbytes(32), 0)
+            if outpoint(digest, number) not in {each.outpoint for each in inputs}:
+                inputs.append(TxIn(digest, number))
+        scripts = [self.rng.choice(OURS) if self.rng.random() < 0.4 else THEIRS for _ in range(3)]
+        return tx(inputs, [TxOut(self.rng.randrange(1, 10**6), script) for script in scripts], lock_time=self.rng.randrange(1 << 30))
+
+    # Steps
+
+    def announce(self) -> None:
+        raw = self.make()
+        self.mempool[txid(raw)] = raw
+        self.tell(self.ledger.see(raw, self.now))
+
+    def repeat(self) -> None:
+        for raw in self.rng.sample(list(self.mempool.values()), min(3, len(self.mempool))):
+            self.tell(self.ledger.see(raw, self.now))
+
+    def mine(self) -> None:
+        self.append(self.body(), at=len(self.chain))
+        last = self.chain[-1][0]
+        self.store.commit(Batch(headers=last))
+
+    def body(self) -> list[bytes]:
+        """A valid block's: parents first, no outpoint spent twice."""
+        gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
+        there = {txid(raw) for _, txs in self.chain for raw in txs}
+        chosen: list[bytes] = [coinbase(len(self.chain), [TxOut(5, self.rng.choice([*OURS, THEIRS]))], self.rng.randbytes(4))]
+        for digest, raw in self.mempool.items():
+            parents = {point[:32] for point in spends(raw)} & set(self.mempool)
+            if self.rng.random() < 0.6 and not spends(raw) & gone and parents <= there and digest not in there:
+                chosen.append(raw)
+                there.add(digest)
+                gone |= spends(raw)
+        return chosen
+
+    def append(self, txs: list[bytes], at: int) -> None:
+        previous = sha256d(self.chain[at - 1][0])
+        self.chain.append((header(previous, self.rng.randbytes(32)), txs))
+        there = {txid(raw) for _, body in self.chain for raw in body}
+        gone = set().union(*(spends(raw) for _, body in self.chain for raw in body))
+        dead = {digest for digest, raw in self.mempool.items() if digest not in there and spends(raw) & gone}
+        self.drop(dead)
+        self.mempool = {digest: raw for digest, raw in self.mempool.items() if digest not in there}
+
+    def drop(self, dead: set[bytes]) -> None:
+        """Transactions that can stand in no block, and all upon them."""
+        while dead:
+            self.mempool = {digest: raw for digest, raw in self.mempool.items() if digest not in dead}
+            dead = {digest for digest, raw in self.mempool.items() if any(point[:32] in dead for point in spends(raw))}
+
+    def search(self) -> None:
+        """Blocks above the cursor, as many at once as it happens."""
+        first = self.store.cursor + 1
+        last = min(len(self.chain) - 1, first + self.rng.randrange(4))
+        blocks = []
+        for height in range(first, last + 1):
+            raw_header, txs = self.chain[height]
+            blocks.append(Searched(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)]))
+        self.tell(self.ledger.connect(blocks))
+
+    def reorg(self) -> None:
+        depth = self.rng.randint(1, min(5, len(self.chain) - 1)) if len(self.chain) > 1 else 0
+        if not depth:
+            return
+        fork = len(self.chain) - 1 - depth
+        left = [raw for _, txs in self.chain[fork + 1 :] for raw in txs[1:]]
+        gone = {txid(txs[0]) for _, txs in self.chain[fork + 1 :]}
+        del self.chain[fork + 1 :]
+        for raw in left:
+            self.mempool.setdefault(txid(raw), raw)
+        self.drop(gone)  # coinbases are lost for good
+        for _ in range(depth + 1):
+            self.append(self.body(), at=len(self.chain))
+        self.tell(self.ledger.disconnect(fork, b"".join(each for each, _ in self.chain[fork + 1 :])))
+
+    def rewind(self) -> None:
+        self.ledger.rewind(self.rng.randrange(-1, len(self.chain)))
+
+    def crash(self) -> None:
+        """A new start upon the same database."""
+        watch = WatchList(REGTEST)
+        for script in OURS:
+            watch.add_script(script)
+        self.watch = watch
+        self.ledger = Ledger(watch, self.store)
+
+    def expire(self) -> None:
+        self.now += EXPIRY_S // 3
+        self.tell(self.ledger.expire(self.now))
+
+    # What must hold
+
+    def check(self) -> None:
+        kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.ledger.matches()}
+        told = {(identity(match), match.height, match.block_hash) for match in self.books.matches.values()}
+        assert kept == told
+        while self.store.cursor < len(self.chain) - 1:
+            self.search()
+        confirmed = {(*each, match.height) for each, match in self.books.matches.items() if match.height is not None}
+        assert confirmed == self.expected()
+        gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
+        for digest, pending in self.ledger.pending.items():
+            assert not spends(pending.raw) & gone
+            assert digest not in {txid(raw) for _, txs in self.chain for raw in txs}
+
+    def expected(self) -> set[tuple[str, bytes, int, int | None]]:
+        watch = WatchList(REGTEST)
+        for script in OURS:
+            watch.add_script(script)
+        return {
+            (str(match.kind), match.txid, match.index, height)
+            for height, (_, txs) in enumerate(self.chain)
+            for raw in txs
+            for match in watch.match_tx(raw)
+        }
+
+
+def spends(raw: bytes) -> set[bytes]:
+    return {raw[at : at + 36] for at, _, _ in parse_tx(raw).inputs if raw[at : at + 32] != bytes(32)}
+
+
+STEPS = ["announce", "announce", "announce", "repeat", "mine", "mine", "search", "search", "search", "reorg", "rewind", "crash", "expire"]
+
+
+@settings(max_examples=effort(15, 60, 2_000))
+@given(st.integers(0, 1 << 32), st.lists(st.sampled_from(STEPS), min_size=5, max_size=40))
+def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, steps: list[str]) -> None:
+    model = Model(seed)
+    try:
+        for step in steps:
+            getattr(model, step)()
+        model.check()
+    finally:
+        model.store.close()
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
+def test_a_long_life_ends_with_what_a_naive_recomputation_tells(seed: int) -> None:
+    model = Model(seed)
+    for _ in range(150):
+        getattr(model, model.rng.choice(STEPS))()
+    model.check()
+    model.store.close()

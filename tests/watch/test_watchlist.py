@@ -1,0 +1,314 @@
+"""WatchList: what each kind of entry matches, what it learns, and what a filter must hold for it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from bitcoin.core import CBlock, CTransaction, Hash160
+from hypothesis import given, strategies as st
+
+from spvfilter.errors import AddressError, FormatError, InexpressibleError, ParameterError, WrongNetworkError
+from spvfilter.kernel import EntryKind
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET
+from spvfilter.primitives import OutPoint
+from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.watchlist import WatchList
+from support import build
+from support.build import TxIn, TxOut
+
+ADDRESS, ADDRESS_SCRIPT = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")
+LEGACY_ADDRESS, LEGACY_SCRIPT = "1BgGZ9tcN4rm9KBzDn7KprQz87SZ26SAMH", build.p2pkh(ADDRESS_SCRIPT[2:])
+KEY = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")  # of both addresses
+LONG_KEY = b"\x04" + b"\x05" * 64
+FUNDING = build.tx([TxIn(b"\x11" * 32, 3)], [TxOut(1, b"\x6a"), TxOut(5_000, ADDRESS_SCRIPT)])
+POINT = OutPoint(build.txid(FUNDING), 1)
+SPENDING = build.tx([TxIn(b"\x22" * 32, 0), TxIn(POINT.txid, 1, witness=(b"sig", KEY))], [TxOut(4_000, b"\x51")])
+
+
+def key_scripts(key: bytes) -> list[bytes]:
+    digest = Hash160(key)
+    return [build.p2pk(key), build.p2pkh(digest), build.p2wpkh(digest), build.p2sh(Hash160(build.p2wpkh(digest)))]
+
+
+def pays(*scripts: bytes) -> bytes:
+    return build.tx([TxIn(b"\x33" * 32, 0)], [TxOut(1, script) for script in scripts])
+
+
+# Entries
+
+
+def test_addresses_come_with_and_without_labels() -> None:
+    watch = WatchList.from_addresses([ADDRESS, (LEGACY_ADDRESS, " savings, old "), (ADDRESS, None)])
+    assert list(watch.entries()) == [(EntryKind.SCRIPT, ADDRESS_SCRIPT, None), (EntryKind.SCRIPT, LEGACY_SCRIPT, "savings, old")]
+    assert list(watch.script_pubkeys()) == [ADDRESS_SCRIPT, LEGACY_SCRIPT]
+    assert (len(watch), watch.network) == (2, MAINNET)
+    assert ADDRESS_SCRIPT in watch
+    assert b"\x51" not in watch
+
+
+def test_one_string_is_no_list_of_addresses() -> None:
+    with pytest.raises(TypeError, match="not one string"):
+        WatchList.from_addresses(ADDRESS)
+
+
+@pytest.mark.parametrize("bad", ["", "nonsense", ADDRESS[:-1], ADDRESS.upper()[:-2] + "t4"])
+def test_what_is_no_address_raises(bad: str) -> None:
+    with pytest.raises(AddressError):
+        WatchList.from_addresses([ADDRESS, bad])
+
+
+def test_an_address_of_another_network_raises_and_names_it() -> None:
+    with pytest.raises(WrongNetworkError, match="mainnet") as caught:
+        WatchList(REGTEST).add_address(ADDRESS)
+    assert caught.value.networks == ("mainnet",)
+
+
+def test_a_later_label_replaces_an_earlier_one_and_none_replaces_nothing() -> None:
+    watch = WatchList()
+    watch.add_script(b"\x51", "first")
+    watch.add_script(b"\x51")
+    watch.add_script(b"\x51", "  ")
+    assert list(watch.entries()) == [(EntryKind.SCRIPT, b"\x51", "first")]
+    watch.add_script(b"\x51", "second")
+    assert list(watch.entries()) == [(EntryKind.SCRIPT, b"\x51", "second")]
+
+
+@pytest.mark.parametrize("label", ["a\nb", "a\rb", "a\x00b", "tab\there", "\x1b[31m", "a\x7fb", "a\x85b", "a\u2028b", "a\u2029b", "\udce9"])
+def test_labels_that_no_line_could_hold_raise(label: str) -> None:
+    with pytest.raises(ParameterError, match="label"):
+        WatchList().add_script(b"\x51", label)
+
+
+def test_an_empty_script_raises() -> None:
+    with pytest.raises(ParameterError, match="empty script"):
+        WatchList().add_script(b"")
+
+
+@pytest.mark.parametrize("key", [b"", KEY[:-1], KEY + b"\x00", b"\x04" + KEY[1:], b"\x02" + LONG_KEY[1:], b"\x05" + LONG_KEY[1:]])
+def test_what_is_no_public_key_raises(key: bytes) -> None:
+    with pytest.raises(ParameterError, match="not a public key"):
+        WatchList().add_pubkey(key)
+
+
+@pytest.mark.parametrize("size", [0, 521])
+def test_data_that_no_script_can_push_raises(size: int) -> None:
+    with pytest.raises(ParameterError, match=f"not {size}"):
+        WatchList().add_data(bytes(size))
+    WatchList().add_data(bytes(520))
+    WatchList().add_data(b"x")
+
+
+@pytest.mark.parametrize("text", ["", "00:0", "00" * 32, "00" * 32 + ":", "00" * 32 + ":-1", "00" * 32 + ":4294967296", "zz" * 32 + ":0"])
+def test_what_is_no_outpoint_raises(text: str) -> None:
+    with pytest.raises(ParameterError):
+        WatchList().add_outpoint(text)
+
+
+@pytest.mark.parametrize("value", [-1, 2**63])
+def test_a_value_out_of_range_raises(value: int) -> None:
+    with pytest.raises(ParameterError, match=str(value)):
+        WatchList().add_outpoint(POINT, value=value)
+
+
+# What matches
+
+
+def test_an_output_and_its_spend_are_told_in_full() -> None:
+    watch = WatchList.from_addresses([(ADDRESS, "savings")])
+    block = build.block_of(build.GENESIS, 9, [FUNDING, SPENDING])
+    shared = (POINT, 5_000, ADDRESS_SCRIPT, ADDRESS, "savings", build.block_hash(block), 9)
+    assert watch.match_block(block, height=9) == [
+        Match(MatchKind.OUTPUT, build.txid(FUNDING), 1, *shared),
+        Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared),
+    ]
+    assert watch.match_tx(SPENDING) == [Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared[:5], None, None)]
+    assert list(watch.outpoints()) == [POINT]
+
+
+def test_a_spend_is_known_only_once_its_output_was_seen() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    assert watch.match_tx(SPENDING) == []
+    assert [match.kind for match in watch.match_tx(FUNDING)] == ["output"]
+    assert [match.kind for match in watch.match_tx(SPENDING)] == ["input"]
+    assert [match.kind for match in watch.match_tx(SPENDING)] == ["input"]  # never forgotten: it may be spent again
+
+
+def test_the_spend_of_an_output_never_seen_has_no_value() -> None:
+    watch = WatchList()
+    watch.add_outpoint(str(POINT), "deposit")
+    (match,) = watch.match_tx(SPENDING)
+    assert (match.outpoint, match.value, match.script_pubkey, match.address, match.label) == (POINT, None, None, None, "deposit")
+
+
+def test_an_outpoint_with_its_script_counts_as_learned() -> None:
+    watch = WatchList.from_addresses([(ADDRESS, "savings")])
+    watch.add_outpoint(POINT, value=5_000, script_pubkey=ADDRESS_SCRIPT)
+    (match,) = watch.match_tx(SPENDING)
+    assert (match.value, match.address, match.label, len(watch)) == (5_000, ADDRESS, "savings", 1)
+    watch.add_outpoint(POINT, "this one")
+    assert [match.label for match in watch.match_tx(SPENDING)] == ["this one"]
+    assert len(watch) == 2
+
+
+@pytest.mark.parametrize("key", [KEY, LONG_KEY])
+def test_a_public_key_is_found_in_five_forms_and_no_other(key: bytes) -> None:
+    scripts = [*key_scripts(key), build.multisig(1, [LONG_KEY[:1] + bytes(64), key])]
+    others = [build.p2tr(key[1:33]), build.multisig(3, [key, key]), build.push(key), b"\x6a" + build.push(key), build.p2sh(Hash160(key))]
+    watch = WatchList()
+    watch.add_pubkey(key, "mine")
+    assert [(match.index, match.label) for match in watch.match_tx(pays(*scripts, *others))] == [(n, "mine") for n in range(5)]
+    assert all(script in watch for script in scripts)
+    assert not any(script in watch for script in others)
+    assert list(watch.script_pubkeys()) == scripts[:4]
+
+
+def test_addresses_of_a_key_match_only_themselves() -> None:
+    watch = WatchList.from_addresses([LEGACY_ADDRESS])
+    assert [match.index for match in watch.match_tx(pays(*key_scripts(KEY)))] == [1]
+
+
+def test_addresses_are_written_in_the_lists_network() -> None:
+    for network in NETWORKS:
+        watch = WatchList(network)
+        watch.add_script(ADDRESS_SCRIPT)
+        (match,) = watch.match_tx(FUNDING)
+        assert match.address is not None
+        assert match.address.startswith(network.hrp + "1")
+        assert list(WatchList.from_addresses([match.address], network).script_pubkeys()) == [ADDRESS_SCRIPT]
+    watch = WatchList()
+    watch.add_script(b"\x6a", "burnt")
+    assert [(match.address, match.label) for match in watch.match_tx(FUNDING)] == [(None, "burnt")]
+
+
+def test_objects_of_python_bitcoinlib_are_matched_as_their_bytes() -> None:
+    block = build.block_of(build.GENESIS, 1, [FUNDING, SPENDING])
+    assert WatchList.from_addresses([ADDRESS]).match_block(CBlock.deserialize(block)) == WatchList.from_addresses([ADDRESS]).match_block(
+        block
+    )
+    assert len(WatchList.from_addresses([ADDRESS]).match_tx(CTransaction.deserialize(FUNDING))) == 1
+    assert len(WatchList.from_addresses([ADDRESS]).match_tx(memoryview(FUNDING))) == 1  # type: ignore[arg-type]  # bytes-like is taken
+    with pytest.raises(TypeError):
+        WatchList().match_tx(5)  # type: ignore[arg-type]  # never taken for a length
+
+
+def test_a_malformed_block_teaches_nothing() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    block = build.block_of(build.GENESIS, 1, [FUNDING, SPENDING])
+    for damaged in (block[:-1], block + b"\x00"):
+        with pytest.raises(FormatError):
+            watch.match_block(damaged)
+    with pytest.raises(FormatError):
+        watch.match_tx(FUNDING[:-1])
+    assert list(watch.outpoints()) == []
+
+
+def test_a_match_shows_itself_in_display_order_and_can_be_sent_to_another_process() -> None:
+    (match,) = WatchList.from_addresses([(ADDRESS, "savings")]).match_tx(FUNDING, height=7)
+    assert repr(match) == f"<Match output {match.txid[::-1].hex()}:1 value=5000 address={ADDRESS} label='savings' height=7>"
+    assert pickle.loads(pickle.dumps(match)) == match
+
+
+# Copies and equality
+
+
+def test_a_copy_is_equal_and_shares_nothing() -> None:
+    watch = WatchList.from_addresses([(ADDRESS, "savings")])
+    twin = watch.copy()
+    assert (twin, twin.network) == (watch, watch.network)
+    twin.match_tx(FUNDING)
+    assert (len(list(twin.outpoints())), len(list(watch.outpoints()))) == (1, 0)
+    assert twin != watch
+    twin = watch.copy()
+    twin.add_script(ADDRESS_SCRIPT, "spending")
+    assert twin != watch
+    assert [label for _, _, label in watch.entries()] == ["savings"]
+
+
+def test_order_makes_no_difference_but_network_entries_labels_and_coins_do() -> None:
+    watch = WatchList.from_addresses([ADDRESS, LEGACY_ADDRESS])
+    assert watch == WatchList.from_addresses([LEGACY_ADDRESS, ADDRESS, ADDRESS])
+    assert watch != WatchList.from_addresses([ADDRESS])
+    assert WatchList(SIGNET) != WatchList(REGTEST)
+    assert watch != 5
+    known, unknown = watch.copy(), watch.copy()
+    known.add_outpoint(POINT, value=1)
+    unknown.add_outpoint(POINT)
+    assert known != unknown
+    with pytest.raises(TypeError):
+        hash(watch)
+
+
+def test_its_repr_counts_and_names_no_address() -> None:
+    watch = WatchList.from_addresses([(ADDRESS, "savings")])
+    watch.match_tx(FUNDING)
+    assert repr(watch) == "<WatchList mainnet 1 entries, 1 outpoints>"
+
+
+# What a filter must hold
+
+
+def test_a_filter_holds_the_longest_push_of_a_script_and_every_outpoint() -> None:
+    watch = WatchList.from_addresses([ADDRESS, LEGACY_ADDRESS])  # one hash for both
+    watch.add_script(build.p2tr(b"\x06" * 32))
+    watch.add_script(b"\x02\x01\x02" + build.push(b"longer") + b"\x01\x03")
+    watch.add_script(build.multisig(1, [KEY, LONG_KEY]))
+    watch.add_data(b"data")
+    watch.add_outpoint(POINT)
+    assert watch.bloom_elements() == [ADDRESS_SCRIPT[2:], b"\x06" * 32, b"longer", LONG_KEY, b"data", bytes(POINT)]
+
+
+def test_a_filter_holds_a_public_key_and_both_its_hashes() -> None:
+    watch = WatchList()
+    watch.add_pubkey(KEY)
+    assert set(watch.bloom_elements()) == {KEY, Hash160(KEY), Hash160(build.p2wpkh(Hash160(KEY)))}
+    assert len(watch.bloom_elements()) == 3
+
+
+def test_what_was_learned_is_in_the_next_filter() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    watch.match_tx(FUNDING)
+    watch.match_tx(SPENDING)
+    assert watch.bloom_elements() == [ADDRESS_SCRIPT[2:], bytes(POINT)]
+    assert WatchList().bloom_elements() == []
+
+
+def test_scripts_without_a_push_are_named() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    silent = [b"\x51", b"\x00\x51\x60\x4f", b"\x4c\xff\x00", b"\x6a"]
+    for script in silent:
+        watch.add_script(script)
+    with pytest.raises(InexpressibleError, match="51, 0051604f, 4cff00, 6a") as caught:
+        watch.bloom_elements()
+    assert caught.value.entries == tuple(script.hex() for script in silent)
+    for number in range(0x61, 0x69):
+        watch.add_script(bytes((number,)))
+    with pytest.raises(InexpressibleError, match="and 7 more") as caught:
+        watch.bloom_elements()
+    assert len(caught.value.entries) == 12
+
+
+@given(st.lists(st.tuples(st.sampled_from([ADDRESS_SCRIPT, LEGACY_SCRIPT, b"\x51"]), st.booleans()), max_size=20))
+def test_whatever_was_learned_is_never_forgotten(steps: list[tuple[bytes, bool]]) -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    learned: set[OutPoint] = set()
+    for number, (script, spend) in enumerate(steps):
+        inputs = [TxIn(point.txid, point.index) for point in learned] if spend else [TxIn(number.to_bytes(32, "little"), 0)]
+        raw = build.tx(inputs, [TxOut(number, script)]) if inputs else pays(script)
+        matches = watch.match_tx(raw)
+        assert {match.outpoint for match in matches if match.kind == "input"} == (learned if spend else set())
+        learned |= {OutPoint(build.txid(raw), 0)} if script == ADDRESS_SCRIPT else set()
+        assert set(watch.outpoints()) == learned
+
+
+def test_a_network_can_be_given_by_its_name() -> None:
+    assert WatchList("signet").network is SIGNET
+    with pytest.raises(ParameterError, match="unknown network 'bitcoin'"):
+        WatchList("bitcoin")
+
+
+def test_a_private_key_given_as_a_public_one_is_not_repeated() -> None:
+    secret = bytes(range(1, 33))
+    with pytest.raises(ParameterError, match="not a public key: 32 bytes") as caught:
+        WatchList().add_pubkey(secret)
+    assert secret.hex()[:16] not in str(caught.value)

@@ -1,0 +1,197 @@
+"""Counts and lengths at their limits and beyond, where nothing may be allocated for what is only claimed; constructors; services."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import MessageError, ParameterError
+from spvfilter.wire.messages.table import (
+    LIMITS,
+    Addr,
+    AddrV2,
+    Block,
+    CFCheckpt,
+    CFHeaders,
+    CFilter,
+    FeeFilter,
+    FilterAdd,
+    FilterLoad,
+    GetBlocks,
+    GetCFCheckpt,
+    GetCFHeaders,
+    GetCFilters,
+    GetHeaders,
+    Headers,
+    Inv,
+    InvItem,
+    InvType,
+    Message,
+    NetId,
+    PeerAddress,
+    Ping,
+    Reject,
+    SendCmpct,
+    Version,
+    parse_message,
+)
+from support.build import var_int
+from support.samples import H1, H2, PLACES, SAMPLES
+
+HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # of a version, up to its user agent
+# Where each count or length stands: what comes before it, the most there may be, one item, what comes behind.
+COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
+    "user agent": ("version", HEAD, 256, b"x", bytes(5)),
+    "reject message": ("reject", b"", 12, b"x", b"\x10\x00"),
+    "reject reason": ("reject", b"\x02tx\x10", 1_000, b"x", b""),
+    "addr": ("addr", b"", 1_000, bytes(30), b""),
+    "addrv2": ("addrv2", b"", 1_000, bytes(4) + b"\x01\x07\x00" + bytes(2), b""),
+    "addrv2 address": ("addrv2", b"\x01" + bytes(4) + b"\x01\x07", 512, b"x", bytes(2)),
+    "getheaders": ("getheaders", bytes(4), 101, H1, H2),
+    "getblocks": ("getblocks", bytes(4), 101, H1, H2),
+    "headers": ("headers", b"", 2_000, bytes(81), b""),
+    "inv": ("inv", b"", 50_000, bytes(36), b""),
+    "getdata": ("getdata", b"", 50_000, bytes(36), b""),
+    "notfound": ("notfound", b"", 50_000, bytes(36), b""),
+    "merkleblock hashes": ("merkleblock", bytes(84), 16_666, H1, b"\0"),
+    "merkleblock flags": ("merkleblock", bytes(85), 4_168, b"x", b""),
+    "filterload": ("filterload", b"", 36_000, b"x", bytes(9)),
+    "filteradd": ("filteradd", b"", 520, b"x", b""),
+    "cfilter": ("cfilter", bytes(33), 3_999_962, b"x", b""),
+    "cfheaders": ("cfheaders", bytes(65), 2_000, H1, b""),
+    "cfcheckpt": ("cfcheckpt", bytes(33), 20_000, H1, b""),
+}
+CLAIMS = {"transactions": ("block", bytes(80)), "inputs": ("tx", bytes(4)), "marker": ("tx", bytes(4) + b"\x00\x01")}
+CLAIMS |= {name: (command, before) for name, (command, before, *_) in COUNTS.items()}
+
+
+@pytest.mark.parametrize("case", COUNTS.values(), ids=COUNTS)
+def test_a_count_at_its_limit_is_taken_and_one_more_is_refused(case: tuple[str, bytes, int, bytes, bytes]) -> None:
+    command, before, most, item, behind = case
+    payload = before + var_int(most) + item * most + behind
+    assert bytes(parse_message(command, payload)) == payload
+    assert len(payload) <= LIMITS[command]
+    with pytest.raises(MessageError, match=f"{most + 1}, at most {most}") as caught:
+        parse_message(command, before + var_int(most + 1) + item * (most + 1) + behind)
+    assert caught.value.offset == len(before)
+
+
+@pytest.mark.parametrize("case", CLAIMS.values(), ids=CLAIMS)
+@pytest.mark.parametrize("claimed", [1 << 25, (1 << 32) - 1, (1 << 64) - 1])
+def test_a_huge_count_is_refused_without_memory(case: tuple[str, bytes], claimed: int) -> None:
+    command, before = case
+    payload = before + var_int(claimed) + bytes(64)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError) as caught:
+            parse_message(command, payload)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    assert caught.value.offset == len(before)
+
+
+@pytest.mark.parametrize("case", CLAIMS.values(), ids=CLAIMS)
+@pytest.mark.parametrize("padded", [b"\xfd\x01\x00", b"\xfe\x01\x00\x00\x00", b"\xff\x01" + bytes(7)])
+def test_a_count_in_a_longer_form_than_needed_is_refused(case: tuple[str, bytes], padded: bytes) -> None:
+    command, before = case
+    with pytest.raises(MessageError, match="non-canonical"):
+        parse_message(command, before + padded + bytes(200))
+
+
+def test_services_of_an_addrv2_are_a_number_and_no_length() -> None:
+    entry = PeerAddress(0, (1 << 64) - 1, NetId.IPV4, bytes(4), 1)
+    assert parse_message("addrv2", bytes(AddrV2((entry,)))) == AddrV2((entry,))
+    with pytest.raises(MessageError, match="services at byte 5: non-canonical CompactSize for 252"):
+        parse_message("addrv2", b"\x01" + bytes(4) + b"\xfd\xfc\x00" + b"\x01\x04" + bytes(6))
+
+
+def test_more_than_50_hash_functions_are_refused_at_once() -> None:
+    assert parse_message("filterload", b"\x01\xff\x32\x00\x00\x00" + bytes(5)) == FilterLoad(b"\xff", 50, 0, 0)
+    for wrong in (51, (1 << 32) - 1):
+        with pytest.raises(MessageError, match=f"hash_funcs at byte 2: {wrong}, at most 50"):
+            parse_message("filterload", b"\x01\xff" + wrong.to_bytes(4, "little") + bytes(5))
+
+
+def test_flags_of_a_filter_are_kept_as_they_came() -> None:
+    raw = b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff"
+    assert parse_message("filterload", raw) == FilterLoad(b"", 0, 0, 0xFF)
+
+
+def test_headers_have_no_transactions() -> None:
+    payload = bytearray(bytes(SAMPLES["headers"]))
+    payload[1 + 81 + 80] = 1
+    with pytest.raises(MessageError, match="transaction count at byte 162: 0 expected, not 1"):
+        parse_message("headers", bytes(payload))
+
+
+def test_an_announcement_of_compact_blocks_is_yes_or_no() -> None:
+    with pytest.raises(MessageError, match="announce at byte 0: 0 or 1, not 2"):
+        parse_message("sendcmpct", b"\x02" + bytes(8))
+
+
+def test_a_block_without_transactions_is_refused() -> None:
+    with pytest.raises(MessageError, match="transaction count at byte 80: a block has at least its coinbase"):
+        parse_message("block", bytes(81 + 60))
+
+
+WRONG: dict[str, tuple[Callable[..., Message], tuple[Any, ...], str]] = {
+    "protocol version": (Version, (1 << 31, 0, 0, 0, b"", 0), "version is not an i32: 2147483648"),
+    "services": (Version, (1, -1, 0, 0, b"", 0), "services is not a u64: -1"),
+    "timestamp": (Version, (1, 0, 1 << 63, 0, b"", 0), "timestamp is not an i64"),
+    "nonce": (Version, (1, 0, 0, 1 << 64, b"", 0), "nonce is not a u64"),
+    "user agent": (Version, (1, 0, 0, 0, b"x" * 257, 0), "user agent: at most 256, not 257"),
+    "start height": (Version, (1, 0, 0, 0, b"", -(1 << 31) - 1), "start height is not an i32"),
+    "receiver": (Version, (1, 0, 0, 0, b"", 0, True, b""), "receiver has 26 bytes, not 0"),
+    "sender": (Version, (1, 0, 0, 0, b"", 0, True, bytes(26), bytes(27)), "sender has 26 bytes, not 27"),
+    "compact": (SendCmpct, (True, -1), "version is not a u64"),
+    "fee": (FeeFilter, (1 << 63,), "feerate is not an i64"),
+    "ping": (Ping, (-1,), "nonce is not a u64: -1"),
+    "refused": (Reject, (b"x" * 13, 1, b""), "message: at most 12"),
+    "code": (Reject, (b"", 256, b""), "code is not a u8: 256"),
+    "reason": (Reject, (b"", 1, b"x" * 1_001), "reason: at most 1000"),
+    "data": (Reject, (b"", 1, b"", b"x"), "data has 0 or 32 bytes, not 1"),
+    "addresses": (Addr, (PLACES * 501,), "addresses: at most 1000, not 1002"),
+    "new addresses": (AddrV2, (PLACES * 501,), "addresses: at most 1000, not 1002"),
+    "onion in addr": (Addr, ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),), "holds IPv4 and IPv6 addresses, none of network 4"),
+    "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "is given as such"),
+    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, IPV4 has 4"),
+    "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),
+    "time": (PeerAddress, (1 << 32, 0, 1, bytes(4), 1), "time is not a u32"),
+    "network": (PeerAddress, (0, 0, 256, bytes(4), 1), "network id is not a u8"),
+    "port": (PeerAddress, (0, 0, 1, bytes(4), 65536), "port is not a u16: 65536"),
+    "locator": (GetHeaders, ((H1,) * 102,), "locator: at most 101, not 102"),
+    "locator hash": (GetBlocks, ((H1, b"short"),), "locator: each has 32 bytes, not 5"),
+    "stop hash": (GetHeaders, ((), b""), "stop hash has 32 bytes, not 0"),
+    "locator version": (GetHeaders, ((), H1, -1), "version is not a u32"),
+    "headers": (Headers, ((bytes(80),) * 2_001,), "headers: at most 2000, not 2001"),
+    "header": (Headers, ((bytes(81),),), "headers: each has 80 bytes, not 81"),
+    "inventory": (Inv, ((InvItem(1, H1),) * 50_001,), "inventory: at most 50000, not 50001"),
+    "item": (Inv, ((InvItem(InvType.TX, b"\0"),),), "inventory hashes: each has 32 bytes, not 1"),
+    "low kind": (Inv, ((InvItem(-1, H1), InvItem(1, H1)),), "kind is not a u32: -1"),
+    "high kind": (Inv, ((InvItem(1, H1), InvItem(1 << 32, H1)),), "kind is not a u32: 4294967296"),
+    "block": (Block, (bytes(140),), "a block has at least 141 bytes, not 140"),
+    "filter": (FilterLoad, (bytes(36_001), 1, 0, 0), "filter: at most 36000, not 36001"),
+    "functions": (FilterLoad, (b"", 51, 0, 0), "at most 50 hash functions, not 51"),
+    "tweak": (FilterLoad, (b"", 1, -1, 0), "tweak is not a u32"),
+    "flags": (FilterLoad, (b"", 1, 0, 256), "flags is not a u8"),
+    "element": (FilterAdd, (bytes(521),), "element: at most 520, not 521"),
+    "filter type": (GetCFilters, (256, 0, H1), "filter type is not a u8"),
+    "start": (GetCFHeaders, (0, 1 << 32, H1), "start height is not a u32"),
+    "stop": (GetCFCheckpt, (0, bytes(31)), "stop hash has 32 bytes, not 31"),
+    "compact filter": (CFilter, (0, H1, bytes(3_999_963)), "filter: at most 3999962"),
+    "previous": (CFHeaders, (0, H1, b"", ()), "previous filter header has 32 bytes, not 0"),
+    "filter hashes": (CFHeaders, (0, H1, H1, (H1,) * 2_001), "filter hashes: at most 2000, not 2001"),
+    "filter headers": (CFCheckpt, (0, H1, (b"",)), "filter headers: each has 32 bytes, not 0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_a_message_that_could_not_be_read_back_is_not_made(case: tuple[Callable[..., Message], tuple[Any, ...], str]) -> None:
+    cls, arguments, message = case
+    with pytest.raises(ParameterError, match=message):
+        cls(*arguments)
