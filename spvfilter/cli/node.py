@@ -185,7 +185,7 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
         case ["reorg", depth]:
             regtest.reorg(_number(depth, 1, _MOST))
         case ["status"]:
-            page.line(f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.sessions)} connections")
+            page.line(f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.responders)} connections")
         case ["help"]:
             page.line("commands:")
             for line in _COMMANDS.splitlines():

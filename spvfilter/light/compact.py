@@ -22,7 +22,7 @@ from spvfilter.light.events import Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote import Remote
 from spvfilter.light.sync import TICK_S, Sync
-from spvfilter.watch.match import PROVEN
+from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
 
 T = TypeVar("T")
@@ -225,7 +225,11 @@ class CompactSync(Sync):
             if self._store.cursor == cursor and not self.is_interrupted:
                 await self._sleep(self.limits.stall_s)  # nobody can be asked just now
             return True
-        if self._store.cursor == self.chain.height and self.ledger.may_prove and self.headers.completeness(self.chain.height) == PROVEN:
+        if (
+            self._store.cursor == self.chain.height
+            and self.ledger.may_prove
+            and self.headers.completeness(self.chain.height) == Completeness.PROVEN
+        ):
             await self.db(self.ledger.prove)
         if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
             if all(remote.headers.is_behind for remote in set(self.members) - self.headers.asking):

@@ -21,7 +21,7 @@ from spvfilter.light.peers import LOST
 from spvfilter.light.remote_compact import CHECKPOINT_INTERVAL, MAX_CFHEADERS, Told
 from spvfilter.store.filters import FilterBatch
 from spvfilter.store.store import Batch
-from spvfilter.watch.match import ONE_PEER, PROVEN
+from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
     from spvfilter.light.compact import CompactSync
@@ -62,9 +62,9 @@ class FilterHeaders:
         """Connected peers that stand by our filter header at a height."""
         return [remote for remote in self._sync.members if self.standing(remote).vouched >= height]
 
-    def completeness(self, height: int) -> str:
+    def completeness(self, height: int) -> Completeness:
         """How sure it is that nothing at this height is left out."""
-        return PROVEN if len(self.vouching(height)) > 1 else ONE_PEER
+        return Completeness.PROVEN if len(self.vouching(height)) > 1 else Completeness.ONE_PEER
 
     def turned(self, fork: int) -> None:
         """The chain now turns off above a height; the database is still to follow."""

@@ -18,7 +18,8 @@ from spvfilter.light.peers import LOST
 from spvfilter.store.filters import FilterBatch
 from spvfilter.store.store import Batch
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.found import Searched
+from spvfilter.wallet.found import ScannedBlock
+from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
     from spvfilter.light.compact import CompactSync
@@ -160,7 +161,9 @@ class FilterScan:
                 end += 1
             raws = await self._fetch(part, group)
             blocks = [
-                Searched(part.first + place, part.hashes[place], raw=raws.get(place), completeness=self._completeness(part.first + place))
+                ScannedBlock(
+                    part.first + place, part.hashes[place], raw=raws.get(place), completeness=self._completeness(part.first + place)
+                )
                 for place in range(at, end)
             ]
             if not await self._record(blocks):
@@ -168,7 +171,7 @@ class FilterScan:
             at = end
         return True
 
-    def _completeness(self, height: int) -> str:
+    def _completeness(self, height: int) -> Completeness:
         return self._sync.headers.completeness(height)
 
     async def _match(self, part: _Part, filters: Sequence[bytes]) -> set[bytes] | None:
@@ -208,7 +211,7 @@ class FilterScan:
             raise UselessPeerError(str(errors.exceptions[0])) from None
         return {place: task.result() for place, task in tasks.items()}
 
-    async def _record(self, blocks: Sequence[Searched]) -> bool:
+    async def _record(self, blocks: Sequence[ScannedBlock]) -> bool:
         """Record blocks that are still of the best chain and next; whether all were."""
         await self._sync.apply()
         chain, due = self._sync.chain, self._sync.ledger.store.cursor + 1
@@ -223,7 +226,7 @@ class FilterScan:
         await self._sync.tell(*events)
         return True
 
-    def _connect(self, blocks: Sequence[Searched]) -> Sequence[Event]:
+    def _connect(self, blocks: Sequence[ScannedBlock]) -> Sequence[Event]:
         """In the database's thread; nothing is recorded if entries were added since the filters were matched."""
         ledger = self._sync.ledger
         return ledger.connect(blocks) if len(ledger.watch) == self._entries else []

@@ -17,7 +17,7 @@ from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wallet.found import FoundTx, Searched
+from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
 
@@ -44,10 +44,10 @@ class Flight:
     """Filtered blocks asked for together. `done` gives them in order, or raises what the peer did wrong."""
 
     wanted: Sequence[tuple[int, bytes]]  # height and hash, ascending
-    done: asyncio.Future[list[Searched]]
+    done: asyncio.Future[list[ScannedBlock]]
     nonce: int = 0  # of the ping behind them
-    blocks: list[Searched] = field(default_factory=list)
-    whole: list[Searched] = field(default_factory=list)  # those that must be fetched whole: their proof cannot be relied on
+    blocks: list[ScannedBlock] = field(default_factory=list)
+    whole: list[ScannedBlock] = field(default_factory=list)  # those that must be fetched whole: their proof cannot be relied on
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Open:
     """A merkleblock whose transactions are on their way."""
 
     flight: Flight
-    block: Searched
+    block: ScannedBlock
     proof: Proof
     due: set[bytes]  # txids
     raws: dict[bytes, bytes] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Flights:
         return flight
 
     @property
-    def waiting(self) -> list[asyncio.Future[list[Searched]]]:
+    def waiting(self) -> list[asyncio.Future[list[ScannedBlock]]]:
         return [flight.done for flight in self._flights]
 
     def fenced(self, nonce: int) -> None:
@@ -103,7 +103,7 @@ class Flights:
                 raise LieError(f"block {hash_to_hex(digest)}", cause=Lie.UNASKED_BLOCK)
             raise LieError(f"block {hash_to_hex(digest)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
         proof = message.verify()
-        block = Searched(height, digest, total=proof.total)
+        block = ScannedBlock(height, digest, total=proof.total)
         flight.blocks.append(block)
         self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:

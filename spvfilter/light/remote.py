@@ -20,7 +20,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import HEADER_SIZE, hash_to_hex
-from spvfilter.wallet.found import Searched
+from spvfilter.wallet.found import ScannedBlock
 from spvfilter.wire.events import Event, Fenced, Misbehaved, Received, Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.inventory import MAX_INVENTORY
@@ -143,7 +143,7 @@ class Remote:
         self._ended = shown = error if isinstance(error, (PeerError, OSError)) else ConnectionAbortedError(f"{self.address}: {error!r}")
         self.headers.end(shown)
         self.compact.end(shown)
-        waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[Searched]]] = [
+        waiting: list[asyncio.Future[None] | asyncio.Future[bytes] | asyncio.Future[list[ScannedBlock]]] = [
             *self._fences.values(),
             *self._whole.values(),
             *self._flights.waiting,

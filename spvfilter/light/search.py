@@ -28,7 +28,7 @@ from spvfilter.light.remote import Remote
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wallet.found import FoundTx, Searched
+from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.wallet.ledger import Ledger
 
 P = ParamSpec("P")
@@ -118,7 +118,7 @@ class Search:
         if waited >= self._limits.max_stall_s:
             raise UselessPeerError(f"no whole answer for {waited:.1f} s, another peer may be faster")
 
-    async def _landed(self, remote: Remote, flight: Flight) -> list[Searched]:
+    async def _landed(self, remote: Remote, flight: Flight) -> list[ScannedBlock]:
         """The flight's blocks. Raises UselessPeerError for a peer that stalls while another one is there, or for long."""
         since = self._clock.monotonic()
         while not flight.done.done():
@@ -171,7 +171,7 @@ class Search:
         if cursor >= total:
             self._first = cursor + 1
 
-    async def _record(self, remote: Remote, blocks: Sequence[Searched]) -> Sequence[Searched]:
+    async def _record(self, remote: Remote, blocks: Sequence[ScannedBlock]) -> Sequence[ScannedBlock]:
         """Record those of the blocks that are still of the best chain and next; which they were."""
         await self._follow_chain()
         if remote.epoch != self.epoch:
@@ -224,7 +224,7 @@ class Search:
         for remote in self.peers.ready.values():
             remote.covered = min(remote.covered, height)
 
-    async def _witness(self, remote: Remote, blocks: Sequence[Searched], witness: Remote | None, second: Flight | None) -> None:
+    async def _witness(self, remote: Remote, blocks: Sequence[ScannedBlock], witness: Remote | None, second: Flight | None) -> None:
         """Compare recorded blocks with what the witness says. Raises LieError for a peer that left out something of ours."""
         theirs = await self._testimony(witness, second) if witness is not None and second is not None else None
         if theirs is None or witness is None:
@@ -240,17 +240,17 @@ class Search:
                 break
         await self._judge(remote, theirs)
 
-    def _compare_later(self, remote: Remote, blocks: Sequence[Searched]) -> None:
+    def _compare_later(self, remote: Remote, blocks: Sequence[ScannedBlock]) -> None:
         self._unwitnessed.extend(_Unwitnessed(block.height, block.hash, str(remote.address)) for block in blocks)
 
-    async def _testimony(self, witness: Remote, second: Flight) -> list[Searched] | None:
+    async def _testimony(self, witness: Remote, second: Flight) -> list[ScannedBlock] | None:
         try:
             return await self._landed(witness, second)
         except LOST as error:
             self.peers.leave(witness, error)
             return None
 
-    async def _judge(self, remote: Remote, theirs: Sequence[Searched]) -> None:
+    async def _judge(self, remote: Remote, theirs: Sequence[ScannedBlock]) -> None:
         for other in theirs:
             if remote.epoch != self.epoch:
                 return  # they were recorded for what was watched before
@@ -284,7 +284,7 @@ class Search:
         return block.height <= self._store.cursor and self.chain.hash_at(block.height) == block.hash
 
 
-def _omitted(digest: bytes, block: Searched) -> LieError:
+def _omitted(digest: bytes, block: ScannedBlock) -> LieError:
     return LieError(f"transaction {hash_to_hex(digest)} of block {block.height}", cause=Lie.OMITTED_TX)
 
 

@@ -22,7 +22,7 @@ from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Receiv
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.inventory import MAX_HEADERS, MAX_INVENTORY
 from spvfilter.wire.messages.table import InvItem, InvType, Message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 
 MAX_BLOCK_INVS = 500  # of an answer to getblocks, Core net_processing.cpp
 MAX_ANNOUNCED_HEADERS = 8  # Core net_processing.cpp MAX_BLOCKS_TO_ANNOUNCE
@@ -35,16 +35,16 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, In
 logger = logging.getLogger(__name__)
 
 
-class Session:
+class Responder:
     """One connection of the node's. Its owner moves bytes between `peer` and a socket and calls `step` while there is something to do.
 
     The filter is this connection's own and learns from what it matches, blocks and announcements alike. What waits here for the peer is
     bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata.
     """
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
+    def __init__(self, regtest: Regtest, session: Session) -> None:
         self.regtest = regtest
-        self.peer = peer
+        self.session = session
         self.over: Disconnected | None = None  # the end, with its reason
         self.filter: Bip37Filter | None = None
         self.relay = False  # whether transactions are announced
@@ -62,7 +62,7 @@ class Session:
         """Do one thing: announce, answer something asked for, or work off a message. False where there was nothing to do."""
         if self.over is not None:
             return False
-        if self.peer.ready is not None and (self._new_blocks or self._new_txs):
+        if self.session.ready is not None and (self._new_blocks or self._new_txs):
             self.announce()
             return True
         if self._requests:
@@ -70,7 +70,7 @@ class Session:
             return True
         if self._answer_filters():
             return True
-        event = self.peer.next_event()
+        event = self.session.next_event()
         if event is None:
             return False
         self.on_event(event)
@@ -78,13 +78,13 @@ class Session:
 
     def send(self, message: Message) -> None:
         """Everything that is said after the handshake goes through here."""
-        self.peer.send(message)
+        self.session.send(message)
 
     def end(self, why: str) -> None:
         """Leave the peer."""
         self._requests.clear()
         self._answers = iter(())
-        self.peer.close(PeerError(why))
+        self.session.close(PeerError(why))
 
     def on_event(self, event: Event) -> None:
         match event:
@@ -121,12 +121,12 @@ class Session:
             case wire.Tx(raw):
                 self.on_tx(raw)
             case wire.FilterLoad() | wire.FilterAdd() | wire.FilterClear() | wire.Mempool():
-                if not self.peer.settings.services & Service.BLOOM:
+                if not self.session.settings.services & Service.BLOOM:
                     self.end(f"{wire.command_of(message)} without NODE_BLOOM (BIP-111)")
                 else:
                     self.on_bloom(message)
             case wire.GetCFilters() | wire.GetCFHeaders() | wire.GetCFCheckpt():
-                if not self.peer.settings.services & Service.COMPACT_FILTERS:
+                if not self.session.settings.services & Service.COMPACT_FILTERS:
                     self.end(f"{wire.command_of(message)} without NODE_COMPACT_FILTERS (BIP-157)")
                 else:
                     self.on_filters_wanted(message)
@@ -170,7 +170,7 @@ class Session:
 
     def see_tx(self, tx: Tx) -> None:
         """A transaction has entered the node's mempool: to be announced by the next step."""
-        if self.peer.ready is not None:
+        if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
 
     def announce(self) -> None:
@@ -237,7 +237,7 @@ class Session:
     def _answer_txs(self) -> None:
         missing = []
         for _ in range(_TX_BATCH):
-            if not self._requests or self._requests[0].kind not in _TX_KINDS or not self.peer.can_send:
+            if not self._requests or self._requests[0].kind not in _TX_KINDS or not self.session.can_send:
                 break
             item = self._requests.popleft()
             tx = self.regtest.find_tx(item.hash, by_wtxid=item.kind == InvType.WTX)
@@ -263,7 +263,7 @@ class Session:
                 if message is None:
                     break
                 self.send(message)
-                if not self.peer.can_send:
+                if not self.session.can_send:
                     break
         except RefusedError as error:
             self.end(str(error))
@@ -273,8 +273,8 @@ class Session:
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
         """Ask for the transactions that are not here. Blocks are mined by this node alone."""
-        assert self.peer.ready is not None
-        announced, asked = (InvType.WTX, InvType.WTX) if self.peer.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
+        assert self.session.ready is not None
+        announced, asked = (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
         hashes = dict.fromkeys(item.hash for item in items[:MAX_TX_REQUESTS] if item.kind == announced)
         wanted = [digest for digest in hashes if self.regtest.find_tx(digest, by_wtxid=announced == InvType.WTX) is None]
         if wanted:
@@ -316,8 +316,8 @@ class Session:
         return self.filter is None or self.filter.matches_tx(tx.raw)
 
     def _tx_item(self, tx: Tx) -> InvItem:
-        assert self.peer.ready is not None
-        return InvItem(InvType.WTX, tx.wtxid) if self.peer.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
+        assert self.session.ready is not None
+        return InvItem(InvType.WTX, tx.wtxid) if self.session.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
 
 
 def stripped_block(raw: bytes) -> bytes:

@@ -15,10 +15,10 @@ from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.tx import Tx
 from spvfilter.wire.events import Role, Service, Settings
-from spvfilter.wire.session import SEND_BUFFER, Peer
+from spvfilter.wire.session import SEND_BUFFER, Session
 
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
@@ -39,7 +39,7 @@ class Node:
             node.regtest.pay(TxOut(50_000, script))     # announced to whoever wants to know
             node.regtest.reorg(2)
 
-    Several nodes may serve one Regtest. `session` makes what speaks to a peer: pass a subclass of Session for a node that
+    Several nodes may serve one Regtest. `responder` makes what speaks to a peer: pass a subclass of Responder for a node that
     misbehaves. `settings` says what the version message tells, and the times of handshake and pings. A peer that lets 1 MB wait for
     `stall_s` seconds is cut; those above `max_connections` are not let in. Besides that 1 MB at most one message of 4 MB and one answer are
     held for each connection.
@@ -51,7 +51,7 @@ class Node:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        session: Callable[[Regtest, Peer], Session] = Session,
+        responder: Callable[[Regtest, Session], Responder] = Responder,
         settings: Settings = SETTINGS,
         max_connections: int = MAX_CONNECTIONS,
         stall_s: float = STALL_S,
@@ -64,15 +64,15 @@ class Node:
         self.settings = settings
         self.max_connections = max_connections
         self.stall_s = stall_s
-        self._make_session = session
+        self._make_responder = responder
         self._connections: set[Connection] = set()
         self._alone = asyncio.Event()
         self._server: asyncio.Server | None = None
 
     @property
-    def sessions(self) -> list[Session]:
+    def responders(self) -> list[Responder]:
         """One for each connection that is open now."""
-        return [connection.session for connection in self._connections]
+        return [connection.responder for connection in self._connections]
 
     async def __aenter__(self) -> Self:
         """Listen. Raises OSError."""
@@ -98,20 +98,20 @@ class Node:
 
     def on_tip(self, change: TipChange) -> None:
         for connection in self._connections:
-            connection.session.see_tip(change)
+            connection.responder.see_tip(change)
             connection.wake()
 
     def on_tx(self, tx: Tx) -> None:
         for connection in self._connections:
-            connection.session.see_tx(tx)
+            connection.responder.see_tx(tx)
             connection.wake()
 
-    def open_session(self, now: float) -> Session:
+    def open_responder(self, now: float) -> Responder:
         """What is to speak to a peer that has just connected."""
         settings = replace(self.settings, start_height=self.regtest.height)
-        return self._make_session(
+        return self._make_responder(
             self.regtest,
-            Peer(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
+            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
         )
 
     def enter(self, connection: Connection) -> bool:
@@ -129,12 +129,12 @@ class Node:
 
 
 class Connection(asyncio.Protocol):
-    """A socket and the session on it. No task: the loop calls, and every turn of it does one step of each connection that has work.
+    """A socket and the responder on it. No task: the loop calls, and every turn of it does one step of each connection that has work.
 
     While there is work nothing more is read, and while 1 MB waits to be read by the peer nothing is worked off.
     """
 
-    session: Session
+    responder: Responder
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -143,12 +143,12 @@ class Connection(asyncio.Protocol):
         self._scheduled = False
         self._gone = False
         self._stalled: asyncio.TimerHandle | None = None  # set while the peer does not read
-        self._timer: asyncio.TimerHandle | None = None  # for the session's deadline
+        self._timer: asyncio.TimerHandle | None = None  # for the responder's deadline
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_BUFFER)
-        self.session = self._node.open_session(self._loop.time())
+        self.responder = self._node.open_responder(self._loop.time())
         if self._node.enter(self):
             self._set_timer()
         else:
@@ -157,12 +157,12 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._gone:
-            self.session.peer.receive_data(data)
+            self.responder.session.receive_data(data)
             self._transport.pause_reading()
             self.wake()
 
     def eof_received(self) -> bool:
-        self.session.peer.receive_eof()
+        self.responder.session.receive_eof()
         self.wake()
         return True  # what was asked for before is answered
 
@@ -198,12 +198,12 @@ class Connection(asyncio.Protocol):
             return
         try:
             more = self._steps()
-        except BaseException:  # a bug, perhaps of a session made to misbehave: it must not hang
+        except BaseException:  # a bug, perhaps of a responder made to misbehave: it must not hang
             self.abort()
             raise
-        if data := self.session.peer.data_to_send():
+        if data := self.responder.session.data_to_send():
             self._transport.write(data)
-        if self.session.over is not None:
+        if self.responder.over is not None:
             self._gone = True
             self._transport.close()
             self._stalled = self._stalled or self._loop.call_later(self._node.stall_s, self._cut)
@@ -215,9 +215,9 @@ class Connection(asyncio.Protocol):
 
     def _steps(self) -> bool:
         """Some steps, what they say is sent at once; whether there is more to do."""
-        peer, end = self.session.peer, self._loop.time() + _TURN_S
-        while more := self.session.step():
-            if peer.waiting >= _TURN_SIZE or self._loop.time() >= end:
+        session, end = self.responder.session, self._loop.time() + _TURN_S
+        while more := self.responder.step():
+            if session.waiting >= _TURN_SIZE or self._loop.time() >= end:
                 break
         return more
 
@@ -226,8 +226,8 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _set_timer(self) -> None:
-        """Be called at the session's deadline, which moves now and then."""
-        deadline = self.session.peer.deadline
+        """Be called at the responder's deadline, which moves now and then."""
+        deadline = self.responder.session.deadline
         if self._timer is not None:
             if self._timer.when() == deadline:
                 return
@@ -236,5 +236,5 @@ class Connection(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = None
-        self.session.peer.tick(self._loop.time())
+        self.responder.session.tick(self._loop.time())
         self.wake()

@@ -15,7 +15,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Cause, Disconnected, Event, Ready, Role, Settings
 from spvfilter.wire.messages.table import Message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 
 _BUFFER = 1 << 16  # bytes that wait to be read, and are read at once
 _TURN_S = 0.002  # of work, after which others have their turn
@@ -28,7 +28,7 @@ class Connection:
 
     address: Address
     ready: Ready
-    _peer: Peer
+    _session: Session
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
     _limits: Limits
@@ -57,8 +57,8 @@ class Connection:
         try:
             now = clock.monotonic()
             draw = draw_nonce or (lambda: secrets.randbits(64))
-            peer = Peer(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
-            opening = cls(address, Ready.__new__(Ready), peer, reader, writer, limits, clock)
+            session = Session(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
+            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock)
             while not isinstance(event := await opening.receive(), Ready):
                 pass
             opening.ready = event
@@ -75,7 +75,7 @@ class Connection:
     @property
     def nonce(self) -> int:
         """Of our version message on this connection."""
-        return self._peer.nonce
+        return self._session.nonce
 
     async def receive(self) -> Event:
         """The next event but Disconnected, which is raised: as PeerError, or after `close` as ConnectionAbortedError."""
@@ -83,7 +83,7 @@ class Connection:
             if time.perf_counter() >= self._turn:
                 await asyncio.sleep(0)
                 self._turn = time.perf_counter() + _TURN_S
-            event = self._peer.next_event()
+            event = self._session.next_event()
             self._flush()
             if isinstance(event, Disconnected):
                 self._writer.transport.abort()
@@ -94,40 +94,40 @@ class Connection:
             await self._read()
 
     async def _read(self) -> None:
-        deadline = self._peer.deadline
+        deadline = self._session.deadline
         wait = None if deadline is None else deadline - self._clock.monotonic()
         if wait is not None and wait <= 0:
-            self._peer.tick(self._clock.monotonic())
+            self._session.tick(self._clock.monotonic())
             return
         try:
             async with asyncio.timeout(wait):
                 data = await self._reader.read(_BUFFER)
         except TimeoutError:
-            self._peer.tick(self._clock.monotonic())
+            self._session.tick(self._clock.monotonic())
             return
         except OSError:
             data = b""
         if data:
             self.received += len(data)
-            self._peer.receive_data(data)
+            self._session.receive_data(data)
         else:
-            self._peer.receive_eof()
+            self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
         """Send messages; waits while the peer does not take them. Raises SessionError where it does not for long."""
         for message in messages:
-            self._peer.send(message)
+            self._session.send(message)
             self._flush()
         await self.drain()
 
     def fence(self) -> int:
         """Send a ping at once; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
-        nonce = self._peer.fence(self._clock.monotonic())
+        nonce = self._session.fence(self._clock.monotonic())
         self._flush()
         return nonce
 
     def _flush(self) -> None:
-        if data := self._peer.data_to_send():
+        if data := self._session.data_to_send():
             self._writer.write(data)
 
     async def drain(self) -> None:
@@ -139,15 +139,15 @@ class Connection:
                 await self._writer.drain()
         except TimeoutError:
             error = SessionError(f"does not read what it is sent within {self._limits.send_s:g} s", cause=Cause.LOST)
-            self._peer.close(error)
+            self._session.close(error)
             self._writer.transport.abort()
             raise error from None
         except OSError:
-            self._peer.receive_eof()
+            self._session.receive_eof()
 
     def close(self) -> None:
         """End the connection at once; `receive` raises."""
-        self._peer.close()
+        self._session.close()
         self._writer.transport.abort()
 
 

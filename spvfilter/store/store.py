@@ -26,18 +26,19 @@ from spvfilter.store.filters import FilterBatch, FilterRows
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
+from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
 MEMORY = ":memory:"  # in place of a path: a database that ends with the process
 
 
-class Found(NamedTuple):
+class StoredMatch(NamedTuple):
     """A match as the database keeps it: the hit, and the block of the best chain that holds it; both None in the mempool."""
 
     hit: Hit
     block_hash: bytes | None
     height: int | None
-    completeness: str  # how sure it is that nothing was left out; see spvfilter.light.events
+    completeness: Completeness
 
 
 class Pending(NamedTuple):
@@ -63,7 +64,7 @@ class Batch:
 
     fork: int | None = None  # the last height that stays of the chain stored: headers and matches above leave
     headers: bytes = b""  # appended above what is there, 80 bytes each
-    found: list[Found] = field(default_factory=list)  # new, or of a transaction that was in the mempool
+    found: list[StoredMatch] = field(default_factory=list)  # new, or of a transaction that was in the mempool
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
     pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
     cursor: int | None = None  # the height up to which blocks were scanned
@@ -238,7 +239,7 @@ class Store:
                 piece = b"".join(raw for (raw,) in rows)
             yield piece
 
-    def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[Found]:
+    def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
         """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
 
         The watch list must be attached.
@@ -248,7 +249,13 @@ class Store:
         query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
         for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
-            yield Found(hit, block, height, completeness)
+            yield StoredMatch(hit, block, height, self._completeness(completeness))
+
+    def _completeness(self, stored: str) -> Completeness:
+        try:
+            return Completeness(stored)
+        except ValueError:
+            raise StoreCorruptError(f"{self.path}: a match has the completeness {stored[:20]!r}, which is none") from None
 
     def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
         """Of matches (spend, txid, n) those that are known, with hash and height of their block; both None in the mempool."""
@@ -345,7 +352,7 @@ class Store:
             entry = self._ids[hit.entry]
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
             place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
-            row = (*place, hit.value, hit.script, entry, block, height, completeness)
+            row = (*place, hit.value, hit.script, entry, block, height, completeness.value)
             self._rows.insert("matches", row)
         self._write_coins(found.hit.outpoint for found in batch.found if not found.hit.spend)
         for txid, pending in batch.pending.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spvfilter.watch.match import UNPROVEN, Match
+from spvfilter.watch.match import Completeness, Match
 
 
 class Reason(StrEnum):
@@ -21,7 +21,7 @@ class MatchFound:
     """A match seen for the first time, in a block of the best chain or, with `match.height` None, in the mempool."""
 
     match: Match
-    completeness: str = UNPROVEN
+    completeness: Completeness = Completeness.UNPROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MatchConfirmed:
     """A match of the mempool is now in a block of the best chain."""
 
     match: Match
-    completeness: str = UNPROVEN
+    completeness: Completeness = Completeness.UNPROVEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spvfilter.watch.match import UNPROVEN
+from spvfilter.watch.match import Completeness
 
 
 class FoundTx(NamedTuple):
@@ -17,12 +17,12 @@ class FoundTx(NamedTuple):
 
 
 @dataclass(slots=True)
-class Searched:
+class ScannedBlock:
     """One block of the best chain: what of it may concern us, or all of it."""
 
     height: int
     hash: bytes
     txs: Sequence[FoundTx] = ()
     raw: bytes | None = None  # the whole block, where that was fetched
-    completeness: str = UNPROVEN
+    completeness: Completeness = Completeness.UNPROVEN
     total: int = 0  # transactions in the block, where a peer's filter was asked

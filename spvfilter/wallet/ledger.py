@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from spvfilter.errors import StoreError
 from spvfilter.kernel import Hit, parse_tx, txid, walk_block
-from spvfilter.store.store import Batch, Found, Pending, Store
+from spvfilter.store.store import Batch, Pending, Store, StoredMatch
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
-from spvfilter.wallet.found import FoundTx, Searched
-from spvfilter.watch.match import ONE_PEER, PROVEN, UNPROVEN, Match
+from spvfilter.wallet.found import FoundTx, ScannedBlock
+from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
 EXPIRY_S = 336 * 3600  # Core validation.h DEFAULT_MEMPOOL_EXPIRY_HOURS
@@ -91,7 +91,7 @@ class Ledger:
         (match,) = self.watch.matches((hit,), block_hash=block_hash, height=height)
         return match
 
-    def unknown(self, block: Searched) -> bytes | None:
+    def unknown(self, block: ScannedBlock) -> bytes | None:
         """The txid of what concerns us in a block that was recorded without it; nothing is learned."""
         if block.raw is not None:
             hits = self.watch.table.scan_block(block.raw)
@@ -106,7 +106,7 @@ class Ledger:
 
     # Blocks
 
-    def connect(self, blocks: Sequence[Searched]) -> list[WalletEvent]:
+    def connect(self, blocks: Sequence[ScannedBlock]) -> list[WalletEvent]:
         """Record searched blocks, each upon the last; none where the first is not right above the cursor, which has moved meanwhile.
 
         Raises FormatError, StoreError; then nothing is.
@@ -123,7 +123,7 @@ class Ledger:
                 events += self._connect(block, batch, recorded)
         return events
 
-    def _connect(self, block: Searched, batch: Batch, recorded: set[_Identity]) -> Iterator[WalletEvent]:
+    def _connect(self, block: ScannedBlock, batch: Batch, recorded: set[_Identity]) -> Iterator[WalletEvent]:
         if block.raw is not None:
             hits = self.watch.table.scan_block(block.raw)
             self.watch.table.learn(hits)
@@ -138,8 +138,8 @@ class Ledger:
             if (before is not None and before[0] is not None) or identity in recorded:
                 continue  # known from an earlier search, or of a coinbase that stands in two blocks (BIP-30)
             recorded.add(identity)
-            batch.found.append(Found(hit, block.hash, block.height, block.completeness))
-            self.may_prove = self.may_prove or block.completeness == ONE_PEER
+            batch.found.append(StoredMatch(hit, block.hash, block.height, block.completeness))
+            self.may_prove = self.may_prove or block.completeness == Completeness.ONE_PEER
             match = self._match(hit, block.hash, block.height)
             yield (MatchFound if before is None else MatchConfirmed)(match, block.completeness)
         if self._pending:
@@ -147,7 +147,7 @@ class Ledger:
         if hits and (self._pending or self._unmatched):
             yield from self._look_again(batch)
 
-    def _settle_all(self, block: Searched, batch: Batch) -> Iterator[WalletEvent]:
+    def _settle_all(self, block: ScannedBlock, batch: Batch) -> Iterator[WalletEvent]:
         """What is in the block is no longer pending, and what contradicts it never will be in one."""
         raws = [found.raw for found in block.txs] if block.raw is None else _txs(block.raw)
         for raw in raws:
@@ -183,7 +183,7 @@ class Ledger:
     def disconnect(self, fork: int, headers: bytes = b"") -> list[WalletEvent]:
         """The best chain now branches off above the block at `fork`: withdraw what was found above, and store the new headers."""
         events: list[WalletEvent] = []
-        found: dict[int, list[Found]] = {}
+        found: dict[int, list[StoredMatch]] = {}
         for each in self.store.found(above=fork, confirmed=True):
             found.setdefault(each.height or 0, []).append(each)
         searched = self.store.searched
@@ -204,7 +204,9 @@ class Ledger:
         if self.may_prove:
             with self._committed(Batch()) as batch:
                 batch.found += (
-                    found._replace(completeness=PROVEN) for found in self.store.found(confirmed=True) if found.completeness == ONE_PEER
+                    found._replace(completeness=Completeness.PROVEN)
+                    for found in self.store.found(confirmed=True)
+                    if found.completeness == Completeness.ONE_PEER
                 )
             self.may_prove = False
 
@@ -268,7 +270,7 @@ class Ledger:
         for hit in hits:
             if not self._is_unconfirmed(hit):
                 self._unconfirmed.setdefault(digest, []).append(hit)
-                batch.found.append(Found(hit, None, None, UNPROVEN))
+                batch.found.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
                 yield MatchFound(self._match(hit))
 
     def expire(self, now: int) -> list[WalletEvent]:

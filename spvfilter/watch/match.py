@@ -7,9 +7,13 @@ from enum import StrEnum
 
 from spvfilter.primitives import OutPoint, hash_to_hex
 
-UNPROVEN = "unproven"  # a BIP-37 peer can leave transactions out, and nobody can tell
-ONE_PEER = "1 peer"  # of compact filters: as true as the one peer that was there to tell their headers
-PROVEN = "proven"  # of compact filters on whose headers two peers or more agree
+
+class Completeness(StrEnum):
+    """How sure it is that no match was left out of a range of blocks."""
+
+    UNPROVEN = "unproven"  # a BIP-37 peer can leave transactions out, and nobody can tell
+    ONE_PEER = "1 peer"  # compact filters whose headers one peer alone gave
+    PROVEN = "proven"  # compact filters on whose headers two peers or more agree
 
 
 class MatchKind(StrEnum):

@@ -54,7 +54,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What we say of ourselves and ask of a peer. Times are in seconds of Peer's clock; Core's values."""
+    """What we say of ourselves and ask of a peer. Times are in seconds of the session's clock; Core's values."""
 
     network: Network
     services: int = 0  # ours

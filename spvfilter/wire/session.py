@@ -32,10 +32,10 @@ _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "send
 logger = logging.getLogger(__name__)
 
 
-class Peer:
+class Session:
     """One connection: bytes in, events and bytes out.
 
-        peer = Peer(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock())
+        peer = Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock())
         ...                                  # connect, send peer.data_to_send()
         peer.receive_data(data)              # from the socket, while peer.wants_data
         for event in peer.events():          # answer each with peer.send(…) before taking the next

@@ -9,12 +9,12 @@ import pytest
 
 from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.node.tx import Tx
 from spvfilter.primitives import TxOut, script_pushes
 from spvfilter.wire.messages.table import Message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 from support.bcoin.process import Bcoin, running_bcoin
 
 pytestmark = pytest.mark.bcoin
@@ -35,16 +35,16 @@ class News:
     def on_tx(self, tx: Tx) -> None:
         self._changed.set()
 
-    def session(self, regtest: Regtest, peer: Peer) -> Session:
+    def responder(self, regtest: Regtest, session: Session) -> Responder:
         """Of the node's: one that tells when a filter was loaded."""
         changed = self._changed
 
-        class Watched(Session):
+        class Watched(Responder):
             def on_bloom(self, message: Message) -> None:
                 super().on_bloom(message)
                 changed.set()
 
-        return Watched(regtest, peer)
+        return Watched(regtest, session)
 
     async def until(self, happened: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -63,7 +63,7 @@ async def node(news: News) -> AsyncIterator[Node]:
     regtest = Regtest()
     regtest.mine(BLOCKS)
     regtest.listeners.append(news)
-    async with Node(regtest, session=news.session) as node:
+    async with Node(regtest, responder=news.responder) as node:
         yield node
 
 
@@ -79,7 +79,7 @@ async def watched_script(client: Bcoin, node: Node, news: News) -> bytes:
     """Of a fresh address, once our node has the filter that asks for it: bcoin sends it again for every new address."""
     script = bytes.fromhex((await client.call("address", {"account": "segwit"}))["script"])
     [program] = script_pushes(script)
-    await news.until(lambda: any(session.filter is not None and program in session.filter for session in node.sessions))
+    await news.until(lambda: any(responder.filter is not None and program in responder.filter for responder in node.responders))
     return script
 
 

@@ -47,7 +47,7 @@ def bring(path: Path, world: World, change: Change = told, heights: Sequence[int
 async def test_what_was_imported_before_the_first_run_is_not_fetched(tmp_path: Path) -> None:
     world, path = paid_late(), tmp_path / "w.db"
     bring(path, world)
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
@@ -55,11 +55,11 @@ async def test_what_was_imported_before_the_first_run_is_not_fetched(tmp_path: P
             world.locks.append(LATE)
             await run.until(lambda books: len(books.confirmed()) == len(world.scan()))
             assert run.books.confirmed() == world.scan()
-            assert not session.asked["GetCFilters"]
+            assert not responder.asked["GetCFilters"]
             world.grow(2)
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
-            assert session.asked["GetCFilters"]
+            assert responder.asked["GetCFilters"]
 
 
 async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> No
         await run.synced(world)
     bring(path, world)
     world.locks.append(LATE)
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
             await reach_tip(run, world)
             assert {place(found.match) for found in await run.client.matches()} == world.scan()
-            assert not session.asked["GetCFilters"]
+            assert not responder.asked["GetCFilters"]
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,22 @@ async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> No
 async def test_false_filters_are_fetched_as_if_they_were_not_there(tmp_path: Path, change: Change) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world, change)
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
             await run.synced(world)
             assert run.books.confirmed() == world.scan() != set()
             assert not run.books.warnings  # it is not the peer that lied
-    assert session.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
+    assert responder.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
 
 
 async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_imported(tmp_path: Path) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world, heights=range(60))
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=path) as run:
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
-    assert session.asked["GetCFilters"] == -(-(world.regtest.height + 1 - 60) // 15)
+    assert responder.asked["GetCFilters"] == -(-(world.regtest.height + 1 - 60) // 15)
     with Store.open(path, REGTEST) as store:
         assert store.filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
 

@@ -16,13 +16,13 @@ from spvfilter.light.flight import Lie
 from spvfilter.node.blocktree import Block
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchFound
-from spvfilter.watch.match import ONE_PEER, PROVEN
+from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter
 from spvfilter.wire.messages.table import Message, Unknown
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 from support.lightworld import FAST, Books, Run, World, place, running, where
 
 LIMITS = replace(FAST, filters=100)
@@ -53,11 +53,11 @@ def scripts_of(txs: list[object]) -> list[bytes]:
     return [out.script_pubkey for tx in txs for out in tx.outputs]  # type: ignore[attr-defined]  # the node's own
 
 
-class Omits(Session):
+class Omits(Responder):
     """Its filters fit its headers and lack what is the wallet's."""
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
-        super().__init__(regtest, peer)
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
         self.filters = FalseIndex(regtest.chain)
 
 
@@ -69,8 +69,8 @@ class EmptyIndex(FilterIndex):
 class Empties(Omits):
     """All its filters are empty, and its headers say so."""
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
-        super().__init__(regtest, peer)
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
         self.filters = EmptyIndex(regtest.chain)
 
 
@@ -82,19 +82,19 @@ class Malformed(EmptyIndex):
 class Truncates(Omits):
     """Filters that are none, with headers that commit to them."""
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
-        super().__init__(regtest, peer)
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
         self.filters = Malformed(regtest.chain)
 
 
-class SendsWrongFilters(Session):
+class SendsWrongFilters(Responder):
     def send(self, message: Message) -> None:
         if isinstance(message, CFilter):
             message = replace(message, data=b"\0")
         super().send(message)
 
 
-class TellsWrongHeaders(Session):
+class TellsWrongHeaders(Responder):
     """Filter hashes that no filter has; the filters are true."""
 
     def send(self, message: Message) -> None:
@@ -103,33 +103,33 @@ class TellsWrongHeaders(Session):
         super().send(message)
 
 
-class TellsWrongCheckpoints(Session):
+class TellsWrongCheckpoints(Responder):
     def send(self, message: Message) -> None:
         if isinstance(message, CFCheckpt):
             message = replace(message, filter_headers=tuple(map(sha256d, message.filter_headers)))
         super().send(message)
 
 
-class SendsGarbage(Session):
+class SendsGarbage(Responder):
     def send(self, message: Message) -> None:
         super().send(Unknown("cfheaders", b"\0" + bytes(70) + b"\xff" * 9) if isinstance(message, CFHeaders) else message)
 
 
-class CutsHeaders(Session):
+class CutsHeaders(Responder):
     def send(self, message: Message) -> None:
         if isinstance(message, CFHeaders):
             message = replace(message, filter_hashes=message.filter_hashes + message.filter_hashes[-1:])
         super().send(message)
 
 
-class SendsUnasked(Session):
+class SendsUnasked(Responder):
     def send(self, message: Message) -> None:
         super().send(message)
         if isinstance(message, CFHeaders):
             super().send(CFilter(0, b"\x01" * 32, b"\0"))
 
 
-class Slow(Session):
+class Slow(Responder):
     """Honest, but says nothing about filter headers until told."""
 
     release = False
@@ -138,7 +138,7 @@ class Slow(Session):
         return self.release and super()._answer_filters()
 
 
-LIARS: list[tuple[type[Session], set[Lie]]] = [
+LIARS: list[tuple[type[Responder], set[Lie]]] = [
     (Omits, {Lie.FALSE_FILTER_HEADER}),
     (Empties, {Lie.FALSE_FILTER_HEADER}),
     (Truncates, {Lie.FALSE_FILTER_HEADER}),
@@ -163,14 +163,14 @@ async def truth(run: Run, liars: int) -> Books:
     return run.books
 
 
-@pytest.mark.parametrize(("session", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else "")
+@pytest.mark.parametrize(("responder", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else "")
 @pytest.mark.parametrize("liar_first", [True, False])
-async def test_a_liar_is_caught_under_its_name(session: type[Session], names: set[Lie], liar_first: bool) -> None:
+async def test_a_liar_is_caught_under_its_name(responder: type[Responder], names: set[Lie], liar_first: bool) -> None:
     made = world()
-    async with Node(made.regtest) as honest, Node(made.regtest, session=session) as liar:
+    async with Node(made.regtest) as honest, Node(made.regtest, responder=responder) as liar:
         peers = (liar, honest) if liar_first else (honest, liar)
         async with running(made, *peers, limits=LIMITS, mode="compact") as run:
-            if session is SendsWrongFilters and not liar_first:
+            if responder is SendsWrongFilters and not liar_first:
                 await run.until(lambda books: books.synced)  # it may never be asked for a filter
             else:
                 await truth(run, 1)
@@ -181,9 +181,9 @@ async def test_a_liar_is_caught_under_its_name(session: type[Session], names: se
 
 async def test_one_honest_peer_of_eight_wins() -> None:
     made = world()
-    sessions = [session for session, _ in LIARS if session is not SendsWrongFilters][:7]
+    responders = [responder for responder, _ in LIARS if responder is not SendsWrongFilters][:7]
     async with AsyncExitStack() as stack:
-        liars = [await stack.enter_async_context(Node(made.regtest, session=session)) for session in sessions]
+        liars = [await stack.enter_async_context(Node(made.regtest, responder=responder)) for responder in responders]
         honest = await stack.enter_async_context(Node(made.regtest))
         async with running(made, *liars, honest, limits=LIMITS, mode="compact") as run:
             books = await truth(run, len(liars))
@@ -195,8 +195,8 @@ async def test_a_slow_honest_peer_of_eight_wins_once_it_speaks_and_is_not_banned
     made = world()
     slow = type("SlowOne", (Slow,), {"release": False})
     async with AsyncExitStack() as stack:
-        liars = [await stack.enter_async_context(Node(made.regtest, session=Omits)) for _ in range(7)]
-        honest = await stack.enter_async_context(Node(made.regtest, session=slow))
+        liars = [await stack.enter_async_context(Node(made.regtest, responder=Omits)) for _ in range(7)]
+        honest = await stack.enter_async_context(Node(made.regtest, responder=slow))
         async with running(made, *liars, honest, limits=replace(LIMITS, reply_s=60), mode="compact") as run:
             await run.until(lambda books: books.synced)
             lied = run.books.confirmed()
@@ -217,7 +217,7 @@ def wake(node: Node) -> None:
 async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Path) -> None:
     made = world()
     store = tmp_path / "wallet.db"
-    async with Node(made.regtest, session=Omits) as liar, Node(made.regtest) as honest:
+    async with Node(made.regtest, responder=Omits) as liar, Node(made.regtest) as honest:
         async with running(made, liar, limits=LIMITS, mode="compact", store=store) as run:
             await run.until(lambda books: books.synced)
             lied = run.books.confirmed()
@@ -231,10 +231,10 @@ async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Pat
 
 async def test_what_liars_agree_on_counts_as_proven_only_until_an_honest_peer_comes() -> None:
     made = world()
-    async with Node(made.regtest, session=Omits) as one, Node(made.regtest, session=Omits) as two, Node(made.regtest) as honest:  # noqa: SIM117
+    async with Node(made.regtest, responder=Omits) as one, Node(made.regtest, responder=Omits) as two, Node(made.regtest) as honest:  # noqa: SIM117
         async with running(made, one, two, honest, limits=LIMITS, mode="compact") as run:
             books = await truth(run, 2)
             assert causes(books).keys() == {where(one), where(two)}
             late = [event for event in books.events if isinstance(event, MatchFound) and event.match.height == LIED_ABOUT]
-            assert {event.completeness for event in late} <= {ONE_PEER, PROVEN}
+            assert {event.completeness for event in late} <= {Completeness.ONE_PEER, Completeness.PROVEN}
             assert late

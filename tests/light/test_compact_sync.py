@@ -14,17 +14,17 @@ from spvfilter.light.compact import Mode
 from spvfilter.light.events import PeerChanged, Phase, Progress
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, push
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, Reason
-from spvfilter.watch.match import ONE_PEER, PROVEN, UNPROVEN
+from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.filters import FilterAdd, FilterLoad
 from spvfilter.wire.messages.inventory import GetHeaders
 from spvfilter.wire.messages.table import Message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 from support.compactworld import LIMITS, counting, grown, reach_tip
 from support.lightworld import FOREIGN, LOCKS, STRANGER, Run, World, key, place, running
 from support.vectors import effort
@@ -41,7 +41,7 @@ def completeness(run: Run) -> set[str]:
 async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
     world = grown(seed)
     async with Node(world.regtest) as node:
-        for mode, word in ((Mode.COMPACT, ONE_PEER), (Mode.AUTO, ONE_PEER), (Mode.BIP37, UNPROVEN)):
+        for mode, word in ((Mode.COMPACT, Completeness.ONE_PEER), (Mode.AUTO, Completeness.ONE_PEER), (Mode.BIP37, Completeness.UNPROVEN)):
             async with running(world, node, limits=LIMITS, mode=mode) as run:
                 await run.synced(world)
                 assert run.books.confirmed() == world.scan() != set()
@@ -54,7 +54,7 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
     async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=LIMITS, mode="compact") as run:
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
-        assert completeness(run) == {PROVEN}
+        assert completeness(run) == {Completeness.PROVEN}
         assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
 
 
@@ -64,22 +64,22 @@ async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: P
     async with Node(world.regtest) as one, Node(world.regtest) as two:
         async with running(world, one, limits=LIMITS, store=store, mode="compact") as run:
             await run.synced(world)
-            assert {found.completeness for found in await run.client.matches()} == {ONE_PEER}
+            assert {found.completeness for found in await run.client.matches()} == {Completeness.ONE_PEER}
         async with running(world, one, two, limits=LIMITS, store=store, mode="compact") as run:
             await run.synced(world)
-            assert {found.completeness for found in await run.client.matches()} == {PROVEN}
+            assert {found.completeness for found in await run.client.matches()} == {Completeness.PROVEN}
         async with running(world, two, limits=LIMITS, store=store, mode="compact") as run:
             world.receive()
             world.regtest.mine()
             await run.synced(world)
-            assert Counter(found.completeness for found in await run.client.matches())[ONE_PEER] == 1
+            assert Counter(found.completeness for found in await run.client.matches())[Completeness.ONE_PEER] == 1
 
 
-class Hesitates(Session):
+class Hesitates(Responder):
     """Takes a tenth of the patience that the test below has to tell its headers."""
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
-        super().__init__(regtest, peer)
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
         self.asked: GetHeaders | None = None
         self.until = 0.0  # when it answers
 
@@ -95,7 +95,7 @@ class Hesitates(Session):
         return True
 
 
-class Deaf(Session):
+class Deaf(Responder):
     """Takes no filter."""
 
     def on_message(self, message: Message) -> None:
@@ -105,16 +105,16 @@ class Deaf(Session):
 
 async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
     world = grown()
-    nodes = Node(world.regtest), Node(world.regtest, session=Hesitates)
+    nodes = Node(world.regtest), Node(world.regtest, responder=Hesitates)
     async with nodes[0], nodes[1], running(world, *nodes, limits=replace(LIMITS, stall_s=2), mode="compact") as run:
         await run.synced(world)
-        assert completeness(run) == {PROVEN}
+        assert completeness(run) == {Completeness.PROVEN}
 
 
 async def test_filters_come_from_all_peers() -> None:
     world = grown(blocks=60)
     one, two = counting(), counting()
-    nodes = [Node(world.regtest, session=session) for session in (one, two)]
+    nodes = [Node(world.regtest, responder=responder) for responder in (one, two)]
     async with nodes[0], nodes[1], running(world, *nodes, limits=LIMITS, mode="compact") as run:
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
@@ -141,7 +141,7 @@ async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
 async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the_chain(tmp_path: Path, keep: bool) -> None:
     world = grown()
     store = tmp_path / "wallet.db"
-    async with Node(world.regtest, session=(session := counting())) as node:
+    async with Node(world.regtest, responder=(responder := counting())) as node:
         async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
             await run.until(lambda books: any(isinstance(event, MatchFound) for event in books.events))
         for change in (lambda: None, lambda: world.grow(10), lambda: world.regtest.reorg(7), lambda: world.regtest.reorg(40)):
@@ -149,10 +149,10 @@ async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the
             async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
                 await reach_tip(run, world)
                 assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
-        asked = session.asked["GetCFilters"]
+        asked = responder.asked["GetCFilters"]
         async with running(world, node, limits=LIMITS, store=store, mode="compact") as run:
             await reach_tip(run, world)
-        assert session.asked["GetCFilters"] == asked
+        assert responder.asked["GetCFilters"] == asked
 
 
 async def test_a_wallet_may_change_modes_between_runs(tmp_path: Path) -> None:
@@ -186,29 +186,29 @@ async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters
     for _ in range(3):
         world.regtest.pay(late.pays(700))
         world.grow(3)
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=tmp_path / "kept.db") as run:
             await run.synced(world)
-            asked = session.asked["GetCFilters"]
+            asked = responder.asked["GetCFilters"]
             await run.client.add_script(late.script_pubkey)
             world.locks.append(late)
             await run.until(lambda books: len(books.confirmed()) == len(world.scan()))
             assert run.books.confirmed() == world.scan()
-            assert session.asked["GetCFilters"] == asked
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+            assert responder.asked["GetCFilters"] == asked
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=tmp_path / "kept.db", watch=world.watch()) as run:
             await run.synced(world)
             assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
-            assert not session.asked["GetCFilters"]
+            assert not responder.asked["GetCFilters"]
 
 
 async def test_a_search_may_start_above_genesis() -> None:
     world = grown()
-    async with Node(world.regtest, session=(session := counting())) as node:  # noqa: SIM117
+    async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", from_height=115) as run:
             await run.synced(world)
             assert {each[3] for each in run.books.confirmed()} == {each[3] for each in world.scan() if (each[3] or 0) >= 115}
-    assert session.asked["GetCFilters"] == -(-(world.regtest.height - 114) // 15)
+    assert responder.asked["GetCFilters"] == -(-(world.regtest.height - 114) // 15)
 
 
 async def test_auto_takes_compact_filters_where_they_are_served() -> None:
@@ -216,11 +216,11 @@ async def test_auto_takes_compact_filters_where_they_are_served() -> None:
     async with Node(world.regtest, settings=ONLY_BLOOM) as old, Node(world.regtest, settings=ONLY_COMPACT) as new:
         async with running(world, old, new, limits=LIMITS, mode="auto") as run:
             await run.synced(world)
-            assert completeness(run) == {ONE_PEER}
+            assert completeness(run) == {Completeness.ONE_PEER}
             assert run.books.confirmed() == world.scan()
         async with running(world, old, limits=LIMITS, mode="auto") as run:
             await run.synced(world)
-            assert completeness(run) == {UNPROVEN}
+            assert completeness(run) == {Completeness.UNPROVEN}
             assert run.books.confirmed() == world.scan()
 
 
@@ -230,7 +230,7 @@ async def test_auto_takes_bip37_for_what_compact_filters_cannot_find() -> None:
     watch.add_data(b"not in a compact filter")
     async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="auto", watch=watch) as run:
         await run.synced(world)
-        assert completeness(run) == {UNPROVEN}
+        assert completeness(run) == {Completeness.UNPROVEN}
 
 
 @pytest.mark.parametrize("kind", ["data", "outpoint"])
@@ -291,7 +291,7 @@ async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_m
 @pytest.mark.parametrize("services", [SERVICES, SERVICES & ~Service.BLOOM])
 async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filter(services: Service) -> None:
     world = grown()
-    nodes = [Node(world.regtest, settings=replace(SETTINGS, services=services), session=Deaf) for _ in range(2)]
+    nodes = [Node(world.regtest, settings=replace(SETTINGS, services=services), responder=Deaf) for _ in range(2)]
     async with nodes[0], nodes[1]:
         waiting = world.receive()
         async with running(world, *nodes, limits=LIMITS, mode="compact") as run:

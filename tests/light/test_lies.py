@@ -22,7 +22,7 @@ from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.flight import Lie
 from spvfilter.node.blocktree import Block
 from spvfilter.node.build import BITS, TxIn, build_tx, mine
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.node.tx import Tx
 from spvfilter.primitives import Header, OutPoint, TxOut
@@ -33,12 +33,12 @@ from support.lightworld import START, World, running
 from support.nodeclient import MAGIC
 
 
-class WithholdsTxs(Session):
+class WithholdsTxs(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
 
 
-class SendsOthers(Session):
+class SendsOthers(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
@@ -46,19 +46,19 @@ class SendsOthers(Session):
             self.send(wire.Tx(match.stripped))
 
 
-class SendsUnasked(Session):
+class SendsUnasked(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched)
         self.send(wire.Tx(other_tx()))
 
 
-class SendsAnotherBlock(Session):
+class SendsAnotherBlock(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         stranger = mine(replace(block.header, time=block.header.time + 1))
         self.send(MerkleBlock.from_txids(stranger, block.txids, []))
 
 
-class SwapsBlocks(Session):
+class SwapsBlocks(Responder):
     held: Block | None = None
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
@@ -68,7 +68,7 @@ class SwapsBlocks(Session):
         super().send_merkleblock(block, matched)
 
 
-class InjectsTxs(Session):
+class InjectsTxs(Responder):
     """Proves and sends everything, whatever the filter says."""
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
@@ -78,21 +78,21 @@ class InjectsTxs(Session):
             self.send(wire.Tx(tx.stripped))
 
 
-class Omits(Session):
+class Omits(Responder):
     """Knows nothing of ours."""
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
-class OmitsSpends(Session):
+class OmitsSpends(Responder):
     """Tells what we are paid, and not what we spend."""
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched[:1])
 
 
-class SkipsBlocks(Session):
+class SkipsBlocks(Responder):
     """Answers the fence without the blocks before it."""
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
@@ -100,24 +100,24 @@ class SkipsBlocks(Session):
             super().send_merkleblock(block, matched)
 
 
-class BreaksMessages(Session):
+class BreaksMessages(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
-        self.peer._outgoing += envelope(b"merkleblock", b"\x01" * 90)
+        self.session._outgoing += envelope(b"merkleblock", b"\x01" * 90)
 
 
-class BreaksChecksums(Session):
+class BreaksChecksums(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
-        self.peer._outgoing += envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0")
+        self.session._outgoing += envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0")
 
 
-class SendsGarbage(Session):
+class SendsGarbage(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
-        self.peer._outgoing += b"\xa5" * 5_000
+        self.session._outgoing += b"\xa5" * 5_000
 
 
-class SendsTooMuch(Session):
+class SendsTooMuch(Responder):
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
-        self.peer._outgoing += envelope(b"block", b"")[:16] + (4_000_001).to_bytes(4, "little") + bytes(4)
+        self.session._outgoing += envelope(b"block", b"")[:16] + (4_000_001).to_bytes(4, "little") + bytes(4)
 
 
 def envelope(command: bytes, payload: bytes, checksum: bytes | None = None) -> bytes:
@@ -128,10 +128,10 @@ def other_tx() -> bytes:
     return build_tx([TxIn(OutPoint(b"\x07" * 32, 0))], [TxOut(1, b"\x51")])
 
 
-def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Session]:
-    """A session that changes every proof of a block with more than one transaction."""
+def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
+    """A responder that changes every proof of a block with more than one transaction."""
 
-    class Forges(Session):
+    class Forges(Responder):
         def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
             if len(block.txids) < 2:
                 super().send_merkleblock(block, matched)
@@ -144,10 +144,10 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Session]:
     return Forges
 
 
-def with_headers(change: Callable[[Session, list[Header]], list[Header]]) -> type[Session]:
-    """A session that changes the headers it is asked for."""
+def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> type[Responder]:
+    """A responder that changes the headers it is asked for."""
 
-    class TellsHeaders(Session):
+    class TellsHeaders(Responder):
         def send_headers(self, blocks: Sequence[Block]) -> None:
             told = change(self, [block.header for block in blocks]) if blocks else []
             self.send(wire.Headers(tuple(bytes(header) for header in told)))
@@ -155,19 +155,19 @@ def with_headers(change: Callable[[Session, list[Header]], list[Header]]) -> typ
     return TellsHeaders
 
 
-def bad_work(session: Session, headers: list[Header]) -> list[Header]:
+def bad_work(responder: Responder, headers: list[Header]) -> list[Header]:
     nonce = 0
     while (bad := replace(headers[0], nonce=nonce)).hash[31] <= 0x7F:
         nonce += 1
     return [bad]
 
 
-def upon_tip(session: Session, **changes: int) -> list[Header]:
-    header = Header(0x20000000, session.regtest.chain.active[0].hash, bytes(32), START, BITS, 0)
+def upon_tip(responder: Responder, **changes: int) -> list[Header]:
+    header = Header(0x20000000, responder.regtest.chain.active[0].hash, bytes(32), START, BITS, 0)
     return [mine(replace(header, **changes))]
 
 
-LIES: dict[str, tuple[type[Session], type[PeerError], str | None]] = {
+LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
     "withheld": (WithholdsTxs, LieError, Lie.WITHHELD_TX),
     "unproved": (SendsOthers, LieError, Lie.UNPROVED_TX),
     "unasked": (SendsUnasked, LieError, Lie.UNASKED_TX),
@@ -198,10 +198,10 @@ LIES: dict[str, tuple[type[Session], type[PeerError], str | None]] = {
 
 @pytest.mark.parametrize("name", LIES)
 async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
-    session, error, cause = LIES[name]
+    responder, error, cause = LIES[name]
     world = World(30, mature=110)
     world.grow(25, share=0.8)
-    async with Node(world.regtest, session=session) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+    async with Node(world.regtest, responder=responder) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
         await run.until(lambda books: any(warning.banned for warning in books.warnings))
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())
@@ -217,7 +217,7 @@ async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
 async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() -> None:
     world = World(31)
     world.grow(20, share=0.8)
-    async with Node(world.regtest, session=SkipsBlocks) as lazy, Node(world.regtest) as honest, running(world, lazy, honest) as run:
+    async with Node(world.regtest, responder=SkipsBlocks) as lazy, Node(world.regtest) as honest, running(world, lazy, honest) as run:
         await run.until(lambda books: books.warnings)
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
@@ -229,8 +229,8 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
     world = World(32)
     world.grow(10, share=0.8)
     async with (
-        Node(world.regtest, session=WithholdsTxs) as one,
-        Node(world.regtest, session=SendsGarbage) as two,
+        Node(world.regtest, responder=WithholdsTxs) as one,
+        Node(world.regtest, responder=SendsGarbage) as two,
         running(world, one, two) as run,
     ):
         with pytest.raises(UselessPeerError, match="every one of them lied"):
@@ -246,7 +246,7 @@ def small_tx(outpoint: OutPoint) -> bytes:
     return raw
 
 
-class SendsFalseBlocks(Session):
+class SendsFalseBlocks(Responder):
     def send(self, message: object) -> None:
         if isinstance(message, wire.Block):
             message = wire.Block(message.raw[:-5] + bytes([message.raw[-5] ^ 1]) + message.raw[-4:])
@@ -265,9 +265,9 @@ async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies:
     world.grow(5, share=1.0)
     expected = world.scan(watch.copy())
     assert any(kind == "input" for kind, *_ in expected)
-    session = SendsFalseBlocks if lies else Session
+    responder = SendsFalseBlocks if lies else Responder
     async with (
-        Node(world.regtest, session=session) as node,
+        Node(world.regtest, responder=responder) as node,
         Node(world.regtest) as honest,
         running(world, node, honest, watch=watch) as run,
     ):
@@ -282,7 +282,7 @@ async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies:
             assert not run.books.warnings
 
 
-class InjectsIntoMempool(Session):
+class InjectsIntoMempool(Responder):
     """Announces and sends a transaction that has nothing to do with the filter."""
 
     def _wants(self, tx: Tx) -> bool:
@@ -292,7 +292,7 @@ class InjectsIntoMempool(Session):
 async def test_a_transaction_outside_blocks_that_the_filter_does_not_match_is_a_lie_unless_something_is_missing() -> None:
     world = World(34)
     world.others(3)
-    async with Node(world.regtest, session=InjectsIntoMempool) as liar, running(world, liar) as run:
+    async with Node(world.regtest, responder=InjectsIntoMempool) as liar, running(world, liar) as run:
         with pytest.raises(UselessPeerError, match="lied"):
             await run.until(lambda books: False)
         (warning,) = run.books.warnings

@@ -16,7 +16,7 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.events import PeerChanged, Progress, Synced
 from spvfilter.node.blocktree import Block
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
@@ -27,7 +27,7 @@ from support.lightworld import FAST, START, Run, World, place, running, where
 from support.vectors import effort
 
 
-class Stalls(Session):
+class Stalls(Responder):
     """Answers nothing from a height on, but goes on talking."""
 
     def step(self) -> bool:
@@ -36,14 +36,14 @@ class Stalls(Session):
         return super().step()
 
 
-class IsSilent(Session):
+class IsSilent(Responder):
     """Says nothing after the handshake."""
 
     def on_message(self, message: object) -> None:
         pass
 
 
-class Dies(Session):
+class Dies(Responder):
     """Goes away in the middle of a block: the payment is there, its spend is not."""
 
     def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
@@ -53,11 +53,11 @@ class Dies(Session):
             super().send_merkleblock(block, matched)
 
 
-@pytest.mark.parametrize("session", [Stalls, IsSilent, Dies])
-async def test_a_peer_that_fails_is_replaced_and_not_left_for_good(session: type[Session]) -> None:
+@pytest.mark.parametrize("responder", [Stalls, IsSilent, Dies])
+async def test_a_peer_that_fails_is_replaced_and_not_left_for_good(responder: type[Responder]) -> None:
     world = World(40)
     world.grow(25, share=0.8)
-    async with Node(world.regtest, session=session) as bad, Node(world.regtest) as good, running(world, bad, good) as run:
+    async with Node(world.regtest, responder=responder) as bad, Node(world.regtest) as good, running(world, bad, good) as run:
         await run.synced(world)
         await run.until(lambda books: books.warnings)
         assert run.books.confirmed() == world.scan()
@@ -205,8 +205,8 @@ async def test_two_honest_peers_agree() -> None:
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())
         assert not run.books.warnings
-        assert any(session.filter is not None for session in one.sessions)
-        assert any(session.filter is not None for session in two.sessions)
+        assert any(responder.filter is not None for responder in one.responders)
+        assert any(responder.filter is not None for responder in two.responders)
 
 
 async def test_progress_reaches_its_total_and_never_goes_back() -> None:
@@ -243,7 +243,7 @@ async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> None:
     world = World(51)
-    async with Node(world.regtest, session=Stalls) as node, running(world, node, limits=replace(FAST, reply_s=0.3)) as run:
+    async with Node(world.regtest, responder=Stalls) as node, running(world, node, limits=replace(FAST, reply_s=0.3)) as run:
         await run.until(lambda books: books.warnings)
         assert isinstance(run.books.warnings[0].error, UselessPeerError)
         assert "no answer for" in str(run.books.warnings[0].error)
@@ -277,14 +277,14 @@ async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_a
     world.grow(21, share=1)
     done: list[bool] = []
 
-    class Omits(Session):
+    class Omits(Responder):
         def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
             if block.height == 131 and not done:
                 done.append(True)
                 self.regtest.reorg(3, blocks=4)
             super().send_merkleblock(block, () if 120 <= block.height <= 125 else matched)
 
-    async with Node(world.regtest, session=Omits) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+    async with Node(world.regtest, responder=Omits) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
         await run.until(lambda _: done)
         await run.synced(world)
         world.regtest.mine()
@@ -299,7 +299,7 @@ async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest:
     world.grow(20, share=1)
     forgotten: list[int] = []
 
-    class Forgets(Session):
+    class Forgets(Responder):
         def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
             if block.height == self.regtest.height and not forgotten:
                 forgotten.append(block.height)
@@ -307,7 +307,9 @@ async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest:
                 super().send_merkleblock(block, matched)
 
     async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(Node(world.regtest, session=session)) for session in [Forgets, *[Session] * honest]]
+        nodes = [
+            await stack.enter_async_context(Node(world.regtest, responder=responder)) for responder in [Forgets, *[Responder] * honest]
+        ]
         limits = replace(FAST, stall_s=3_600, reply_s=3_600)
         run = await stack.enter_async_context(running(world, *nodes, limits=limits))
         await run.synced(world)

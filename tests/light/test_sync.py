@@ -11,7 +11,7 @@ import pytest
 
 from spvfilter.light.events import Synced
 from spvfilter.node.blocktree import Block
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from support.lightworld import FAST, TIMEOUT_S, World, place, running
 from support.vectors import effort
@@ -49,7 +49,7 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
             assert run.books.confirmed() == world.scan()
 
 
-class Silent(Session):
+class Silent(Responder):
     """Does not answer a question for headers where it has none, as Core far behind and bcoin."""
 
     def send_headers(self, blocks: Sequence[Block]) -> None:
@@ -61,7 +61,7 @@ class Silent(Session):
 async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
     world = World(12)
     world.grow(10)
-    async with Node(world.regtest, session=Silent) as node:
+    async with Node(world.regtest, responder=Silent) as node:
         for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
             change()
             limits = replace(FAST, headers_s=3_600, reply_s=3_600)
@@ -75,5 +75,5 @@ async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wa
 
 async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> None:
     world = World(13, mature=2_000)
-    async with Node(world.regtest, session=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
+    async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
         await run.synced(world)

@@ -20,7 +20,7 @@ from spvfilter.node.blocktree import Block
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import Question
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
@@ -205,7 +205,7 @@ async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one
             assert {place(found.match) for found in await run.client.matches()} == expected == world.scan()
 
 
-class Malleates(Session):
+class Malleates(Responder):
     """Sends back what it was given, with another witness."""
 
     def on_tx(self, raw: bytes) -> None:
@@ -220,7 +220,7 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
     world, store = World(5, [LOCKS[1]]), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine()
-    async with Node(world.regtest, session=Malleates) as node, running(world, node, store=store, mode=mode) as run:
+    async with Node(world.regtest, responder=Malleates) as node, running(world, node, store=store, mode=mode) as run:
         await run.synced(world)
         raw = world.spending(change=LOCKS[1])
         digest = await run.client.broadcast(raw)
@@ -228,12 +228,12 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
     assert not world.regtest.mempool
     offered = asyncio.Event()
 
-    class Takes(Session):
+    class Takes(Responder):
         def on_tx(self, raw: bytes) -> None:
             super().on_tx(raw)
             offered.set()
 
-    async with asyncio.timeout(20), Node(world.regtest, session=Takes) as node, running(world, node, store=store, mode=mode) as run:
+    async with asyncio.timeout(20), Node(world.regtest, responder=Takes) as node, running(world, node, store=store, mode=mode) as run:
         await run.synced(world)
         await offered.wait()
         assert [tx.raw for tx in world.regtest.mempool] == [raw]
@@ -258,7 +258,7 @@ async def test_a_node_on_another_branch_of_equal_work_is_no_reason_to_wait(mode:
         await run.until(lambda books: books.synced.hash == other.chain.tip.hash)
 
 
-class BlocksOnly(Session):
+class BlocksOnly(Responder):
     """As Core with -blocksonly: leaves who announces a transaction."""
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
@@ -275,7 +275,7 @@ async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_
         raw = world.spending(change=LOCKS[0])
         await run.client.broadcast(raw)
     silent = replace(SETTINGS, relay=False)
-    async with Node(world.regtest, session=BlocksOnly, settings=silent) as node, running(world, node, store=store, mode=mode) as run:
+    async with Node(world.regtest, responder=BlocksOnly, settings=silent) as node, running(world, node, store=store, mode=mode) as run:
         await run.synced(world)
         with pytest.raises(UselessPeerError):
             await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [STRANGER.pays(1)]))
@@ -284,7 +284,7 @@ async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_
 
 @MODES
 async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mode: str) -> None:
-    class Leaves(Session):
+    class Leaves(Responder):
         def on_tx(self, raw: bytes) -> None:
             super().on_tx(raw)
             self.end("that was all")
@@ -292,7 +292,7 @@ async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mo
     world = World(15)
     world.receive()
     world.regtest.mine()
-    nodes = Node(world.regtest, session=Leaves), Node(world.regtest, session=Leaves)
+    nodes = Node(world.regtest, responder=Leaves), Node(world.regtest, responder=Leaves)
     async with asyncio.timeout(20), nodes[0], nodes[1], running(world, *nodes, mode=mode, limits=PATIENT) as run:
         await run.synced(world)
         digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
@@ -301,7 +301,7 @@ async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mo
 
 @MODES
 async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_from_being_searched(mode: str) -> None:
-    class Keeps(Session):
+    class Keeps(Responder):
         def on_block_wanted(self, block: Block, kind: int) -> None:
             if block.height <= 110:
                 super().on_block_wanted(block, kind)
@@ -317,7 +317,7 @@ async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_f
         other.submit_block(block.raw)
     other.mine(40)
     world.grow(20, share=1)
-    async with Node(other, session=Keeps) as liar, Node(world.regtest) as honest, running(world, liar, honest, mode=mode) as run:
+    async with Node(other, responder=Keeps) as liar, Node(world.regtest) as honest, running(world, liar, honest, mode=mode) as run:
         await run.until(lambda books: any(warning.address == where(liar) for warning in books.warnings))
         world.grow(21, share=1)
         await run.synced(world)
@@ -332,7 +332,7 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
     monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
     monkeypatch.setattr(waiting, "MAX_WAITING", 50)
 
-    class Promises(Session):
+    class Promises(Responder):
         def on_bloom(self, message: Message) -> None:
             if isinstance(message, Mempool):
                 self.send_inv([InvItem(InvType.WTX, number.to_bytes(32, "big")) for number in range(1, 500)])
@@ -341,7 +341,7 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
             self._requests.clear()
 
     world = World(16)
-    nodes = Node(world.regtest, session=Promises), Node(world.regtest)
+    nodes = Node(world.regtest, responder=Promises), Node(world.regtest)
     async with nodes[0], nodes[1], running(world, *nodes, mode="compact", limits=PATIENT) as run:
         await run.synced(world)
         for _ in range(3):

@@ -60,7 +60,7 @@ async def test_500_connections_at_once_all_hear_of_a_block_and_get_their_answers
         async with asyncio.TaskGroup() as tasks:
             for peer in peers:
                 tasks.create_task(peer.greet())
-        assert len(node.sessions) == CONNECTIONS
+        assert len(node.responders) == CONNECTIONS
         paid = made.pay(LOCK.pays(5))
         made.mine()
         locator = locate([made.chain.active[-3].hash])
@@ -93,7 +93,7 @@ async def test_peers_that_do_not_read_hold_little_memory_and_are_cut() -> None:
             count = 20
             for _ in range(count):
                 await stack.enter_async_context(greedy(node))
-            while len(node.sessions) > 1:  # each of these has been sent 1 MB at most, and one block more
+            while len(node.responders) > 1:  # each of these has been sent 1 MB at most, and one block more
                 await other.answers()
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -162,7 +162,7 @@ async def test_connections_above_the_limit_are_not_let_in() -> None:
         async with connection(node) as third:
             with pytest.raises((EOFError, ConnectionError)):
                 await third.greet()
-        assert len(node.sessions) == 2
+        assert len(node.responders) == 2
         one.writer.close()
         await one.writer.wait_closed()
         async with client(node) as fourth:
@@ -184,13 +184,13 @@ async def test_a_peer_that_does_not_answer_pings_is_left() -> None:
 
 
 async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_along(caplog: pytest.LogCaptureFixture) -> None:
-    from spvfilter.node.responder import Session
+    from spvfilter.node.responder import Responder
 
-    class Broken(Session):
+    class Broken(Responder):
         def send_headers(self, blocks: object) -> None:
             raise RuntimeError("on purpose")
 
-    async with Node(session=Broken) as node, client(node) as peer, client(node) as other:
+    async with Node(responder=Broken) as node, client(node) as peer, client(node) as other:
         await peer.send("getheaders", locate([REGTEST.genesis_hash]))
         assert await peer.is_cut()
         assert await other.answers() == []
@@ -198,17 +198,17 @@ async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_alon
 
 
 async def test_a_session_may_lie() -> None:
-    from spvfilter.node.responder import Session
+    from spvfilter.node.responder import Responder
     from spvfilter.wire.messages.table import Message, Tx
 
-    class Omitting(Session):
+    class Omitting(Responder):
         def send(self, message: Message) -> None:
             if not isinstance(message, Tx):
                 super().send(message)
 
     made = regtest()
     paid = made.pay(LOCK.pays(5))
-    async with Node(made, session=Omitting) as liar, Node(made) as honest, client(liar) as cheated, client(honest) as served:
+    async with Node(made, responder=Omitting) as liar, Node(made) as honest, client(liar) as cheated, client(honest) as served:
         assert await cheated.ask("getdata", inventory((TX, paid))) == []
         assert len(await served.ask("getdata", inventory((TX, paid)))) == 1
 
@@ -224,7 +224,7 @@ async def test_leaving_closes_every_connection_and_leaves_no_task() -> None:
             await peers[0].answers()
         for peer in (*peers, half):
             assert await is_over(peer)
-        assert node.sessions == []
+        assert node.responders == []
         assert made.listeners == []
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(node.host, node.port)

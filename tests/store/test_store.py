@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,8 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.sqlite import MarkedRows
-from spvfilter.store.store import MEMORY, Batch, FilterParameters, Found, Pending, Store
+from spvfilter.store.store import MEMORY, Batch, FilterParameters, Pending, Store, StoredMatch
+from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.vectors import effort
 
@@ -52,10 +54,10 @@ def watch_list(*scripts: bytes) -> WatchList:
     return watch
 
 
-def found(number: int, height: int | None, *, spend: bool = False) -> Found:
+def found(number: int, height: int | None, *, spend: bool = False) -> StoredMatch:
     digest = bytes([number]) * 32
     hit = Hit(spend, 0, digest, number, digest + bytes(4), 1_000 + number, SCRIPT, 0)
-    return Found(hit, None if height is None else bytes([height]) * 32, height, "unproven")
+    return StoredMatch(hit, None if height is None else bytes([height]) * 32, height, Completeness.UNPROVEN)
 
 
 def filled(path: Path) -> Store:
@@ -318,6 +320,14 @@ TAMPERED = {
     "a header missing": "DELETE FROM headers WHERE height = 7",
     "a pending one": "UPDATE pending SET seen = 8",
 }
+
+
+def test_a_completeness_of_another_program_is_refused_by_name(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(watch_list())
+        store.commit(Batch(headers=GENESIS, found=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))]))  # type: ignore[arg-type]
+        with pytest.raises(StoreCorruptError, match="completeness 'perhaps', which is none"):
+            list(store.found())
 
 
 @pytest.mark.parametrize("name", TAMPERED)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from spvfilter.light.events import Synced
 from spvfilter.node.filterindex import Question
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from support.lightworld import FAST, TIMEOUT_S, Run, World
 
 LIMITS = replace(FAST, filters=15)
@@ -28,8 +28,8 @@ async def reach_tip(run: Run, world: World) -> None:
                 return
 
 
-class Counting(Session):
-    """Remembers what every session was asked for."""
+class Counting(Responder):
+    """Remembers what every responder was asked for."""
 
     asked: Counter[str]
 

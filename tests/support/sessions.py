@@ -1,4 +1,4 @@
-"""Sessions for tests: a Peer with counted nonces, the bytes of the other side, and events in a form that compares."""
+"""Sessions for tests: a Session with counted nonces, the bytes of the other side, and events in a form that compares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, encode_message
 from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Role, Settings
 from spvfilter.wire.messages.table import Message, Verack, Version, command_of, parse_message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 
 MAGIC = REGTEST.magic
 THEIR_NONCE = 0xABCDEF
@@ -20,7 +20,7 @@ def encoded(*messages: Message) -> bytes:
     return b"".join(encode_message(MAGIC, command_of(message), bytes(message)) for message in messages)
 
 
-def sent(peer: Peer) -> list[Message]:
+def sent(peer: Session) -> list[Message]:
     """What the peer has for its socket, decoded."""
     decoder = Decoder(MAGIC)
     decoder.feed(peer.data_to_send())
@@ -28,15 +28,15 @@ def sent(peer: Peer) -> list[Message]:
     return [parse_message(command, payload) for command, payload in frames]
 
 
-def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1) -> Peer:
+def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1) -> Session:
     """A session that starts at 1,000 s, its nonces counted up, the first in its version."""
     nonces = itertools.count(first_nonce)
-    return Peer(
+    return Session(
         settings or Settings(REGTEST), role, draw_nonce=lambda: next(nonces), now=1_000.0, timestamp=1_234, own_nonces=set(own_nonces)
     )
 
 
-def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: Version = THEIRS) -> Peer:
+def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: Version = THEIRS) -> Session:
     """A session whose handshake is done, nothing left to take or to send."""
     peer = fresh(role, settings)
     peer.receive_data(encoded(theirs, Verack()))

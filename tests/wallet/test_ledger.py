@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from spvfilter.kernel import parse_tx
 from spvfilter.network import REGTEST
 from spvfilter.store.store import MEMORY, Batch, Store
-from spvfilter.wallet.found import FoundTx, Searched
+from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.wallet.ledger import EXPIRY_S, Ledger
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
@@ -119,7 +119,7 @@ class Model:
         blocks = []
         for height in range(first, last + 1):
             raw_header, txs = self.chain[height]
-            blocks.append(Searched(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)]))
+            blocks.append(ScannedBlock(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)]))
         self.tell(self.ledger.connect(blocks))
 
     def reorg(self) -> None:

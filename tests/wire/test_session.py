@@ -12,7 +12,7 @@ from spvfilter.network import MAINNET, REGTEST
 from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import Cause, Disconnected, Fenced, Misbehaved, Received, Role, Settings
 from spvfilter.wire.messages.table import Block, GetAddr, GetData, Inv, Mempool, Message, NotFound, Ping, Pong, Unknown, Verack
-from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Peer
+from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
 from support.samples import ITEMS, SAMPLES
 from support.sessions import MAGIC, THEIRS, encoded, fresh, ready, sent
 
@@ -90,7 +90,7 @@ def test_so_many_fences_and_no_more() -> None:
 
 
 def test_a_nonce_under_way_is_not_taken_twice() -> None:
-    peer = Peer(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: 5, now=0.0)
+    peer = Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: 5, now=0.0)
     peer.receive_data(encoded(THEIRS, Verack()))
     list(peer.events())
     assert peer.fence(1.0) == 5

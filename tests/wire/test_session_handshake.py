@@ -10,14 +10,14 @@ from spvfilter.errors import MessageError, ParameterError, SessionError
 from spvfilter.network import REGTEST
 from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, Service, Settings
 from spvfilter.wire.messages.table import GetAddr, Message, Ping, SendAddrV2, SendCmpct, SendHeaders, Unknown, Verack, Version, WtxidRelay
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 from support.samples import SAMPLES
 from support.sessions import THEIR_NONCE, THEIRS, encoded, fresh, ready, sent
 
 ROLES = pytest.mark.parametrize("role", list(Role))
 
 
-def ended(peer: Peer, cause: Cause) -> str:
+def ended(peer: Session, cause: Cause) -> str:
     """That the only event is the session's end for this cause; what it says."""
     (event,) = peer.events()
     assert isinstance(event, Disconnected)
@@ -27,7 +27,7 @@ def ended(peer: Peer, cause: Cause) -> str:
     return str(event.error)
 
 
-def disturbed(peer: Peer, cause: Cause, command: str) -> None:
+def disturbed(peer: Session, cause: Cause, command: str) -> None:
     """That the only event is a message out of turn, and the session goes on."""
     (event,) = peer.events()
     assert isinstance(event, Misbehaved)

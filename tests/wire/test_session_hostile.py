@@ -13,7 +13,7 @@ from spvfilter.errors import EnvelopeError, MessageError, SessionError
 from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, encode_message
 from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role
 from spvfilter.wire.messages.table import LIMITS, Message, Verack, command_of, parse_message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 from support.samples import ANY, SAMPLES, payloads
 from support.sessions import MAGIC, THEIRS, comparable, encoded, fresh
 from support.vectors import effort
@@ -84,7 +84,7 @@ def mutated(random: random.Random) -> bytes:
 PAYLOADS = [*payloads(), ("alert", bytes(50))]
 
 
-def abused(random: random.Random, count: int) -> Iterator[tuple[Peer, Event]]:
+def abused(random: random.Random, count: int) -> Iterator[tuple[Session, Event]]:
     """The events of sessions that get `count` damaged messages, each session until it ends; a few come in pieces."""
     peer = fresh()
     for _ in range(count):

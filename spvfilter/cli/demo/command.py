@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
-from spvfilter.cli.demo.node import DemoNode, WatchfulSession
+from spvfilter.cli.demo.node import DemoNode, WatchfulResponder
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer
 from spvfilter.cli.term.page import Page
@@ -147,9 +147,9 @@ class _Story:
                 return
 
 
-def _show_traffic(page: Page, session: WatchfulSession, ours: set[bytes]) -> None:
-    blocks, foreign = session.sent["merkleblock"], session.sent["tx"] - len(ours)
-    page.line(f"  {blocks} filtered blocks, {megabytes(session.size)}: {len(ours)} transactions of the wallet,")
+def _show_traffic(page: Page, responder: WatchfulResponder, ours: set[bytes]) -> None:
+    blocks, foreign = responder.sent["merkleblock"], responder.sent["tx"] - len(ours)
+    page.line(f"  {blocks} filtered blocks, {megabytes(responder.size)}: {len(ours)} transactions of the wallet,")
     page.line(f"  {foreign} false positives, every one proved to be in its block.")
 
 

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import walk_block
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.responder import Session
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import script_pushes
 from spvfilter.wire.codec import ENVELOPE_SIZE
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import Message, command_of
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 
 
-class WatchfulSession(Session):
-    """A session that remembers."""
+class WatchfulResponder(Responder):
+    """A responder that remembers."""
 
-    def __init__(self, regtest: Regtest, peer: Peer) -> None:
-        super().__init__(regtest, peer)
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
         self.sent: Counter[str] = Counter()  # messages by command
         self.size = 0  # bytes sent
         self.told: Bip37Filter | None = None  # the first filter loaded
@@ -38,17 +38,17 @@ class WatchfulSession(Session):
 
 
 class DemoNode(Node):
-    """A node whose sessions stay known after their end."""
+    """A node whose responders stay known after their end."""
 
     def __init__(self, blocks: Iterable[bytes], clock: Callable[[], float]) -> None:
-        self.seen: list[WatchfulSession] = []
-        super().__init__(Regtest(clock=clock), session=self._watchful)
+        self.seen: list[WatchfulResponder] = []
+        super().__init__(Regtest(clock=clock), responder=self._watchful)
         for block in blocks:
             self.regtest.submit_block(block)
 
-    def _watchful(self, regtest: Regtest, peer: Peer) -> WatchfulSession:
-        self.seen.append(session := WatchfulSession(regtest, peer))
-        return session
+    def _watchful(self, regtest: Regtest, session: Session) -> WatchfulResponder:
+        self.seen.append(responder := WatchfulResponder(regtest, session))
+        return responder
 
     @property
     def place(self) -> str:

@@ -1,4 +1,4 @@
-"""Our sans-IO peer on a socket: what was said to it, and what it made of that. No assertions."""
+"""our sans-IO session on a socket: what was said to it, and what it made of that. No assertions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role, Settings
 from spvfilter.wire.messages.table import Message
-from spvfilter.wire.session import Peer
+from spvfilter.wire.session import Session
 
 PATIENCE_S = 60  # for anything
 M = TypeVar("M")
@@ -20,24 +20,24 @@ M = TypeVar("M")
 class Conversation:
     """A connection that a test leads: it sends, then takes what comes until it has what it wants."""
 
-    def __init__(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.peer = peer
+    def __init__(self, session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.session = session
         self._reader = reader
         self._writer = writer
 
     def send(self, *messages: Message) -> None:
         for message in messages:
-            self.peer.send(message)
+            self.session.send(message)
 
     async def event(self) -> Event:
         """The next event. Raises the peer's error when the session has ended, or when something was dropped."""
-        while (event := self.peer.next_event()) is None:
-            self._writer.write(self.peer.data_to_send())
+        while (event := self.session.next_event()) is None:
+            self._writer.write(self.session.data_to_send())
             await self._writer.drain()
             if data := await self._reader.read(1 << 16):
-                self.peer.receive_data(data)
+                self.session.receive_data(data)
             else:
-                self.peer.receive_eof()
+                self.session.receive_eof()
         if isinstance(event, (Misbehaved, Disconnected)):
             raise event.error or EOFError
         return event
@@ -59,7 +59,7 @@ class Conversation:
     async def answers(self, *messages: Message) -> list[Message]:
         """Send, and return all that came until the peer had answered: a ping goes behind, its pong ends it."""
         self.send(*messages)
-        nonce = self.peer.fence(time.monotonic())
+        nonce = self.session.fence(time.monotonic())
         told: list[Message] = []
         async with asyncio.timeout(PATIENCE_S):
             while not isinstance(event := await self.event(), Fenced) or event.nonce != nonce:
@@ -73,8 +73,10 @@ async def conversation(port: int, settings: Settings) -> AsyncIterator[Conversat
     """Connected to 127.0.0.1, the handshake not yet done."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        peer = Peer(settings, Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=time.monotonic(), timestamp=int(time.time()))
-        yield Conversation(peer, reader, writer)
+        session = Session(
+            settings, Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=time.monotonic(), timestamp=int(time.time())
+        )
+        yield Conversation(session, reader, writer)
     finally:
         writer.close()
         await writer.wait_closed()
