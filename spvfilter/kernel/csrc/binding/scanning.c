@@ -35,7 +35,7 @@ static PyObject *merkle_root(PyObject *self, PyObject *argument) {
             Py_BEGIN_ALLOW_THREADS
             spv_merkle_root(hashes, count, root, &mutated);
             Py_END_ALLOW_THREADS
-            result = Py_BuildValue("(y#O)", (const char *)root, (Py_ssize_t)sizeof root, mutated ? Py_True : Py_False);
+            result = Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
         }
     }
     PyMem_Free(hashes);
@@ -101,8 +101,8 @@ static PyObject *matches_list(const spv_tx_matches *matches) {
         PyObject *one = spv_named(
             spv_known.TxMatch,
             Py_BuildValue(
-                "(ny#nn)", (Py_ssize_t)match->position, (const char *)match->txid, (Py_ssize_t)32, (Py_ssize_t)match->start,
-                (Py_ssize_t)match->end
+                "(nNnn)", (Py_ssize_t)match->position, PyBytes_FromStringAndSize((const char *)match->txid, 32),
+                (Py_ssize_t)match->start, (Py_ssize_t)match->end
             )
         );
         if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) {

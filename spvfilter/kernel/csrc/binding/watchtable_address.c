@@ -46,7 +46,8 @@ static PyObject *label_list(const spv_address_lines *taken) {
     PyObject *list = PyList_New((Py_ssize_t)taken->count);
     for (size_t i = 0; list && i < taken->count; i++) {
         const spv_label *label = &taken->labels[i];
-        PyObject *pair = Py_BuildValue("(ky#)", (unsigned long)label->entry, label->at, (Py_ssize_t)label->size);
+        PyObject *text = PyBytes_FromStringAndSize((const char *)label->at, (Py_ssize_t)label->size);
+        PyObject *pair = Py_BuildValue("(kN)", (unsigned long)label->entry, text);
         if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair)) {
             Py_DECREF(list);
             list = NULL;

@@ -28,7 +28,7 @@ static PyObject *coin_item(spv_table *table, uint32_t number) {
     spv_finish_read(table, state);
     PyObject *items = Py_BuildValue("(kLN)", (unsigned long)coin.entry, (long long)coin.value, spv_bytes_or_none(coin.script));
     PyObject *known = spv_named(spv_known.Coin, items);
-    return known ? Py_BuildValue("(y#N)", outpoint, (Py_ssize_t)sizeof outpoint, known) : NULL;
+    return known ? Py_BuildValue("(NN)", PyBytes_FromStringAndSize((const char *)outpoint, sizeof outpoint), known) : NULL;
 }
 
 static PyObject *iterate(PyObject *owner, PyObject *item(spv_table *, uint32_t), uint32_t end) {
