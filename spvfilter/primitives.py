@@ -9,9 +9,8 @@ from typing import Protocol
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
+from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
 
-MAX_COMPACT_SIZE = 0x02000000  # Core serialize.h MAX_SIZE: no length on the wire may be larger
-HEADER_SIZE = 80  # bytes
 _U32_MAX = 0xFFFFFFFF
 
 

@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import (
-    MAX_COMPACT_SIZE,
     Header,
     OutPoint,
     Reader,
@@ -23,6 +22,7 @@ from spvfilter.primitives import (
     script_pushes,
     to_bytes,
 )
+from spvfilter.protocol import MAX_COMPACT_SIZE
 
 GENESIS_HEADER = bytes.fromhex(
     "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f61"

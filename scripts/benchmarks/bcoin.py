@@ -21,10 +21,10 @@ from spvfilter.node import scripts
 from spvfilter.node.build import TxIn, build_block, build_tx, height_push
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.protocol import MAX_HEADERS
 from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import PROTOCOL_VERSION
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.inventory import MAX_HEADERS
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 
 _HOME = Path(__file__).parents[2] / "tests" / "bcoin"

@@ -12,8 +12,8 @@ from pathlib import Path
 from measure import Row, best_of
 
 from spvfilter.filters.batch import match_filters
-from spvfilter.filters.bip158 import BASIC_M, BASIC_P
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build, gcs_check
+from spvfilter.protocol import BASIC_M, BASIC_P
 
 _ELEMENTS = 10_000  # of the filter Bitcoin Core was measured with
 _AVERAGE = 5_100  # elements of mainnet's average filter, 13.5 kB

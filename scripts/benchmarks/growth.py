@@ -13,8 +13,8 @@ from measure import Row, best_of
 from pipeline import chained
 
 from spvfilter import Bip37Filter, Matcher
-from spvfilter.filters.bip158 import BASIC_M, BASIC_P
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build
+from spvfilter.protocol import BASIC_M, BASIC_P
 
 _U = "sha256 (1 u)"
 _SERIES = ("scripts watched", "filter elements", "scripts asked of a compact filter", "blocks")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from spvfilter.chain.difficulty import decode_bits, encode_bits, retarget, target, total_work, work
-from spvfilter.chain.headerchain import MAX_HEADERS, ChainHeader, HeaderChain, Start, Update
+from spvfilter.chain.headerchain import ChainHeader, HeaderChain, Start, Update
 from spvfilter.chain.linking import Linked, Order, Segment, coinbase_height, is_proven, link
 from spvfilter.chain.rules import Tip
 from spvfilter.chain.sync import HeaderSync, Phase
+from spvfilter.protocol import MAX_HEADERS
 
 __all__ = [
     "MAX_HEADERS",

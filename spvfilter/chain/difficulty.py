@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE
 
 PERIOD = 2_016  # headers that share one difficulty, Core chainparams nPowTargetTimespan / nPowTargetSpacing
 SPACING = 600  # seconds that a block should take, Core nPowTargetSpacing

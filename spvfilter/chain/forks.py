@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE
 
 MAX_FORKS = 64
 MAX_FORK_HEADERS = 20_160  # in all forks together, ten periods

@@ -14,9 +14,9 @@ from spvfilter.chain.rules import MEDIAN_SPAN, Tip, check_links, check_proofs, m
 from spvfilter.errors import CheckpointError, LowWorkError, ParameterError, UnconnectedHeadersError
 from spvfilter.kernel import header_hashes
 from spvfilter.network import Network
-from spvfilter.primitives import HEADER_SIZE, Header, hash_to_hex
+from spvfilter.primitives import Header, hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 
-MAX_HEADERS = 2_000  # in one headers message, Core net_processing.h MAX_HEADERS_RESULTS
 NEAR_TIP = 144  # blocks' work that a fork may lie behind the tip and still be stored, Core GetAntiDoSWorkThreshold
 
 

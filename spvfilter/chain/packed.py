@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from spvfilter.chain.difficulty import total_work
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE
 
 _SUM_EVERY = 256  # headers; the work below each such one is kept
 _BUCKETS = 1 << 12  # of the index, by the first 12 bits of a hash

@@ -20,11 +20,10 @@ from spvfilter.errors import (
     VersionError,
 )
 from spvfilter.network import Network
-from spvfilter.primitives import HEADER_SIZE, hash_to_hex
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP
 
 MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
-MAX_FUTURE = 7_200  # seconds ahead of our clock, Core chain.h MAX_FUTURE_BLOCK_TIME
-MAX_TIMEWARP = 600  # seconds that a period may start before the end of the last one, BIP-94
 
 _HASH = struct.Struct("32s")
 _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
@@ -100,7 +99,7 @@ class Tip:
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
         """The same as one by one, in a quarter of the time: between landmarks bits are the usual ones or, where late, the limit's."""
         network, usual, easy = self.network, self.period_bits, self.network.pow_limit_bits
-        goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE
+        goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE_BLOCK_TIME
         late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32
         times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
         oldest = len(times) - MEDIAN_SPAN  # index of the one that leaves the window next, once it is not negative
@@ -152,7 +151,7 @@ class Tip:
         if network.bip94 and not height % PERIOD and time < self.times[-1] - MAX_TIMEWARP:
             back = self.times[-1] - time
             raise TimewarpError(f"header {height} starts a period {back} seconds before the end of the last one", index=index)
-        if time > now + MAX_FUTURE:
+        if time > now + MAX_FUTURE_BLOCK_TIME:
             raise FutureHeaderError(f"header {height} is {time - now} seconds ahead of our clock", index=index)
         least = self._least_version(height)
         if version < least:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spvfilter.chain.headerchain import MAX_HEADERS, HeaderChain, Update
+from spvfilter.chain.headerchain import HeaderChain, Update
 from spvfilter.chain.rules import Tip, check_links, check_proofs
 from spvfilter.errors import CommitmentError, LowWorkError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import header_hashes
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 
 COMMITMENT_PERIOD = 600  # headers to a commitment, about as many as Core's
 LOOKAHEAD = 6_000  # headers above one that is stored in the second pass: ten commitments, all right by chance once in 2^80

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError
-from spvfilter.filters.bip158 import BASIC_M, BASIC_P, BasicFilter
+from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.kernel import BACKEND, GcsQuery
+from spvfilter.protocol import BASIC_M, BASIC_P
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 bytes, wire order), its filter

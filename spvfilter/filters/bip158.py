@@ -9,12 +9,9 @@ from spvfilter.errors import ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import gcs_build, walk_block
-from spvfilter.primitives import HEADER_SIZE, Serializable, to_bytes
+from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.protocol import BASIC_M, BASIC_P, HEADER_SIZE
 
-BASIC_FILTER_TYPE = 0  # BIP-158 § Block Filters
-BASIC_P = 19  # bits of remainder, BIP-158 § Block Filters
-BASIC_M = 784_931  # 1 / false-positive rate, BIP-158 § Block Filters
-GENESIS_PREVIOUS = bytes(32)  # filter header before that of the genesis block, BIP-157 § Filter Headers
 _OP_RETURN = 0x6A
 
 

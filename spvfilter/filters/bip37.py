@@ -14,11 +14,8 @@ from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, Reader, Serializable, compact_size, to_bytes
+from spvfilter.protocol import MAX_ELEMENT_SIZE, MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 
-MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
-MAX_HASH_FUNCS = 50  # BIP-37 § New messages
-MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages
-OUTPOINT_SIZE = 36  # bytes
 DEFAULT_FP_RATE = 0.0001
 MIN_CAPACITY = 256  # elements a wallet's filter is sized for at least: small ones cannot meet a rate, and tell how few they hold
 

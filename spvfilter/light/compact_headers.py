@@ -18,7 +18,8 @@ from spvfilter.filters.verify import Judgement, Verdict, judge
 from spvfilter.light.events import Phase, Progress
 from spvfilter.light.flight import Lie
 from spvfilter.light.peers import LOST
-from spvfilter.light.remote_compact import CHECKPOINT_INTERVAL, MAX_CFHEADERS, Told
+from spvfilter.light.remote_compact import Told
+from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import FilterBatch
 from spvfilter.store.store import Batch
 from spvfilter.watch.match import Completeness

@@ -19,11 +19,11 @@ from spvfilter.light.remote_headers import HeaderQuestions
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
-from spvfilter.primitives import HEADER_SIZE, hash_to_hex
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_INVENTORY
 from spvfilter.wallet.found import ScannedBlock
 from spvfilter.wire.events import Event, Fenced, Misbehaved, Received, Service
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.inventory import MAX_INVENTORY
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 

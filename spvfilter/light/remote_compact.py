@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any  # whatever the futures are for
 
 from spvfilter.errors import LieError
-from spvfilter.filters.bip158 import BASIC_FILTER_TYPE, filter_hash, filter_header, filter_headers
+from spvfilter.filters.bip158 import filter_hash, filter_header, filter_headers
 from spvfilter.light.flight import Lie
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
-
-CHECKPOINT_INTERVAL = 1_000  # blocks, BIP-157 § cfcheckpt
-MAX_CFHEADERS = 2_000  # BIP-157 § getcfheaders
 
 
 @dataclass(frozen=True, slots=True)

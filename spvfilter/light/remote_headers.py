@@ -11,11 +11,11 @@ from spvfilter.hashes import sha256d
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
-from spvfilter.primitives import HEADER_SIZE, hash_to_hex
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders
 
 MAX_REPEATS = 50  # ours: full messages of headers that are known already and lead no further, as where another peer was faster
-_MAX_UNCONNECTED = 10  # Core net_processing.cpp MAX_NUM_UNCONNECTING_HEADERS_MSGS
 
 
 class HeaderQuestions:
@@ -92,7 +92,7 @@ class HeaderQuestions:
             self._sync.wants_more = False
         except UnconnectedHeadersError:
             self._unconnected += 1
-            if self._unconnected > _MAX_UNCONNECTED:
+            if self._unconnected > MAX_UNCONNECTING_HEADERS:
                 raise
             await self.ask()
             return

@@ -9,9 +9,10 @@ from spvfilter.chain import HeaderChain, Tip
 from spvfilter.errors import RefusedError, UnconnectedHeadersError
 from spvfilter.kernel import check_block, walk_block
 from spvfilter.network import REGTEST
-from spvfilter.node.build import COMMITMENT_PREFIX, TxIn, build_tx, height_push
-from spvfilter.node.tx import MAX_WEIGHT, Coin, Tx
-from spvfilter.primitives import HEADER_SIZE, Header, OutPoint, TxOut, compact_size, hash_to_hex
+from spvfilter.node.build import TxIn, build_tx, height_push
+from spvfilter.node.tx import Coin, Tx
+from spvfilter.primitives import Header, OutPoint, TxOut, compact_size, hash_to_hex
+from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
 
 HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
 STALE_AGE_LIMIT_S = 30 * 24 * 3600  # older blocks off the best chain are not served, Core net_processing.cpp
@@ -163,8 +164,8 @@ class Chain:
         if committed and coinbase.raw == coinbase.stripped:
             raise coinbase.refused("bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
         weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
-        if weight > MAX_WEIGHT:
-            raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_WEIGHT}")
+        if weight > MAX_BLOCK_WEIGHT:
+            raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}")
 
     def branch(self, block: Block) -> list[Block]:
         """The blocks from the best chain, which is left out, up to this one."""

@@ -9,10 +9,10 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root, parse_tx, txid, wtxid
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
+from spvfilter.protocol import COMMITMENT_PREFIX
 
 BITS = REGTEST.pow_limit_bits  # target 2^255 - 1, which every second hash meets
 BLOCK_VERSION = 0x20000000  # BIP-9
-COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # BIP-141 § Commitment structure
 _WITNESS_NONCE = bytes(32)
 _COINBASE_TAG = b"spvfilter"
 

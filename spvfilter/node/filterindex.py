@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spvfilter.errors import RefusedError
-from spvfilter.filters.bip158 import BASIC_FILTER_TYPE, GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header
+from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.node.blocktree import Block, Chain
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, GENESIS_PREVIOUS_FILTER_HEADER, MAX_CFHEADERS, MAX_GETCFILTERS
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 
-MAX_FILTERS = 1_000  # of one getcfilters, Core net_processing.cpp MAX_GETCFILTERS_SIZE
-MAX_FILTER_HEADERS = 2_000  # of one getcfheaders, Core net_processing.cpp MAX_GETCFHEADERS_SIZE
-CHECKPOINT_INTERVAL = 1_000  # blocks, Core index/blockfilterindex.h CFCHECKPT_INTERVAL
 _STEP = 50  # filters made before the others are let go on
 
 Question = GetCFilters | GetCFHeaders | GetCFCheckpt
@@ -42,7 +40,7 @@ class FilterIndex:
         """A block's filter header; 32 zeros below the first."""
         for _ in self._make(block):
             pass
-        return self._headers[block.hash] if block else GENESIS_PREVIOUS
+        return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
 
     def _make(self, block: Block | None) -> Iterator[None]:
         """Make what is missing of the headers up to a block, some at a time."""
@@ -50,7 +48,7 @@ class FilterIndex:
         while block is not None and block.hash not in self._headers:
             missing.append(block)
             block = block.previous
-        header = self._headers[block.hash] if block else GENESIS_PREVIOUS
+        header = self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
         for number, each in enumerate(reversed(missing), 1):
             header = self._headers[each.hash] = filter_header(filter_hash(self.data(each)), header)
             if number % _STEP == 0:
@@ -87,7 +85,7 @@ class FilterIndex:
             raise RefusedError("bad-stop-hash", f"no block {hash_to_hex(asked.stop_hash)}")
         if isinstance(asked, GetCFCheckpt):
             return stop
-        most = MAX_FILTERS if isinstance(asked, GetCFilters) else MAX_FILTER_HEADERS
+        most = MAX_GETCFILTERS if isinstance(asked, GetCFilters) else MAX_CFHEADERS
         if not 0 <= stop.height - asked.start_height < most:
             raise RefusedError("bad-range", f"blocks {asked.start_height} to {stop.height}: 1 to {most} in ascending order")
         return stop

@@ -14,9 +14,10 @@ from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import Mempool
 from spvfilter.node.scripts import Lock, p2wpkh
-from spvfilter.node.tx import MAX_WEIGHT, Tx
+from spvfilter.node.tx import Tx
 from spvfilter.node.wallet import Purse
 from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.protocol import MAX_BLOCK_WEIGHT
 
 FEE = 1_000  # satoshi, of every transaction made by `pay`
 MAX_MEMPOOL = 50_000_000  # bytes
@@ -161,7 +162,7 @@ class Regtest:
 
     def _template(self, parent: Block) -> list[Tx]:
         """What the next block takes from the mempool, in its order, up to the first that finds no room."""
-        chosen, left = [], MAX_WEIGHT - _RESERVED_WEIGHT
+        chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight
             if left < 0:

@@ -17,16 +17,13 @@ from spvfilter.node.blocktree import Block, TipChange
 from spvfilter.node.filterindex import Question
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.tx import Tx
-from spvfilter.primitives import HEADER_SIZE, compact_size
+from spvfilter.primitives import compact_size
+from spvfilter.protocol import HEADER_SIZE, MAX_ANNOUNCED_HEADERS, MAX_BLOCK_INVS, MAX_HEADERS, MAX_INVENTORY, MAX_TX_REQUESTS
 from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Received, Service
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.inventory import MAX_HEADERS, MAX_INVENTORY
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
 
-MAX_BLOCK_INVS = 500  # of an answer to getblocks, Core net_processing.cpp
-MAX_ANNOUNCED_HEADERS = 8  # Core net_processing.cpp MAX_BLOCKS_TO_ANNOUNCE
-MAX_TX_REQUESTS = 5_000  # of one inv, Core node/txdownloadman.h MAX_PEER_TX_ANNOUNCEMENTS
 _TX_BATCH = 100  # transactions answered in one step
 _FILTER_BATCH = 100  # compact filters sent in one step
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)

@@ -9,13 +9,11 @@ from typing import NamedTuple
 from spvfilter.errors import RefusedError
 from spvfilter.kernel import parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
+from spvfilter.protocol import MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
 
-MAX_MONEY = 21_000_000 * 100_000_000  # satoshi, Core consensus/amount.h
-MAX_WEIGHT = 4_000_000  # Core consensus/consensus.h MAX_BLOCK_WEIGHT
 COINBASE_MATURITY = 100  # blocks, Core consensus/consensus.h
 _LOCK_TIME_THRESHOLD = 500_000_000  # below it a lock time is a height, Core script.h
 _FINAL_SEQUENCE = 0xFFFFFFFF
-_MAX_SCRIPT_SIZE = 10_000  # bytes, Core script.h
 _NULL_OUTPOINT = bytes(32) + b"\xff" * 4
 
 
@@ -79,7 +77,7 @@ class Tx:
     def coin(self, index: int, height: int) -> Coin | None:
         """The coin that one of its outputs is in a block at `height`; None where nothing can spend it (Core CScript::IsUnspendable)."""
         out = self.outputs[index] if index < len(self.outputs) else None
-        if out is None or out.script_pubkey[:1] == b"\x6a" or len(out.script_pubkey) > _MAX_SCRIPT_SIZE:
+        if out is None or out.script_pubkey[:1] == b"\x6a" or len(out.script_pubkey) > MAX_SCRIPT_SIZE:
             return None
         return Coin(out.value, out.script_pubkey, height, self.is_coinbase)
 
@@ -99,7 +97,7 @@ class Tx:
             raise self.refused("bad-txns-vin-empty", "no inputs")
         if not self.outputs:
             raise self.refused("bad-txns-vout-empty", "no outputs")
-        if 4 * len(self.stripped) > MAX_WEIGHT:
+        if 4 * len(self.stripped) > MAX_BLOCK_WEIGHT:
             raise self.refused("bad-txns-oversize", f"{len(self.stripped)} bytes")
         values = [out.value for out in self.outputs]
         if min(values) < 0:

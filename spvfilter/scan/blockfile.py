@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from spvfilter.errors import SourceError
 from spvfilter.network import NETWORKS, Network
+from spvfilter.protocol import MAX_BLOCK_SIZE
 
-MAX_BLOCK_SIZE = 4_000_000  # bytes, Core MAX_BLOCK_SERIALIZED_SIZE
 _MIN_BLOCK_SIZE = 81  # bytes: header and transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")

@@ -15,8 +15,9 @@ from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
 from spvfilter.network import Network
-from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
-from spvfilter.scan.blockfile import MAX_BLOCK_SIZE, BlockFile, Record
+from spvfilter.primitives import Header, Serializable, to_bytes
+from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.scan.blockfile import BlockFile, Record
 
 PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
 _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spvfilter.errors import StoreCorruptError
-from spvfilter.filters.bip158 import GENESIS_PREVIOUS, filter_hash, filter_header
+from spvfilter.filters.bip158 import filter_hash, filter_header
+from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.sqlite import MarkedRows, translated
 
 _SIZE = 32  # bytes of a hash
@@ -45,7 +46,7 @@ class FilterRows:
 
     def header_at(self, height: int) -> bytes:
         """The filter header of a block; 32 zeros at -1."""
-        return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS
+        return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS_FILTER_HEADER
 
     def headers(self, first: int, last: int) -> list[bytes]:
         """Filter headers of some heights, both included."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import BlockFilterError, FalseFilterError, FormatError, SourceError
-from spvfilter.filters.bip158 import GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header
+from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.filters import FilterBatch
 from spvfilter.store.store import Batch, Store
 
@@ -45,7 +46,7 @@ class FilterImport:
         self._chain = HeaderChain.load(store.network, store.headers(1))
         self._batch: dict[bytes, bytes] = {}  # by hash
         self._size = 0
-        self._last = (bytes(32), GENESIS_PREVIOUS)  # block and filter header of the filter taken last
+        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the filter taken last
 
     def add(
         self, block: bytes, data: bytes, *, previous: bytes | None = None, height: int | None = None, header: bytes | None = None

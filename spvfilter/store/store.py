@@ -21,7 +21,7 @@ from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.filters import FilterBatch, FilterRows
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from spvfilter.errors import StoreError
 from spvfilter.kernel import Hit, parse_tx, txid, walk_block
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import Batch, Pending, Store, StoredMatch
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
-EXPIRY_S = 336 * 3600  # Core validation.h DEFAULT_MEMPOOL_EXPIRY_HOURS
 MAX_UNMATCHED = 500  # transactions of the mempool that did not match and may yet, when their parents come
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
 MAX_PENDING = 50_000_000  # bytes of matched transactions in no block; what comes beyond is found when a block holds it
@@ -276,7 +276,7 @@ class Ledger:
     def expire(self, now: int) -> list[WalletEvent]:
         """Withdraw what has waited for a block for 336 hours."""
         with self._committed(Batch()) as batch:
-            old = [digest for digest, pending in self._pending.items() if pending.seen + EXPIRY_S <= now]
+            old = [digest for digest, pending in self._pending.items() if pending.seen + MEMPOOL_EXPIRY_S <= now]
             return [event for digest in old for event in self._withdraw(digest, Reason.EXPIRED, batch)]
 
     def _withdraw(self, digest: bytes, reason: Reason, batch: Batch) -> Iterator[WalletEvent]:

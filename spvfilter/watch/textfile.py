@@ -16,22 +16,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO, Protocol
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import NO_VALUE, EntryKind
+from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
+from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
-
-if TYPE_CHECKING:
-    from spvfilter.watch.watchlist import WatchList
 
 _CHUNK = 1 << 20  # bytes read at once
 _MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
 
 
-def read_into(watch: WatchList, file: BinaryIO, name: str) -> None:
+class Sink(Protocol):
+    """What takes the entries of a file: a WatchList. Each method raises ParameterError for an entry that it refuses."""
+
+    def add_address(self, address: str, label: str | None = None) -> None: ...
+    def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
+    def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
+    def add_data(self, data: bytes, label: str | None = None) -> None: ...
+    def add_outpoint(
+        self, outpoint: OutPoint | str, label: str | None = None, *, value: int | None = None, script_pubkey: bytes | None = None
+    ) -> None: ...
+    def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
+
+
+class Source(Protocol):
+    """What gives the entries of a file: a WatchList."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def table(self) -> WatchTable: ...
+    def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]: ...
+    def __contains__(self, script_pubkey: bytes) -> bool: ...
+
+
+def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
     """Add every line of the file, `name` in errors, to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
     problems: list[tuple[int, str]] = []
     late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
@@ -58,7 +80,7 @@ def read_into(watch: WatchList, file: BinaryIO, name: str) -> None:
         raise WatchFileError(name, tuple(sorted(problems)))
 
 
-def _other_lines(watch: WatchList, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The lines that the kernel does not take for plain addresses, with their numbers; those that are, it adds on the way, in order.
 
     Of a line longer than _MAX_LINE at least one byte more than that is given, hardly all of it.
@@ -98,7 +120,7 @@ def _split(text: str) -> tuple[str, str | None]:
     return entry.strip(), label.strip() or None
 
 
-def _add(watch: WatchList, entry: str, label: str | None) -> None:
+def _add(watch: Sink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
     if not colon:
         watch.add_address(entry, label)
@@ -112,7 +134,7 @@ def _add(watch: WatchList, entry: str, label: str | None) -> None:
         raise ParameterError("unknown kind of entry before the colon: script, pubkey, data, outpoint, or an address without one")
 
 
-def _add_outpoint(watch: WatchList, entry: str, label: str | None) -> None:
+def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
         raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {len(parts)} parts")
@@ -133,14 +155,14 @@ def _hex(text: str) -> bytes:
         raise ParameterError(f"not hex: digits in pairs expected, these {len(text)} characters are not") from None
 
 
-def write(watch: WatchList, path: Path) -> None:
+def write(watch: Source, path: Path) -> None:
     """Write the whole list to a file of mode 0600 that replaces `path` at once."""
     with replacing(path) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())
         file.writelines(f"{line}\n".encode() for line in _lines(watch))
 
 
-def _lines(watch: WatchList) -> Iterator[str]:
+def _lines(watch: Source) -> Iterator[str]:
     # keys first: reading one labels its scripts, which may have labels of their own
     for kind, value, label in sorted(watch.entries(), key=lambda entry: entry[0] != EntryKind.MULTISIG_KEY):
         tail = f",{label}" if label else ""

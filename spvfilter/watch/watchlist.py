@@ -12,12 +12,12 @@ from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable, is_pubkey
 from spvfilter.network import MAINNET, Network
-from spvfilter.primitives import HEADER_SIZE, OutPoint, Serializable, script_pushes, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, script_pushes, to_bytes
+from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.watch import textfile
 from spvfilter.watch.match import Match, MatchKind
 
 _OP_RETURN = 0x6A
-MAX_DATA_SIZE = 520  # bytes; the largest push a script may make (Core MAX_SCRIPT_ELEMENT_SIZE) and filteradd may carry
 
 
 class WatchList:
@@ -99,8 +99,8 @@ class WatchList:
     def add_data(self, data: bytes, label: str | None = None) -> None:
         """Watch for any push of exactly these bytes, 1 to 520 of them, else ParameterError."""
         element = to_bytes(data)
-        if not 1 <= len(element) <= MAX_DATA_SIZE:
-            raise ParameterError(f"a data element has 1 to {MAX_DATA_SIZE} bytes, not {len(element)}")
+        if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
+            raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
         self._label(self._table.add(EntryKind.DATA, element), label)
 
     def add_outpoint(

@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
+from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 
-COMMAND_SIZE = 12  # bytes
-ENVELOPE_SIZE = 24  # bytes
-MAX_PAYLOAD_SIZE = 4_000_000  # bytes, Core net.h MAX_PROTOCOL_MESSAGE_LENGTH
 _ENVELOPE = struct.Struct("<4s12sI4s")
 
 

@@ -8,12 +8,12 @@ from enum import Enum, IntFlag, StrEnum
 from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.network import Network
-from spvfilter.wire.messages.control import MAX_USER_AGENT_SIZE, Version
+from spvfilter.protocol import BIP37_VERSION, MAX_USER_AGENT_SIZE
+from spvfilter.wire.messages.control import Version
 from spvfilter.wire.messages.fields import check_int, check_most, check_uint
 from spvfilter.wire.messages.table import Message
 
 PROTOCOL_VERSION = 70016  # Core node/protocol_version.h
-MIN_VERSION = 70001  # BIP-37; older ones have no relay flag
 NEGOTIATION_VERSION = 70016  # wtxidrelay (BIP-339), and sendaddrv2 as Core sends it
 
 
@@ -64,7 +64,7 @@ class Settings:
     version: int = PROTOCOL_VERSION
     wtxid_relay: bool = True  # offer BIP-339
     addrv2: bool = True  # offer BIP-155
-    min_version: int = MIN_VERSION
+    min_version: int = BIP37_VERSION
     required_services: int = 0  # without these bits a peer is left
     handshake_s: float = 60.0
     ping_interval_s: float = 120.0

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.filters.bip158 import GENESIS_PREVIOUS, BasicFilter, filter_header, filter_headers
+from spvfilter.filters.bip158 import BasicFilter, filter_header, filter_headers
 from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from support import build
 from support.build import TxIn, TxOut
 from support.realdata import runs
@@ -96,7 +97,7 @@ def test_mainnets_first_filter_headers_are_those_published() -> None:
     published = vector_path("04_bip158/filter_headers_mainnet_0_10236.bin").read_bytes()
     chain = vector_file("04_bip158/chain_mainnet_000000_000255.json")["blocks"]
     filters = [BasicFilter.parse(bytes.fromhex(entry["filter"]), hash_from_hex(entry["hash"])) for entry in chain]
-    headers = b"".join(filter_headers((made.filter_hash for made in filters), GENESIS_PREVIOUS))
+    headers = b"".join(filter_headers((made.filter_hash for made in filters), GENESIS_PREVIOUS_FILTER_HEADER))
     assert len(headers) == 32 * 256
     assert headers == published[: len(headers)]
 

@@ -11,7 +11,8 @@ from spvfilter.kernel import walk_block
 from spvfilter.node.blocktree import Block
 from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
-from spvfilter.primitives import HEADER_SIZE, OutPoint, TxOut
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.protocol import HEADER_SIZE
 from support.lightworld import LOCKS, World
 from support.vectors import effort
 

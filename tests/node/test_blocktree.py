@@ -24,8 +24,8 @@ from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, Block, Chain, subsidy
 from spvfilter.node.build import BITS, TxIn, build_block, build_coinbase, build_tx, mine
-from spvfilter.node.tx import MAX_MONEY
 from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.protocol import MAX_MONEY
 from support import build
 
 NOW = 1_700_000_000

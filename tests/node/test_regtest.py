@@ -12,8 +12,9 @@ from spvfilter.node.blocktree import TipChange, subsidy
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
-from spvfilter.node.tx import MAX_WEIGHT, Tx
+from spvfilter.node.tx import Tx
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from support.build import txid
 
 NOW = 1_700_000_000
@@ -254,7 +255,7 @@ def test_a_block_leaves_in_the_mempool_what_finds_no_room() -> None:
         made.submit_tx(raw)
     made.mine()
     assert made.chain.tip.txids[1:] == tuple(map(txid, large[:2]))
-    assert 4 * len(made.chain.tip.raw) < MAX_WEIGHT
+    assert 4 * len(made.chain.tip.raw) < MAX_BLOCK_WEIGHT
     made.mine()
     assert made.chain.tip.txids[1:] == (txid(large[2]),)
 

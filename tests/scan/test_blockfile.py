@@ -11,8 +11,9 @@ import pytest
 
 from spvfilter import errors
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET
+from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan import blockfile
-from spvfilter.scan.blockfile import MAX_BLOCK_SIZE, BlockFile, Record
+from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles
 from support.build import block_hash, block_of

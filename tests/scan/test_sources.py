@@ -14,8 +14,8 @@ from bitcoin.core import CBlock
 
 from spvfilter import errors
 from spvfilter.network import REGTEST, SIGNET
+from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan import sources
-from spvfilter.scan.blockfile import MAX_BLOCK_SIZE
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockList, BlockRef, Problem, RawBlock, Spool, block_ref, hex_blocks
 from support.build import block_hash, block_of, chain_of

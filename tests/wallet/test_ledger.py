@@ -9,9 +9,10 @@ from hypothesis import given, settings, strategies as st
 
 from spvfilter.kernel import parse_tx
 from spvfilter.network import REGTEST
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch, Store
 from spvfilter.wallet.found import FoundTx, ScannedBlock
-from spvfilter.wallet.ledger import EXPIRY_S, Ledger
+from spvfilter.wallet.ledger import Ledger
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
 from support.lightworld import Books, identity
@@ -149,7 +150,7 @@ class Model:
         self.ledger = Ledger(watch, self.store)
 
     def expire(self) -> None:
-        self.now += EXPIRY_S // 3
+        self.now += MEMPOOL_EXPIRY_S // 3
         self.tell(self.ledger.expire(self.now))
 
     # What must hold

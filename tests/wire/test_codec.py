@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.network import MAINNET, REGTEST, Network
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, Decoder, Frame, encode_message
+from spvfilter.protocol import MAX_PAYLOAD_SIZE
+from spvfilter.wire.codec import Decoder, Frame, encode_message
 from support.build import sha256d
 from support.vectors import vector_cases, vector_file
 

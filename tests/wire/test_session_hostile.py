@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import EnvelopeError, MessageError, SessionError
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE, encode_message
+from spvfilter.protocol import MAX_PAYLOAD_SIZE
+from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role
 from spvfilter.wire.messages.table import LIMITS, Message, Verack, command_of, parse_message
 from spvfilter.wire.session import Session

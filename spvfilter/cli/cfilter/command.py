@@ -17,9 +17,10 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError
 from spvfilter.filters.batch import match_filters, read_ahead
-from spvfilter.filters.bip158 import BASIC_M, BASIC_P, GENESIS_PREVIOUS, BasicFilter, filter_hash, filter_header
+from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.kernel import GcsQuery
 from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
 
 FORMATS = ("table", "jsonl")
@@ -111,7 +112,7 @@ def _build(args: argparse.Namespace, page: Page, as_json: bool) -> int:
         raise ParameterError(f"--previous goes with blocks that follow one upon the other, these are {runs} runs")
     given = None if args.prevouts is None else read_prevouts(args.prevouts)
     outputs = SeenOutputs(forget=len({ref.previous for ref in order}) == len(order))
-    headers = {bytes(32): GENESIS_PREVIOUS}
+    headers = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
     if args.previous is not None:
         headers[order[0].previous] = args.previous
     show = _Shown(page, as_json)
@@ -261,7 +262,7 @@ class _Total:
     """What many filters hold together; each header is checked against that of the block before, wherever in the files this stands."""
 
     def __init__(self, previous: bytes | None) -> None:
-        self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS}  # by block
+        self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # by block
         self._first = previous
         self._waiting: dict[bytes, list[_Unlinked]] = {}  # by the block before
         self.filters = self._items = self._size = self._checked = 0

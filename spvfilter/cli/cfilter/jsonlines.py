@@ -16,7 +16,7 @@ from spvfilter.filters.bip158 import filter_hash
 from spvfilter.kernel import txid, walk_block
 from spvfilter.network import NETWORKS, Network
 from spvfilter.primitives import Reader, hash_from_hex, hash_to_hex
-from spvfilter.scan.blockfile import MAX_BLOCK_SIZE
+from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.sources import BlockRef
 
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block

@@ -14,7 +14,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import subsidy
 from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
-from spvfilter.primitives import HEADER_SIZE, OutPoint
+from spvfilter.primitives import OutPoint
+from spvfilter.protocol import HEADER_SIZE
 
 NETWORK = REGTEST
 STRANGERS = 40  # transactions of others in each block

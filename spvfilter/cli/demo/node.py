@@ -11,7 +11,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import script_pushes
-from spvfilter.wire.codec import ENVELOPE_SIZE
+from spvfilter.protocol import ENVELOPE_SIZE
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import Message, command_of
 from spvfilter.wire.session import Session

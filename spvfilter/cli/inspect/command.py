@@ -16,8 +16,7 @@ from spvfilter.cli.inspect.payloads import Finding
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.network import Network
-from spvfilter.scan.blockfile import MAX_BLOCK_SIZE
-from spvfilter.wire.codec import ENVELOPE_SIZE
+from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
 _MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE  # bytes: of a block in a message
 _MAX_INPUT = 2 * MAX_BLOCK_SIZE + 100_000  # bytes: a block in hex, and the line ends it may be broken by

@@ -11,7 +11,8 @@ from spvfilter.cli.inspect.payloads import Fact, Finding, Table, utc
 from spvfilter.errors import EnvelopeError, FormatError, MessageError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wire.codec import ENVELOPE_SIZE, Decoder
+from spvfilter.protocol import ENVELOPE_SIZE
+from spvfilter.wire.codec import Decoder
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import LIMITS, InvItem, InvType, NetId, PeerAddress, Reject, Unknown, Version, parse_message

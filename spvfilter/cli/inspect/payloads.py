@@ -15,7 +15,8 @@ from spvfilter.errors import FormatError, ProofError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import TxSpan, check_block, parse_tx, strip_witness, txid, walk_block, wtxid
 from spvfilter.network import Network
-from spvfilter.primitives import HEADER_SIZE, Header, OutPoint, hash_to_hex
+from spvfilter.primitives import Header, OutPoint, hash_to_hex
+from spvfilter.protocol import HEADER_SIZE
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Headers
 

@@ -12,12 +12,12 @@ from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
-from spvfilter.primitives import HEADER_SIZE, read_compact_size, script_pushes
+from spvfilter.primitives import read_compact_size, script_pushes
+from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
 
 MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
 MIN_OUTPUT_SIZE = 9  # bytes: value 8, script length 1
 MIN_TX_SIZE = 10  # bytes: version 4, two empty counts, lock time 4
-COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # BIP-141 § Commitment structure
 _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
 
 

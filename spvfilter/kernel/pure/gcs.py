@@ -11,7 +11,8 @@ from itertools import pairwise
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import siphash24
-from spvfilter.primitives import MAX_COMPACT_SIZE, compact_size, read_compact_size
+from spvfilter.primitives import compact_size, read_compact_size
+from spvfilter.protocol import MAX_COMPACT_SIZE
 
 
 def check_parameters(p: int, m: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
-from spvfilter.primitives import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE
 
 
 def header_hashes(headers: bytes) -> bytes:

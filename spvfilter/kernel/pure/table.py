@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
-from spvfilter.primitives import HEADER_SIZE, script_pushes
+from spvfilter.primitives import script_pushes
+from spvfilter.protocol import HEADER_SIZE, OUTPOINT_SIZE
 
-OUTPOINT_SIZE = 36  # bytes
 _MAX_ENTRY = 0x7FFFFFFE
 _MAX_VALUE = 0x7FFFFFFFFFFFFFFF
 

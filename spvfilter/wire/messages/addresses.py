@@ -11,11 +11,10 @@ from typing import Self
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import compact_size
+from spvfilter.protocol import MAX_ADDRESS_SIZE, MAX_ADDRESSES
 from spvfilter.wire.messages.control import Empty
 from spvfilter.wire.messages.fields import PayloadReader, check_most, check_uint, var_bytes
 
-MAX_ADDRESSES = 1_000  # Core net_processing.cpp MAX_ADDR_TO_SEND
-MAX_ADDRESS_SIZE = 512  # bytes, BIP-155
 _ADDR_ENTRY = 4 + 8 + 16 + 2  # bytes
 _LEAST_ENTRY = 4 + 1 + 1 + 1 + 0 + 2  # bytes of an addrv2 entry whose address is empty
 ADDR_SIZE = 3 + MAX_ADDRESSES * _ADDR_ENTRY  # bytes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.protocol import MAX_USER_AGENT_SIZE
 from spvfilter.wire.messages.fields import PayloadReader, check_int, check_most, check_size, check_uint, printable, var_bytes
 
-MAX_USER_AGENT_SIZE = 256  # bytes, Core net.h MAX_SUBVERSION_LENGTH
 MAX_COMMAND_NAME_SIZE = 12  # bytes, in a reject
 MAX_REASON_SIZE = 1_000  # bytes, ours; Core sent at most 111
 ADDRESS_SIZE = 26  # bytes: services u64, IPv6 16, port u16 BE

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import Reader, compact_size
+from spvfilter.protocol import HASH_SIZE
 
-HASH_SIZE = 32  # bytes
 _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
 
 

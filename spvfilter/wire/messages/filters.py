@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Self
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.protocol import (
+    HASH_SIZE,
+    MAX_CFHEADERS,
+    MAX_ELEMENT_SIZE,
+    MAX_FILTER_SIZE,
+    MAX_HASH_FUNCS,
+    MAX_PAYLOAD_SIZE,
+)
 from spvfilter.wire.messages.control import Empty
-from spvfilter.wire.messages.fields import HASH_SIZE, PayloadReader, check_hashes, check_most, check_size, check_uint, var_bytes, var_hashes
+from spvfilter.wire.messages.fields import PayloadReader, check_hashes, check_most, check_size, check_uint, var_bytes, var_hashes
 
-MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
-MAX_HASH_FUNCS = 50  # BIP-37 § New messages
-MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages
-MAX_CFHEADERS = 2_000  # BIP-157 § cfheaders
 MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
-BASIC_FILTER = 0  # BIP-158
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
 GETCFILTERS_SIZE = 1 + 4 + HASH_SIZE

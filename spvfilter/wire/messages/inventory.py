@@ -10,11 +10,10 @@ from typing import NamedTuple, Self
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import parse_tx, txid, wtxid
-from spvfilter.primitives import HEADER_SIZE, Header, compact_size, hash_to_hex
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.primitives import Header, compact_size, hash_to_hex
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS, MAX_INVENTORY, MAX_LOCATOR, MAX_PAYLOAD_SIZE
 from spvfilter.wire.messages.control import Empty
 from spvfilter.wire.messages.fields import (
-    HASH_SIZE,
     PayloadReader,
     check_each,
     check_hashes,
@@ -25,9 +24,6 @@ from spvfilter.wire.messages.fields import (
     var_hashes,
 )
 
-MAX_INVENTORY = 50_000  # items, Core net_processing.cpp MAX_INV_SZ
-MAX_HEADERS = 2_000  # Core net_processing.h MAX_HEADERS_RESULTS
-MAX_LOCATOR = 101  # hashes, Core net_processing.cpp MAX_LOCATOR_SZ
 MIN_TX_SIZE = 60  # bytes: one input, one output, no scripts
 _COUNTED_HEADER = HEADER_SIZE + 1  # bytes: each is followed by a number of transactions, zero
 INVENTORY_SIZE = 3 + 36 * MAX_INVENTORY  # bytes, as are the following

@@ -10,12 +10,12 @@ from typing import NamedTuple, Self
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root, parse_tx, strip_witness, txid, walk_block
-from spvfilter.primitives import HEADER_SIZE, Header, Serializable, to_bytes
-from spvfilter.wire.messages.fields import HASH_SIZE, PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
+from spvfilter.primitives import Header, Serializable, to_bytes
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS
+from spvfilter.wire.messages.fields import PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
-MAX_TRANSACTIONS = 4_000_000 // 240  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
 MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: the tree of so many has 33,341 nodes, and Core refuses bits that the tree does not use
-MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
+MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
 NODE_SIZE = 64  # bytes an inner node is the hash of: its two children
 
 
@@ -99,7 +99,7 @@ class MerkleBlock:
 
     def __post_init__(self) -> None:
         check_uint(self.total, 4, "total")
-        check_hashes(self.hashes, MAX_TRANSACTIONS, "hashes")
+        check_hashes(self.hashes, MAX_BLOCK_TRANSACTIONS, "hashes")
         check_most(self.flags, MAX_FLAG_BYTES, "flag bytes")
 
     @classmethod
@@ -109,8 +109,8 @@ class MerkleBlock:
         Raises ParameterError: no txids or too many for a block, one that has not 32 bytes, a position that is no index of them,
         equal siblings (CVE-2012-2459), and a header that does not commit to them.
         """
-        if not 1 <= len(txids) <= MAX_TRANSACTIONS:
-            raise ParameterError(f"a block has 1 to {MAX_TRANSACTIONS} transactions, not {len(txids)}")
+        if not 1 <= len(txids) <= MAX_BLOCK_TRANSACTIONS:
+            raise ParameterError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
         check_each(txids, HASH_SIZE, "txids")
         marked = set(positions)
         if outside := [position for position in marked if not 0 <= position < len(txids)]:
@@ -157,7 +157,7 @@ class MerkleBlock:
         reader = PayloadReader(payload)
         header = Header.parse(reader.take(HEADER_SIZE, "header"))
         total = reader.uint(4, "transaction count")
-        hashes = reader.hashes("hash", MAX_TRANSACTIONS)
+        hashes = reader.hashes("hash", MAX_BLOCK_TRANSACTIONS)
         flags = reader.var_bytes("flag bytes", MAX_FLAG_BYTES)
         reader.finish("merkleblock")
         return cls(header, total, hashes, flags)
@@ -170,8 +170,8 @@ class MerkleBlock:
         hashes, flags, total = self.hashes, self.flags, self.total
         if not total:
             raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
-        if total > MAX_TRANSACTIONS:
-            raise ProofError(f"{total} transactions, a block has at most {MAX_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
+        if total > MAX_BLOCK_TRANSACTIONS:
+            raise ProofError(f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
         if len(hashes) > total:
             raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
         if 8 * len(flags) < len(hashes):

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Protocol, Self, SupportsBytes
 
 from spvfilter.errors import FormatError, MessageError, ParameterError
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.messages import addresses, control, filters, inventory
 from spvfilter.wire.messages.addresses import Addr, AddrV2, GetAddr, NetId, PeerAddress
 from spvfilter.wire.messages.control import FeeFilter, Ping, Pong, Reject, SendAddrV2, SendCmpct, SendHeaders, Verack, Version, WtxidRelay
 from spvfilter.wire.messages.filters import (
-    BASIC_FILTER,
     CFCheckpt,
     CFHeaders,
     CFilter,
@@ -44,7 +43,6 @@ from spvfilter.wire.messages.inventory import (
 from spvfilter.wire.messages.merkleblock import MERKLEBLOCK_SIZE, MerkleBlock
 
 __all__ = [
-    "BASIC_FILTER",
     "LIMITS",
     "Addr",
     "AddrV2",

@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import Header
-from spvfilter.wire.messages.merkleblock import MAX_TRANSACTIONS, MERKLEBLOCK_SIZE, Flaw, MerkleBlock
+from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS
+from spvfilter.wire.messages.merkleblock import MERKLEBLOCK_SIZE, Flaw, MerkleBlock
 from support import build
 from support.merkletree import partial_tree
 from support.vectors import vector_cases, vector_path
@@ -127,13 +128,13 @@ def test_no_transaction_one_transaction_and_all_of_them_are_proved_at_every_widt
 
 
 def test_the_largest_block_there_can_be_is_proved_whole_and_one_transaction_more_is_refused() -> None:
-    txids = numbered(MAX_TRANSACTIONS)
-    whole = bytes(proving(txids, range(MAX_TRANSACTIONS)))
+    txids = numbered(MAX_BLOCK_TRANSACTIONS)
+    whole = bytes(proving(txids, range(MAX_BLOCK_TRANSACTIONS)))
     assert len(whole) == MERKLEBLOCK_SIZE
     proof = MerkleBlock.parse(whole).verify()
     assert [tx.txid for tx in proof.matched] == txids
     with pytest.raises(ParameterError, match="1 to 16666 transactions, not 16667"):
-        proving(numbered(MAX_TRANSACTIONS + 1), ())
+        proving(numbered(MAX_BLOCK_TRANSACTIONS + 1), ())
 
 
 @pytest.mark.parametrize("position", [-1, 3, 2**40])

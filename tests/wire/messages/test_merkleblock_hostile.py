@@ -14,7 +14,8 @@ from hypothesis import assume, given, strategies as st
 
 from spvfilter.errors import FormatError, ProofError
 from spvfilter.primitives import Header
-from spvfilter.wire.messages.merkleblock import MAX_TRANSACTIONS, Flaw, MerkleBlock, Proof, ProvedTx, can_be_node
+from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS
+from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock, Proof, ProvedTx, can_be_node
 from support import build
 from support.merkletree import described, extracted
 from support.vectors import effort, vector_cases
@@ -162,7 +163,7 @@ def test_of_thousands_of_mutated_proofs_some_survive_and_none_proves_what_is_not
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("count", [2**64 - 1, 2**32 - 1, 2**25, 2**25 + 1, MAX_TRANSACTIONS + 1, MAX_TRANSACTIONS, 200])
+@pytest.mark.parametrize("count", [2**64 - 1, 2**32 - 1, 2**25, 2**25 + 1, MAX_BLOCK_TRANSACTIONS + 1, MAX_BLOCK_TRANSACTIONS, 200])
 @pytest.mark.parametrize("field", ["hashes", "flags"])
 def test_counts_beyond_what_follows_cost_no_memory(count: int, field: str) -> None:
     raw = bytes(header_of(bytes(32))) + (1).to_bytes(4, "little")
@@ -180,8 +181,9 @@ def test_more_hashes_than_a_block_has_transactions_are_not_kept() -> None:
     head = bytes(header_of(bytes(32))) + b"\xff" * 4
     tail = build.var_bytes(bytes(4))
     with pytest.raises(FormatError, match="hash count at byte 84: 16667, at most 16666"):
-        MerkleBlock.parse(head + build.var_int(MAX_TRANSACTIONS + 1) + bytes(32 * (MAX_TRANSACTIONS + 1)) + tail)
-    assert len(MerkleBlock.parse(head + build.var_int(MAX_TRANSACTIONS) + bytes(32 * MAX_TRANSACTIONS) + tail).hashes) == MAX_TRANSACTIONS
+        MerkleBlock.parse(head + build.var_int(MAX_BLOCK_TRANSACTIONS + 1) + bytes(32 * (MAX_BLOCK_TRANSACTIONS + 1)) + tail)
+    most = MerkleBlock.parse(head + build.var_int(MAX_BLOCK_TRANSACTIONS) + bytes(32 * MAX_BLOCK_TRANSACTIONS) + tail)
+    assert len(most.hashes) == MAX_BLOCK_TRANSACTIONS
 
 
 @pytest.mark.parametrize(

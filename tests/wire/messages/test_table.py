@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError, MessageError, ParameterError
 from spvfilter.kernel import walk_block
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wire.codec import MAX_PAYLOAD_SIZE
+from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.messages.table import LIMITS, Block, CFHeaders, InvItem, InvType, Tx, Unknown, Version, command_of, parse_message
 from support import build
 from support.samples import BLOCK, FUNDING, MESSAGES, SAMPLES, WITNESS, payloads
