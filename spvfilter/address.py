@@ -52,9 +52,9 @@ def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
         return None
     opcode = script_pubkey[0]
     if opcode == 0 and size in (22, 34):
-        return bech32_encode(network.hrp, b"\x00" + _to_5_bits(script_pubkey[2:]), Encoding.BECH32)
+        return bech32_encode(network.hrp, b"\x00" + _to_5_bits(script_pubkey[2:]), Bech32Encoding.BECH32)
     if 0x51 <= opcode <= 0x60:  # OP_1…OP_16
-        return bech32_encode(network.hrp, bytes((opcode - 0x50,)) + _to_5_bits(script_pubkey[2:]), Encoding.BECH32M)
+        return bech32_encode(network.hrp, bytes((opcode - 0x50,)) + _to_5_bits(script_pubkey[2:]), Bech32Encoding.BECH32M)
     return None
 
 
@@ -122,13 +122,13 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         raise _no_base58(f"bad base58 character {char!r} at position {at}", text) from None
     if sha256d(raw[:-4])[:4] != raw[-4:]:
         raise _no_base58("bad base58 checksum", text)
-    version, digest = raw[0], raw[1:-4]
-    if len(digest) != 20:
-        raise _bad(f"wrong length: {len(digest)} bytes in base58, an address has 20", text)
+    version, payload = raw[0], raw[1:-4]
+    if len(payload) != 20:
+        raise _bad(f"wrong length: {len(payload)} bytes in base58, an address has 20", text)
     if version == network.p2pkh_version:
-        return b"\x76\xa9\x14" + digest + b"\x88\xac"
+        return b"\x76\xa9\x14" + payload + b"\x88\xac"
     if version == network.p2sh_version:
-        return b"\xa9\x14" + digest + b"\x87"
+        return b"\xa9\x14" + payload + b"\x87"
     raise _refuse_network(
         text, network, lambda known: version in (known.p2pkh_version, known.p2sh_version), f"base58 version byte {version}"
     )
@@ -164,7 +164,7 @@ def _generator_sum(top: int) -> int:
 _GENERATOR_SUMS = tuple(_generator_sum(top) for top in range(32))
 
 
-class Encoding(IntEnum):
+class Bech32Encoding(IntEnum):
     """The two checksums, by the constant that a valid string's residue equals."""
 
     BECH32 = 1  # BIP-173
@@ -185,7 +185,7 @@ def _residue(hrp: str, values: bytes) -> int:
     return state
 
 
-def bech32_encode(hrp: str, values: bytes, encoding: Encoding) -> str:
+def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
     """The string for a lower-case human-readable part and 5-bit values, checksum appended (BIP-173, BIP-350).
 
     Raises ParameterError when the result would be no valid string.
@@ -201,7 +201,7 @@ def bech32_encode(hrp: str, values: bytes, encoding: Encoding) -> str:
     return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"
 
 
-def bech32_decode(text: str) -> tuple[str, bytes, Encoding]:
+def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
     """Human-readable part (lower case), 5-bit values without the checksum, and the checksum's kind.
 
     Raises AddressError. Says nothing about witness programs (BIP-173 § Bech32, BIP-350).
@@ -224,7 +224,7 @@ def bech32_decode(text: str) -> tuple[str, bytes, Encoding]:
         at = values.index(_NO_DIGIT) + len(hrp) + 1
         raise _bad(f"bad bech32 character {text[at]!r} at position {at + 1}", text)
     try:
-        encoding = Encoding(_residue(hrp, values))
+        encoding = Bech32Encoding(_residue(hrp, values))
     except ValueError:
         raise _bad("bad bech32 checksum", text) from None
     return hrp, values[:-6], encoding
@@ -238,9 +238,9 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
     version = values[0]
     if version > 16:
         raise _bad(f"witness version {version}, the last is 16", text)
-    if version == 0 and encoding is not Encoding.BECH32:
+    if version == 0 and encoding is not Bech32Encoding.BECH32:
         raise _bad("bech32m checksum on witness version 0, which uses bech32", text)
-    if version > 0 and encoding is not Encoding.BECH32M:
+    if version > 0 and encoding is not Bech32Encoding.BECH32M:
         raise _bad(f"bech32 checksum on witness version {version}, which uses bech32m", text)
     program = _to_8_bits(values[1:], text)
     if not 2 <= len(program) <= 40:

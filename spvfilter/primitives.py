@@ -35,20 +35,20 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
     return bytes(serialize())
 
 
-def hash_to_hex(digest: bytes) -> str:
+def hash_to_hex(hash_: bytes) -> str:
     """Display form of a hash: the bytes reversed, as hex."""
-    return digest[::-1].hex()
+    return hash_[::-1].hex()
 
 
 def hash_from_hex(text: str) -> bytes:
     """Wire-order bytes of a hash in display form. Raises ParameterError, which does not repeat it, unless it is 64 hex digits."""
     try:
-        digest = bytes.fromhex(text)
+        reversed_hash = bytes.fromhex(text)
     except ValueError:
-        digest = b""
-    if len(digest) != 32 or len(text) != 64:
+        reversed_hash = b""
+    if len(reversed_hash) != 32 or len(text) != 64:
         raise ParameterError(f"not a hash of 64 hex digits: {len(text)} characters")
-    return digest[::-1]
+    return reversed_hash[::-1]
 
 
 def compact_size(value: int) -> bytes:

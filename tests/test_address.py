@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.address import Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
+from spvfilter.address import Bech32Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
 from spvfilter.errors import AddressError, WrongNetworkError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
 from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
@@ -26,7 +26,7 @@ texts = st.one_of(
     st.text(alphabet=BASE58, max_size=60),
     st.builds("{}1{}".format, st.sampled_from(["bc", "tb", "bcrt", "BC"]), st.text(alphabet=string.printable, max_size=90)),
 )
-base58_scripts = hash20.map(lambda digest: b"\xa9\x14" + digest + b"\x87")
+base58_scripts = hash20.map(lambda key_hash: b"\xa9\x14" + key_hash + b"\x87")
 
 
 class TestPublishedVectors:
@@ -156,9 +156,9 @@ class TestRoundTrips:
     @given(
         st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20).map(str.lower),
         st.lists(st.integers(0, 31), max_size=60).map(bytes),
-        st.sampled_from(Encoding),
+        st.sampled_from(Bech32Encoding),
     )
-    def test_bech32_values_survive_encoding(self, hrp: str, values: bytes, encoding: Encoding) -> None:
+    def test_bech32_values_survive_encoding(self, hrp: str, values: bytes, encoding: Bech32Encoding) -> None:
         assert bech32_decode(bech32_encode(hrp, values, encoding)) == (hrp, values, encoding)
 
 

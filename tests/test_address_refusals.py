@@ -11,7 +11,7 @@ import pytest
 from bitcoin.base58 import encode as base58_encode
 from hypothesis import given
 
-from spvfilter.address import Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
+from spvfilter.address import Bech32Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
 from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
@@ -29,7 +29,7 @@ def base58check(raw: bytes) -> str:
     return str(base58_encode(raw + sha256d(raw)[:4]))
 
 
-def segwit(version: int, values: bytes, encoding: Encoding, hrp: str = "bc") -> str:
+def segwit(version: int, values: bytes, encoding: Bech32Encoding, hrp: str = "bc") -> str:
     return bech32_encode(hrp, bytes((version,)) + values, encoding)
 
 
@@ -114,27 +114,27 @@ CAUSES = {
     "bech32 upper character": (P2WPKH[:10].upper() + "B" + P2WPKH[11:].upper(), "bad bech32 character 'B' at position 11"),
     "bech32 checksum": (P2WPKH[:-1] + "5", "bad bech32 checksum"),
     "prefix of another coin": (
-        bech32_encode("ltc", b"\x00" + V20, Encoding.BECH32),
+        bech32_encode("ltc", b"\x00" + V20, Bech32Encoding.BECH32),
         "human-readable part 'ltc' belongs to no Bitcoin network",
     ),
     "separator in the data": (
-        segwit(1, V20, Encoding.BECH32M, hrp="bc1q"),
+        segwit(1, V20, Bech32Encoding.BECH32M, hrp="bc1q"),
         "human-readable part 'bc1q' belongs to no Bitcoin network",
     ),
-    "no witness version": (bech32_encode("bc", b"", Encoding.BECH32M), "no witness version"),
-    "witness version 17": (segwit(17, V20, Encoding.BECH32M), "witness version 17, the last is 16"),
-    "witness version 31": (segwit(31, V20, Encoding.BECH32), "witness version 31, the last is 16"),
-    "bech32m on v0": (segwit(0, V20, Encoding.BECH32M), "bech32m checksum on witness version 0, which uses bech32"),
-    "bech32 on v1": (segwit(1, V32, Encoding.BECH32), "bech32 checksum on witness version 1, which uses bech32m"),
-    "bech32 on v16": (segwit(16, V32, Encoding.BECH32), "bech32 checksum on witness version 16, which uses bech32m"),
-    "no program": (segwit(1, b"", Encoding.BECH32M), "witness program of 0 byte(s), it has 2 to 40"),
-    "program of 1 byte": (segwit(1, bytes(2), Encoding.BECH32M), "witness program of 1 byte(s), it has 2 to 40"),
-    "program of 41 bytes": (segwit(1, bytes(66), Encoding.BECH32M), "witness program of 41 byte(s), it has 2 to 40"),
-    "v0 program of 2 bytes": (segwit(0, bytes(4), Encoding.BECH32), "witness program of 2 bytes, version 0 has 20 or 32"),
-    "v0 program of 21 bytes": (segwit(0, bytes(34), Encoding.BECH32), "witness program of 21 bytes, version 0 has 20 or 32"),
-    "five bits of padding": (segwit(1, bytes(9), Encoding.BECH32M), "5 bits of padding, at most 4"),
-    "seven bits of padding": (segwit(1, bytes(11), Encoding.BECH32M), "7 bits of padding, at most 4"),
-    "padding not zero": (segwit(1, bytes(51) + b"\x01", Encoding.BECH32M), "padding bits that are not zero"),
+    "no witness version": (bech32_encode("bc", b"", Bech32Encoding.BECH32M), "no witness version"),
+    "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "witness version 17, the last is 16"),
+    "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "witness version 31, the last is 16"),
+    "bech32m on v0": (segwit(0, V20, Bech32Encoding.BECH32M), "bech32m checksum on witness version 0, which uses bech32"),
+    "bech32 on v1": (segwit(1, V32, Bech32Encoding.BECH32), "bech32 checksum on witness version 1, which uses bech32m"),
+    "bech32 on v16": (segwit(16, V32, Bech32Encoding.BECH32), "bech32 checksum on witness version 16, which uses bech32m"),
+    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 byte(s), it has 2 to 40"),
+    "program of 1 byte": (segwit(1, bytes(2), Bech32Encoding.BECH32M), "witness program of 1 byte(s), it has 2 to 40"),
+    "program of 41 bytes": (segwit(1, bytes(66), Bech32Encoding.BECH32M), "witness program of 41 byte(s), it has 2 to 40"),
+    "v0 program of 2 bytes": (segwit(0, bytes(4), Bech32Encoding.BECH32), "witness program of 2 bytes, version 0 has 20 or 32"),
+    "v0 program of 21 bytes": (segwit(0, bytes(34), Bech32Encoding.BECH32), "witness program of 21 bytes, version 0 has 20 or 32"),
+    "five bits of padding": (segwit(1, bytes(9), Bech32Encoding.BECH32M), "5 bits of padding, at most 4"),
+    "seven bits of padding": (segwit(1, bytes(11), Bech32Encoding.BECH32M), "7 bits of padding, at most 4"),
+    "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "padding bits that are not zero"),
     "extended public key": (XPUB, "an extended public key (xpub…) where an address is expected"),
     "extended private key": (XPRV, "an extended private key (xprv…) where an address is expected"),
     "private key": (WIF, "what looks like a private key (WIF) where an address is expected"),
@@ -161,7 +161,7 @@ class TestEveryCauseHasItsMessage:
 
     @pytest.mark.parametrize("size", [size for size in range(2, 41) if size not in (20, 32)])
     def test_v0_program_of_any_other_size_is_refused(self, size: int) -> None:
-        address = segwit(0, bytes((size * 8 + 4) // 5), Encoding.BECH32)
+        address = segwit(0, bytes((size * 8 + 4) // 5), Bech32Encoding.BECH32)
         assert str(refusal(address)).startswith(f"witness program of {size} bytes, version 0 has 20 or 32")
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
@@ -200,7 +200,7 @@ class TestEveryCauseHasItsMessage:
     )
     def test_bech32_encode_makes_no_invalid_string(self, hrp: str, values: bytes, message: str) -> None:
         with pytest.raises(ParameterError, match=re.escape(message)):
-            bech32_encode(hrp, values, Encoding.BECH32)
+            bech32_encode(hrp, values, Bech32Encoding.BECH32)
 
 
 class TestSecrets:
@@ -220,7 +220,7 @@ class TestSecrets:
             HEX_KEY,
             PHRASE,
             PHRASE[:80],
-            bech32_encode("nsec", bytes(range(20)) + bytes(range(32)), Encoding.BECH32),
+            bech32_encode("nsec", bytes(range(20)) + bytes(range(32)), Bech32Encoding.BECH32),
             f"wpkh({XPRV})",
             f"{P2WPKH},{WIF[:40]}",
             f"{P2WPKH} {WIF}",

@@ -51,15 +51,15 @@ def test_sha256d_of_nothing_and_of_hello() -> None:
     assert sha256d(b"hello").hex() == "9595c9df90075148eb06860365df33584b75bff782a510c6cd4883a419833d50"
 
 
-@pytest.mark.parametrize(("data", "digest"), HASH160_ANSWERS)
-def test_hash160_known_answers(data: bytes, digest: str) -> None:
-    assert hash160(data).hex() == digest
+@pytest.mark.parametrize(("data", "expected"), HASH160_ANSWERS)
+def test_hash160_known_answers(data: bytes, expected: str) -> None:
+    assert hash160(data).hex() == expected
 
 
-@pytest.mark.parametrize(("data", "digest"), HASH160_ANSWERS)
-def test_hash160_known_answers_without_openssl(monkeypatch: pytest.MonkeyPatch, data: bytes, digest: str) -> None:
+@pytest.mark.parametrize(("data", "expected"), HASH160_ANSWERS)
+def test_hash160_known_answers_without_openssl(monkeypatch: pytest.MonkeyPatch, data: bytes, expected: str) -> None:
     asked = without_openssl_ripemd160(monkeypatch)
-    assert hash160(data).hex() == digest
+    assert hash160(data).hex() == expected
     assert asked == ["ripemd160"]
 
 

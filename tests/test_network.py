@@ -78,7 +78,7 @@ def test_checkpoints_ascend_and_are_met_by_the_minimum_of_work() -> None:
     for known in NETWORKS:
         heights = [height for height, _ in known.checkpoints]
         assert heights == sorted(set(heights))
-        assert all(len(digest) == 32 and digest.endswith(bytes(4)) for _, digest in known.checkpoints)
+        assert all(len(block_hash) == 32 and block_hash.endswith(bytes(4)) for _, block_hash in known.checkpoints)
         assert (known.min_chain_work > 0) == (known is not REGTEST)
     assert len(MAINNET.checkpoints) == 19
     assert MAINNET.checkpoints[0] == (11_111, hash_from_hex("0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d"))

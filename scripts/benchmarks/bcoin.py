@@ -128,7 +128,7 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
             reader.fence()
         reader.send(wire.FilterLoad.parse(bytes(made)))
         for first in range(1, len(hashes), _FLIGHT):
-            reader.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, digest) for digest in hashes[first : first + _FLIGHT])))
+            reader.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, block_hash) for block_hash in hashes[first : first + _FLIGHT])))
             reader.ping()
             if len(reader.nonces) == _FLIGHTS:
                 reader.pong()

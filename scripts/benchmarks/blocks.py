@@ -61,16 +61,16 @@ def bip37(folder: Path, rounds: int) -> list[Row]:
     for name, raw in read(folder):
         for count, rate in ((1_000, 1e-4), (1_000, 1e-2), (1_000, 1e-6), (10, 1e-4), (10_000, 1e-4)):
             ours = Bip37Filter(count, rate, 1)
-            for digest in strangers(count):
-                ours.insert(digest)
+            for element in strangers(count):
+                ours.insert(element)
             mine, unit = best_of(rounds, partial(fresh_scan, ours, raw), partial(hashlib.sha256, raw))
             goal = 1.6 if BACKEND == "native" and (count, rate) == (1_000, 1e-4) else None
             rows.append(Row(f"block {name}, n={count} p={rate:g}", mine, unit, "sha256 (1 u)", goal))
         theirs = CBloomFilter(1_000, 1e-4, 1, CBloomFilter.UPDATE_ALL)
         ours = Bip37Filter(1_000, 1e-4, 1)
-        for digest in strangers(1_000):
-            ours.insert(digest)
-            theirs.insert(digest)
+        for element in strangers(1_000):
+            ours.insert(element)
+            theirs.insert(element)
         mine, other = best_of(1, partial(fresh_scan, ours, raw), partial(relevance_test, theirs, raw))
         rows.append(Row(f"block {name}, n=1000 p=0.0001", mine, other, "python-bitcoinlib's filter and our loop"))
     return rows

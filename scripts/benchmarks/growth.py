@@ -31,8 +31,8 @@ def growth(folder: Path, rounds: int) -> list[Row]:
         rows.append(Row(f"{count:,} {_SERIES[0]}", ours, one, _U))
     for count in (10, 100, 1_000, 10_000, 20_000):
         filter = Bip37Filter(count, 1e-4, 1)
-        for digest in strangers(count):
-            filter.insert(digest)
+        for element in strangers(count):
+            filter.insert(element)
         ours, one = best_of(rounds, partial(fresh_scan, filter, raw), unit)
         rows.append(Row(f"{count:,} {_SERIES[1]}", ours, one, _U))
     key, megabyte = bytes(16), bytes(1_000_000)

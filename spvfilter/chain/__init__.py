@@ -6,7 +6,7 @@ from spvfilter.chain.difficulty import decode_bits, encode_bits, retarget, targe
 from spvfilter.chain.headerchain import ChainHeader, HeaderChain, Start, Update
 from spvfilter.chain.linking import Linked, Order, Segment, coinbase_height, is_proven, link
 from spvfilter.chain.rules import Tip
-from spvfilter.chain.sync import HeaderSync, Phase
+from spvfilter.chain.sync import HeaderSync, SyncPhase
 from spvfilter.protocol import MAX_HEADERS
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "HeaderSync",
     "Linked",
     "Order",
-    "Phase",
     "Segment",
     "Start",
+    "SyncPhase",
     "Tip",
     "Update",
     "coinbase_height",

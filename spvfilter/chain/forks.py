@@ -47,14 +47,14 @@ class Forks:
     def __iter__(self) -> Iterator[Fork]:
         return iter(self._forks)
 
-    def find(self, digest: bytes) -> tuple[Fork, int] | None:
+    def find(self, block_hash: bytes) -> tuple[Fork, int] | None:
         """A fork that has the header with this hash, and its height."""
         for fork in self._forks:
-            at = fork.hashes.find(digest)
+            at = fork.hashes.find(block_hash)
             while at >= 0:
                 if not at % 32:
                     return fork, fork.height + at // 32 + 1
-                at = fork.hashes.find(digest, at + 1)
+                at = fork.hashes.find(block_hash, at + 1)
         return None
 
     def add(self, fork: Fork) -> None:

@@ -67,8 +67,8 @@ class Update:
 
 def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
     pieces = (headers[at : at + HEADER_SIZE] for at in range(0, len(headers), HEADER_SIZE))
-    digests = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
-    return (ChainHeader(height, digest, raw) for height, digest, raw in zip(count_from(below + 1), digests, pieces, strict=False))
+    names = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
+    return (ChainHeader(height, block_hash, raw) for height, block_hash, raw in zip(count_from(below + 1), names, pieces, strict=False))
 
 
 class Candidate(NamedTuple):
@@ -142,13 +142,13 @@ class HeaderChain:
         near = self.work - NEAR_TIP * work(int.from_bytes(self._active.headers(self.height, 1)[72:76], "little"))
         return max(self.network.min_chain_work, near)
 
-    def __contains__(self, digest: bytes) -> bool:
+    def __contains__(self, block_hash: bytes) -> bool:
         """Whether a header with this hash is stored, in the best chain or a fork."""
-        return self._find(digest) is not None
+        return self._find(block_hash) is not None
 
-    def height_of(self, digest: bytes) -> int | None:
+    def height_of(self, block_hash: bytes) -> int | None:
         """The height of the header with this hash in the best chain, else None."""
-        return self._active.height_of(digest)
+        return self._active.height_of(block_hash)
 
     def hash_at(self, height: int) -> bytes:
         """The hash of the best chain's header at a height. Raises ParameterError where there is none."""
@@ -168,14 +168,14 @@ class HeaderChain:
         """Expected hashes of the best chain up to a height, that included. Raises ParameterError where there is none."""
         return self._active.work_at(self._checked(height))
 
-    def joint_height(self, digest: bytes) -> int | None:
+    def joint_height(self, block_hash: bytes) -> int | None:
         """Height of the last block that the best chain and the chain up to a block have in common; None for one that is not stored."""
-        place = self._find(digest)
+        place = self._find(block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
-    def work_of(self, digest: bytes) -> int | None:
+    def work_of(self, block_hash: bytes) -> int | None:
         """Expected hashes of the chain up to a block, of the best chain or beside it; None for one that is not stored."""
-        place = self._find(digest)
+        place = self._find(block_hash)
         return None if place is None else self._work(*place)
 
     def median_time_at(self, height: int) -> int:
@@ -201,7 +201,7 @@ class HeaderChain:
 
     def fork_height(self, locator: Sequence[bytes]) -> int:
         """The height of the first hash of a locator in the best chain; the first header's where there is none."""
-        heights = (self._active.height_of(digest) for digest in locator)
+        heights = (self._active.height_of(block_hash) for block_hash in locator)
         return next((height for height in heights if height is not None), self._active.first)
 
     def headers_after(self, locator: Sequence[bytes], stop: bytes = bytes(32), limit: int = MAX_HEADERS) -> bytes:
@@ -309,9 +309,9 @@ class HeaderChain:
             times=self._times(fork, height),
         )
 
-    def _find(self, digest: bytes) -> tuple[Fork | None, int] | None:
-        height = self._active.height_of(digest)
-        return self._forks.find(digest) if height is None else (None, height)
+    def _find(self, block_hash: bytes) -> tuple[Fork | None, int] | None:
+        height = self._active.height_of(block_hash)
+        return self._forks.find(block_hash) if height is None else (None, height)
 
     def _hash(self, fork: Fork | None, height: int) -> bytes:
         return self._active.hash_at(height) if fork is None or height <= fork.height else fork.hash_at(height)

@@ -73,15 +73,15 @@ class PackedHeaders:
         at = HEADER_SIZE * (height - self.first + 1) + 4
         return bytes(self._raw[at : at + 32]) or self.tip_hash
 
-    def height_of(self, digest: bytes) -> int | None:
+    def height_of(self, block_hash: bytes) -> int | None:
         """The height of the header with this hash; None where it is not here."""
-        bucket, part = _KEYS.unpack(digest)
+        bucket, part = _KEYS.unpack(block_hash)
         entries = self._buckets[bucket % _BUCKETS]
         at = entries.find(part)
         while at >= 0:
             if not at % _ENTRY:
                 height = self.first + int.from_bytes(entries[at + 4 : at + 8], "little")
-                if self.hash_at(height) == digest:
+                if self.hash_at(height) == block_hash:
                     return height
             at = entries.find(part, at + 1)
         return None

@@ -87,10 +87,10 @@ class Tip:
         fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
         return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
 
-    def _advance_one(self, header: bytes, digest: bytes, now: int, index: int) -> None:
+    def _advance_one(self, header: bytes, block_hash: bytes, now: int, index: int) -> None:
         (version, time, bits) = _FIELDS.unpack(header)
-        self._judge(digest, version, time, bits, now, index)
-        self.height, self.hash, self.bits = self.height + 1, digest, bits
+        self._judge(block_hash, version, time, bits, now, index)
+        self.height, self.hash, self.bits = self.height + 1, block_hash, bits
         self.work += work(bits)
         if not self.height % PERIOD:
             self.period_bits, self.period_time = bits, time
@@ -104,7 +104,7 @@ class Tip:
         times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
         oldest = len(times) - MEDIAN_SPAN  # index of the one that leaves the window next, once it is not negative
         fields = zip(_FIELDS.iter_unpack(headers), _HASH.iter_unpack(hashes), strict=True)
-        for (version, time, bits), (digest,) in fields:
+        for (version, time, bits), (block_hash,) in fields:
             if time > last + late_by:
                 late += 1
                 expected, ceiling = easy, easy_goal
@@ -112,14 +112,14 @@ class Tip:
                 expected, ceiling = usual, goal
             if (
                 bits != expected
-                or int.from_bytes(digest, "little") > ceiling
+                or int.from_bytes(block_hash, "little") > ceiling
                 or time <= window[len(window) >> 1]
                 or time > latest
                 or version < least
             ):
                 at = len(times) - len(self.times)
                 self.height, self.times = self.height + at, times[-MEDIAN_SPAN:]
-                self._judge(digest, version, time, bits, now, index + at)
+                self._judge(block_hash, version, time, bits, now, index + at)
                 raise AssertionError(f"header {self.height + 1} breaks no rule after all")
             last = time
             times.append(time)
@@ -128,7 +128,7 @@ class Tip:
                 del window[bisect_left(window, times[oldest])]
             oldest += 1
         count = len(headers) // HEADER_SIZE
-        self.height, self.hash, self.bits, self.times = self.height + count, digest, bits, times[-MEDIAN_SPAN:]
+        self.height, self.hash, self.bits, self.times = self.height + count, block_hash, bits, times[-MEDIAN_SPAN:]
         self.work += late * work(easy) + (count - late) * work(usual)
 
     def _least_version(self, height: int) -> int:
@@ -136,16 +136,16 @@ class Tip:
         by_height = ((network.bip65_height, 4), (network.bip66_height, 3), (network.bip34_height, 2))
         return next((version for since, version in by_height if height >= since), -(1 << 31))
 
-    def _judge(self, digest: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
+    def _judge(self, block_hash: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
         """All rules for the next header, one after the other (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
         network, height = self.network, self.height + 1
-        check_proof(digest, bits, network, index)
+        check_proof(block_hash, bits, network, index)
         expected = self.next_bits(time)
         if bits != expected:
             raise DifficultyError(f"header {height} has bits {bits:08x}, not {expected:08x}", index=index)
-        known = dict(network.checkpoints).get(height, digest)
-        if digest != known:
-            raise CheckpointError(f"header {height} is {hash_to_hex(digest)}, not {hash_to_hex(known)}", index=index)
+        known = dict(network.checkpoints).get(height, block_hash)
+        if block_hash != known:
+            raise CheckpointError(f"header {height} is {hash_to_hex(block_hash)}, not {hash_to_hex(known)}", index=index)
         if time <= self.median_time:
             raise MedianTimeError(f"header {height} has time {time}, not above the median {self.median_time}", index=index)
         if network.bip94 and not height % PERIOD and time < self.times[-1] - MAX_TIMEWARP:
@@ -164,14 +164,14 @@ def median(times: Iterable[int]) -> int:
     return ordered[len(ordered) // 2]
 
 
-def check_proof(digest: bytes, bits: int, network: Network, index: int) -> None:
+def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> None:
     """That a header's hash meets its own bits, whatever these should be (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
     value, negative, overflow = decode_bits(bits)
     if negative or overflow or not value or value > network.pow_limit:
         cause = "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
         raise TargetError(f"bits {bits:08x} are no target: {cause}", index=index)
-    if int.from_bytes(digest, "little") > value:
-        raise ProofOfWorkError(f"hash {hash_to_hex(digest)} is above the target of bits {bits:08x}", index=index)
+    if int.from_bytes(block_hash, "little") > value:
+        raise ProofOfWorkError(f"hash {hash_to_hex(block_hash)} is above the target of bits {bits:08x}", index=index)
 
 
 def check_links(headers: bytes, hashes: bytes) -> None:

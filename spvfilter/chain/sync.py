@@ -23,7 +23,7 @@ LOOKAHEAD = 6_000  # headers above one that is stored in the second pass: ten co
 MIN_SALT_SIZE = 16  # bytes
 
 
-class Phase(StrEnum):
+class SyncPhase(StrEnum):
     """What is done with a peer's next headers."""
 
     DIRECT = "direct"  # they are stored at once
@@ -64,10 +64,10 @@ class HeaderSync:
         self._passes: _Passes | None = None
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> SyncPhase:
         if self._passes is None:
-            return Phase.DIRECT
-        return Phase.REDOWNLOAD if self._passes.end else Phase.PRESYNC
+            return SyncPhase.DIRECT
+        return SyncPhase.REDOWNLOAD if self._passes.end else SyncPhase.PRESYNC
 
     @property
     def height(self) -> int:

@@ -103,15 +103,15 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
     """Both as bytes, which nobody changes while a thread reads them."""
     if not isinstance(block_hash, Buffer):
         raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")
-    digest = bytes(block_hash)
-    if len(digest) != 32:
-        raise ParameterError(f"a block hash has 32 bytes, not {len(digest)}")
+    hash_ = bytes(block_hash)
+    if len(hash_) != 32:
+        raise ParameterError(f"a block hash has 32 bytes, not {len(hash_)}")
     if isinstance(data, BasicFilter):
-        if data.block_hash != digest:
-            raise ParameterError(f"{data!r} was given for block {digest[::-1].hex()}")
+        if data.block_hash != hash_:
+            raise ParameterError(f"{data!r} was given for block {hash_[::-1].hex()}")
     elif not isinstance(data, Buffer):
         raise TypeError(f"a filter is bytes or a BasicFilter, not {type(data).__name__}")
-    return digest, bytes(data)
+    return hash_, bytes(data)
 
 
 def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:

@@ -101,6 +101,6 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
 
 def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
     """The headers of successive blocks from their filter hashes, on top of `previous`."""
-    for digest in hashes:
-        previous = filter_header(digest, previous)
+    for hash_of_filter in hashes:
+        previous = filter_header(hash_of_filter, previous)
         yield previous

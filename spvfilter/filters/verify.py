@@ -74,8 +74,8 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[list[b
                     unknown += 1
                 else:
                     spent.append(script)
-        digest = txid(raw, tx)
-        made.update((digest + index.to_bytes(4, "little"), script) for index, script in enumerate(scripts))
+        this_txid = txid(raw, tx)
+        made.update((this_txid + index.to_bytes(4, "little"), script) for index, script in enumerate(scripts))
         outputs += scripts
     return outputs, spent, unknown
 

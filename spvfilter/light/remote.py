@@ -22,7 +22,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_INVENTORY
 from spvfilter.wallet.found import ScannedBlock
-from spvfilter.wire.events import Event, Fenced, Misbehaved, Received, Service
+from spvfilter.wire.events import Fenced, Misbehaved, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
@@ -158,7 +158,7 @@ class Remote:
         if self._ended is not None:
             raise self._ended
 
-    async def _take(self, event: Event) -> None:
+    async def _take(self, event: SessionEvent) -> None:
         match event:
             case Received(message):
                 await self._receive(message)

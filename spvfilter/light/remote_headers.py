@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from spvfilter.chain import HeaderChain, HeaderSync, Phase, Update
+from spvfilter.chain import HeaderChain, HeaderSync, SyncPhase, Update
 from spvfilter.errors import FutureHeaderError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.p2p.clock import Clock
@@ -118,7 +118,7 @@ class HeaderQuestions:
 
     def _check_headway(self, update: Update) -> None:
         """Raises UselessPeerError for a peer that tells the same headers over and over."""
-        if update.stored or self._sync.phase is not Phase.DIRECT:
+        if update.stored or self._sync.phase is not SyncPhase.DIRECT:
             return
         self._repeats += self.knows <= self._told
         self._told = max(self._told, self.knows)

@@ -19,7 +19,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.tx import Tx
 from spvfilter.primitives import compact_size
 from spvfilter.protocol import HEADER_SIZE, MAX_ANNOUNCED_HEADERS, MAX_BLOCK_INVS, MAX_HEADERS, MAX_INVENTORY, MAX_TX_REQUESTS
-from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Received, Service
+from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
@@ -83,7 +83,7 @@ class Responder:
         self._answers = iter(())
         self.session.close(PeerError(why))
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: SessionEvent) -> None:
         match event:
             case Ready(version=version):
                 self.relay = version.relay

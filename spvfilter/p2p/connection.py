@@ -13,7 +13,7 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.wire.events import Cause, Disconnected, Event, Ready, Role, Settings
+from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 
@@ -77,7 +77,7 @@ class Connection:
         """Of our version message on this connection."""
         return self._session.nonce
 
-    async def receive(self) -> Event:
+    async def receive(self) -> SessionEvent:
         """The next event but Disconnected, which is raised: as PeerError, or after `close` as ConnectionAbortedError."""
         while True:
             if time.perf_counter() >= self._turn:

@@ -119,4 +119,4 @@ class Disconnected:
     error: PeerError | None
 
 
-Event = Ready | Received | Fenced | Misbehaved | Disconnected
+SessionEvent = Ready | Received | Fenced | Misbehaved | Disconnected

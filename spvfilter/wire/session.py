@@ -11,13 +11,13 @@ from spvfilter.wire.events import (
     NEGOTIATION_VERSION,
     Cause,
     Disconnected,
-    Event,
     Fenced,
     Misbehaved,
     Ready,
     Received,
     Role,
     Service,
+    SessionEvent,
     Settings,
 )
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
@@ -98,12 +98,12 @@ class Session:
         """The peer closed its side, or the connection broke. What arrived before can still be taken, then comes Disconnected."""
         self._eof = True
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[SessionEvent]:
         """What happened, in order, until there is nothing more or `can_send` is False. Disconnected is always the last."""
         while (event := self.next_event()) is not None:
             yield event
 
-    def next_event(self) -> Event | None:
+    def next_event(self) -> SessionEvent | None:
         """The next of `events`, None where there is none now."""
         if self._last is not None:
             event, self._last = self._last, None
@@ -228,7 +228,7 @@ class Session:
     def _out_of_turn(self, frame: Frame, cause: Cause) -> Misbehaved:
         return self._misbehaved(SessionError(f"{frame.command}: {cause}", cause=cause))
 
-    def _take(self, frame: Frame) -> Event | None:
+    def _take(self, frame: Frame) -> SessionEvent | None:
         """Work off one message; None where its event is nobody's business."""
         try:
             if self.ready is not None:
@@ -237,7 +237,7 @@ class Session:
         except MessageError as error:
             return self._end(error) if self.remote is None else self._misbehaved(error)
 
-    def _greet(self, frame: Frame) -> Event | None:
+    def _greet(self, frame: Frame) -> SessionEvent | None:
         """The first message, which has to be a version (Core net_processing.cpp ProcessMessage, as in all of the following)."""
         if frame.command != "version":
             return self._out_of_turn(frame, Cause.BEFORE_VERSION)
@@ -262,7 +262,7 @@ class Session:
         self._send(Verack())
         return None
 
-    def _negotiate(self, frame: Frame) -> Event | None:
+    def _negotiate(self, frame: Frame) -> SessionEvent | None:
         """Between version and verack; what only later versions know is ignored."""
         if frame.command not in _NEGOTIATION:
             return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
@@ -287,7 +287,7 @@ class Session:
         logger.debug("session with %s, version %d", self.remote.agent, self.remote.version)
         return self.ready
 
-    def _converse(self, frame: Frame) -> Event | None:
+    def _converse(self, frame: Frame) -> SessionEvent | None:
         """After the handshake."""
         match parse_message(*frame):
             case Ping(nonce):

@@ -116,9 +116,9 @@ def test_fast_positions_are_the_documented_ones(data: bytes, hash_funcs: int, pl
 @shapes
 def test_siphash_positions_are_the_documented_ones(data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int) -> None:
     key = seed.to_bytes(16, "big")
-    digest = siphash24(data, key)
+    first = siphash24(data, key)
     found, cells = positions(data, hash_funcs, plane, planes, SipHash(key))
-    assert found == remixed(digest, digest * REMIX % 2**64, cells, hash_funcs, planes)
+    assert found == remixed(first, first * REMIX % 2**64, cells, hash_funcs, planes)
 
 
 @shapes

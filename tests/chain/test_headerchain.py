@@ -32,8 +32,8 @@ def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> N
     beside = regular(chain, 5, height=20, branch=1)
     chain.accept(beside, NOW)
     assert chain.height == 30
-    for at, digest in enumerate(map(sha256d, split(beside)), 1):
-        assert (chain.work_of(digest), chain.joint_height(digest)) == (chain.work_at(20 + at), 20)
+    for at, block_hash in enumerate(map(sha256d, split(beside)), 1):
+        assert (chain.work_of(block_hash), chain.joint_height(block_hash)) == (chain.work_at(20 + at), 20)
     for height in (0, 20, 30):
         assert (chain.work_of(chain.hash_at(height)), chain.joint_height(chain.hash_at(height))) == (chain.work_at(height), height)
     assert chain.work_of(bytes(32)) is chain.joint_height(bytes(32)) is None
@@ -53,13 +53,13 @@ def test_every_height_and_hash_is_found() -> None:
     chain = HeaderChain(REGTEST)
     headers = REGTEST.genesis + regular(chain, 700)
     chain.accept(headers[80:], NOW)
-    digests = [sha256d(raw) for raw in split(headers)]
-    assert [chain.hash_at(height) for height in range(701)] == digests
-    assert [chain.height_of(digest) for digest in digests] == list(range(701))
+    block_hashes = [sha256d(raw) for raw in split(headers)]
+    assert [chain.hash_at(height) for height in range(701)] == block_hashes
+    assert [chain.height_of(block_hash) for block_hash in block_hashes] == list(range(701))
     assert [bytes(chain.header_at(height)) for height in range(701)] == split(headers)
     assert [chain.work_at(height) for height in range(701)] == [2 * height + 2 for height in range(701)]
-    assert all(digest in chain for digest in digests)
-    for absent in (bytes(32), sha256d(b""), digests[5][::-1], digests[5][:6] + bytes(26)):
+    assert all(block_hash in chain for block_hash in block_hashes)
+    for absent in (bytes(32), sha256d(b""), block_hashes[5][::-1], block_hashes[5][:6] + bytes(26)):
         assert chain.height_of(absent) is None
         assert absent not in chain
 
@@ -113,7 +113,7 @@ def test_headers_end_at_the_tip() -> None:
 )
 def test_a_locator_is_as_cores(height: int, heights: list[int]) -> None:
     chain = chain_of(height)
-    assert [chain.height_of(digest) for digest in chain.locator()] == heights
+    assert [chain.height_of(block_hash) for block_hash in chain.locator()] == heights
 
 
 def test_the_fork_with_a_peer_is_its_first_hash_that_is_ours() -> None:
@@ -246,7 +246,7 @@ def test_a_reorganisation_of_any_depth_is_followed_at_once(depth: int) -> None:
     update = chain.accept(new, NOW)
     assert (update.old_headers, update.old_hashes, update.new_headers, update.new_hashes) == (old, hashes(old), new, hashes(new))
     assert (chain.height, chain.tip_hash, chain.work) == (3_001, tip_hash(new), 2 * 3_002)
-    assert [chain.height_of(digest) for digest in (tip_hash(new), tip_hash(old))] == [3_001, None]
+    assert [chain.height_of(block_hash) for block_hash in (tip_hash(new), tip_hash(old))] == [3_001, None]
     back = (
         regular(chain, 1, height=3_000 - depth)[:0] + old + grow(tip_hash(old), [Header.parse(old[-80:]).time + 600 * at for at in (1, 2)])
     )

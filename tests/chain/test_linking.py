@@ -103,9 +103,9 @@ def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_the
     assert link([*path(1, 2, 3), genuine], REGTEST) == Order([Segment([0, 3], None)], [1, 2])
 
 
-@pytest.mark.parametrize("digest", [bytes(32), b"\xff" * 32], ids=["smaller hash", "larger hash"])
-def test_a_damaged_copy_never_displaces_the_genuine_block(digest: bytes) -> None:
-    genuine, damaged = Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS), Node(digest[:31] + b"\xff", name(1), GENESIS_BITS)
+@pytest.mark.parametrize("block_hash", [bytes(32), b"\xff" * 32], ids=["smaller hash", "larger hash"])
+def test_a_damaged_copy_never_displaces_the_genuine_block(block_hash: bytes) -> None:
+    genuine, damaged = Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS), Node(block_hash[:31] + b"\xff", name(1), GENESIS_BITS)
     for blocks in ([genuine, damaged], [damaged, genuine]):
         order = link(blocks, REGTEST)
         assert [blocks[at] for segment in order.segments for at in segment.blocks] == [genuine]
@@ -168,8 +168,8 @@ def forests(draw: st.DrawFn) -> list[Node]:
         previous = nodes[below - 1].hash if below > 0 else b"absent".ljust(31) + bytes([-below])
         bits = draw(st.sampled_from((EASY_BITS, 0x200FFFFF, GENESIS_BITS, 0)))
         height = draw(st.none() | st.integers(0, 50))
-        digest = draw(st.integers(0, 255)).to_bytes(1, "big") + name(number)[1:]
-        nodes.append(Node(digest, previous, bits, draw(st.integers(0, 5)), height))
+        block_hash = draw(st.integers(0, 255)).to_bytes(1, "big") + name(number)[1:]
+        nodes.append(Node(block_hash, previous, bits, draw(st.integers(0, 5)), height))
     return nodes
 
 

@@ -83,10 +83,10 @@ def test_a_hash_equal_to_the_target_meets_it_and_one_above_does_not() -> None:
     raw = mine(bytes(32), T + 600)
     value = int.from_bytes(sha256d(raw), "little")
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
-    for digest, meets in ((wide_target(EASY_BITS), True), (wide_target(EASY_BITS) + 1, False), (0, True), (value, True)):
+    for number, meets in ((wide_target(EASY_BITS), True), (wide_target(EASY_BITS) + 1, False), (0, True), (value, True)):
         for count in (1, 2):  # the second road is that of many headers
             above = tip.copy()
-            bytes_of = [digest.to_bytes(32, "little"), bytes(32)][:count]
+            bytes_of = [number.to_bytes(32, "little"), bytes(32)][:count]
             if meets:
                 above.advance(raw + mine(bytes(32), T + 1_200) * (count - 1), b"".join(bytes_of), NOW)
                 assert (above.height, above.times[-1]) == (5 + count, T + 600 * count)

@@ -15,15 +15,15 @@ from support.build import EASY_BITS, sha256d
 from support.headerchains import NOW, regular, split, tip_hash
 
 
-def made_up(digests: list[bytes], bits: int = EASY_BITS) -> bytes:
+def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
     """Headers that would have these hashes; the first follows nothing."""
     tail = bytes(36) + bits.to_bytes(4, "little") + bytes(4)
-    return b"".join(bytes(4) + below + tail for below in [bytes(32), *digests[:-1]])
+    return b"".join(bytes(4) + below + tail for below in [bytes(32), *hashes[:-1]])
 
 
-def packed(digests: list[bytes], first: int = 0) -> PackedHeaders:
-    headers = made_up(digests)
-    return PackedHeaders(first, headers, b"".join(digests), total_work(headers))
+def packed(hashes: list[bytes], first: int = 0) -> PackedHeaders:
+    headers = made_up(hashes)
+    return PackedHeaders(first, headers, b"".join(hashes), total_work(headers))
 
 
 def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
@@ -34,52 +34,52 @@ def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
 
 
 def test_hashes_that_begin_alike_are_told_apart() -> None:
-    digests = [b"\x07\x00same" + bytes([at]) * 26 for at in range(20)]
-    chain = packed(digests, 100)
-    assert [chain.height_of(digest) for digest in digests] == list(range(100, 120))
+    hashes = [b"\x07\x00same" + bytes([at]) * 26 for at in range(20)]
+    chain = packed(hashes, 100)
+    assert [chain.height_of(block_hash) for block_hash in hashes] == list(range(100, 120))
     assert chain.height_of(b"\x07\x00same" + bytes([20]) * 26) is None
-    headers, hashes = chain.cut(104)
-    assert (hashes, headers) == (b"".join(digests[5:]), made_up(digests)[400:])
-    assert [chain.height_of(digest) for digest in digests] == [100, 101, 102, 103, 104, *[None] * 15]
-    chain.append(headers[:160], hashes[:64])
-    assert [chain.height_of(digest) for digest in digests[4:8]] == [104, 105, 106, None]
+    headers, cut = chain.cut(104)
+    assert (cut, headers) == (b"".join(hashes[5:]), made_up(hashes)[400:])
+    assert [chain.height_of(block_hash) for block_hash in hashes] == [100, 101, 102, 103, 104, *[None] * 15]
+    chain.append(headers[:160], cut[:64])
+    assert [chain.height_of(block_hash) for block_hash in hashes[4:8]] == [104, 105, 106, None]
 
 
 @given(st.lists(st.tuples(st.integers(1, 700), st.integers(0, 900)), min_size=1, max_size=5), st.integers(0, 1 << 32))
 def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], seed: int) -> None:
     rng = random.Random(seed)
-    digests = [rng.randbytes(32)]
+    hashes = [rng.randbytes(32)]
     bits = [0x1D00FFFF]
-    chain = PackedHeaders(50, made_up(digests, bits[0]), digests[0], total_work(made_up(digests, bits[0])))
+    chain = PackedHeaders(50, made_up(hashes, bits[0]), hashes[0], total_work(made_up(hashes, bits[0])))
     for more, less in steps:
         fresh = [rng.randbytes(32) for _ in range(more)]
         each = rng.choice((0x1D00FFFF, 0x1B0404CB))
-        headers = bytearray(made_up([digests[-1], *fresh], each)[80:])
+        headers = bytearray(made_up([hashes[-1], *fresh], each)[80:])
         if rng.random() < 0.5:  # one of another difficulty within
             at = 80 * rng.randrange(more)
             headers[at + 72 : at + 76] = (0x1C00FFFF).to_bytes(4, "little")
         bits += [int.from_bytes(raw[72:76], "little") for raw in split(bytes(headers))]
         chain.append(bytes(headers), b"".join(fresh))
-        digests += fresh
-        if less and less < len(digests):
-            chain.cut(50 + len(digests) - 1 - less)
-            del digests[-less:], bits[-less:]
+        hashes += fresh
+        if less and less < len(hashes):
+            chain.cut(50 + len(hashes) - 1 - less)
+            del hashes[-less:], bits[-less:]
         works = [total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)) for value in bits]
-        assert (chain.height, chain.tip_hash) == (49 + len(digests), digests[-1])
+        assert (chain.height, chain.tip_hash) == (49 + len(hashes), hashes[-1])
         assert chain.work == sum(works)
-        assert sum(map(len, chain._buckets)) == 8 * len(digests)
-        for at in {0, len(digests) - 1, *(rng.randrange(len(digests)) for _ in range(20))}:
+        assert sum(map(len, chain._buckets)) == 8 * len(hashes)
+        for at in {0, len(hashes) - 1, *(rng.randrange(len(hashes)) for _ in range(20))}:
             assert chain.work_at(50 + at) == sum(works[: at + 1])
-            assert chain.hash_at(50 + at) == digests[at]
-            assert chain.height_of(digests[at]) == 50 + at
+            assert chain.hash_at(50 + at) == hashes[at]
+            assert chain.height_of(hashes[at]) == 50 + at
 
 
 # Forks
 
 
 def fork(height: int, *numbers: int, work: int = 1) -> Fork:
-    digests = [number.to_bytes(32, "big") for number in numbers]
-    return Fork(height, made_up(digests), b"".join(digests), work)
+    hashes = [number.to_bytes(32, "big") for number in numbers]
+    return Fork(height, made_up(hashes), b"".join(hashes), work)
 
 
 def test_a_hash_across_two_others_is_not_found() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spvfilter.chain import MAX_HEADERS, HeaderChain, HeaderSync, Phase, Update
+from spvfilter.chain import MAX_HEADERS, HeaderChain, HeaderSync, SyncPhase, Update
 from spvfilter.chain.sync import COMMITMENT_PERIOD, LOOKAHEAD
 from spvfilter.errors import CommitmentError, FormatError, LowWorkError, ParameterError, ProofOfWorkError, UnconnectedHeadersError
 from spvfilter.network import REGTEST, Network
@@ -39,8 +39,8 @@ class Step:
     """A message and what came of it."""
 
     message: bytes
-    before: Phase
-    after: Phase
+    before: SyncPhase
+    after: SyncPhase
     height: int  # how far the phase has come
     update: Update
 
@@ -74,7 +74,7 @@ def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_ful
     chain = HeaderChain(REGTEST)
     steps = list(talk(HeaderSync(chain, SALT), long_chain))
     assert [step.update.stored for step in steps] == [2_000] * 7 + [1_000]
-    assert all(step.before == step.after == Phase.DIRECT for step in steps)
+    assert all(step.before == step.after == SyncPhase.DIRECT for step in steps)
     assert chain.tip_hash == long_chain.tip_hash
 
 
@@ -84,7 +84,7 @@ def test_an_empty_answer_ends_it() -> None:
     assert sync.wants_more
     assert sync.receive(b"", NOW) == Update(5)
     assert not sync.wants_more
-    assert (sync.phase, sync.height) == (Phase.DIRECT, 5)
+    assert (sync.phase, sync.height) == (SyncPhase.DIRECT, 5)
 
 
 def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
@@ -134,16 +134,16 @@ def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: Heade
     chain = HeaderChain(demanding(13_000))
     sync = HeaderSync(chain, SALT)
     steps = list(talk(sync, long_chain))
-    passes = [step for step in steps if step.before is not Phase.REDOWNLOAD and step.after is not Phase.DIRECT]
+    passes = [step for step in steps if step.before is not SyncPhase.REDOWNLOAD and step.after is not SyncPhase.DIRECT]
     assert len(passes) == 7
     assert not any(step.update.stored for step in passes)
-    assert passes[-1].after is Phase.REDOWNLOAD  # 14,000 headers suffice
+    assert passes[-1].after is SyncPhase.REDOWNLOAD  # 14,000 headers suffice
     stored = 0
     for step in steps[7:-2]:
         stored += step.update.stored
         assert stored == max(0, step.height - LOOKAHEAD)
         assert not step.update.old_headers
-    assert [step.after for step in steps[-2:]] == [Phase.DIRECT] * 2
+    assert [step.after for step in steps[-2:]] == [SyncPhase.DIRECT] * 2
     assert b"".join(step.update.new_headers for step in steps) == long_chain.headers(1, 15_000)
     assert chain.tip_hash == long_chain.tip_hash
 
@@ -153,7 +153,7 @@ def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(long_chain: He
     chain = HeaderChain(demanding(minimum))
     sync = HeaderSync(chain, SALT)
     sync.receive(long_chain.headers(1, 2_000), NOW)
-    assert (chain.height, sync.phase) == ((2_000, Phase.DIRECT) if enough else (0, Phase.PRESYNC))
+    assert (chain.height, sync.phase) == ((2_000, SyncPhase.DIRECT) if enough else (0, SyncPhase.PRESYNC))
 
 
 def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: HeaderChain) -> None:
@@ -161,10 +161,10 @@ def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: Heade
     sync = HeaderSync(chain, SALT)
     with pytest.raises(LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below 0x7534"):
         list(talk(sync, long_chain))
-    assert (chain.height, sync.phase, sync.height) == (0, Phase.DIRECT, 0)
+    assert (chain.height, sync.phase, sync.height) == (0, SyncPhase.DIRECT, 0)
     with pytest.raises(LowWorkError):
         sync.receive(long_chain.headers(1, 10), NOW)
-    assert (chain.height, sync.phase) == (0, Phase.DIRECT)
+    assert (chain.height, sync.phase) == (0, SyncPhase.DIRECT)
     empty = HeaderSync(chain, SALT)
     empty.receive(long_chain.headers(1, 2_000), NOW)
     with pytest.raises(LowWorkError):
@@ -178,7 +178,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
     sync = HeaderSync(chain, SALT)
     forged = fork_of(long_chain, height, 15_000 - height)
     for step in talk(sync, long_chain):
-        if step.after is Phase.REDOWNLOAD:
+        if step.after is SyncPhase.REDOWNLOAD:
             break
     told = 0
     with pytest.raises(CommitmentError, match="the second time the peer has told other headers"):
@@ -187,7 +187,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
     assert told < height + 2_000 + COMMITMENT_PERIOD
     assert chain.height <= height
     assert chain.headers(0, 100_000) == long_chain.headers(0, chain.height + 1)
-    assert (sync.phase, sync.height) == (Phase.DIRECT, chain.height)
+    assert (sync.phase, sync.height) == (SyncPhase.DIRECT, chain.height)
 
 
 def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
@@ -198,7 +198,7 @@ def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
     for number in range(40):
         sync = HeaderSync(HeaderChain(demanding(2_500)), sha256d(bytes([number])))
         for step in talk(sync, honest):
-            if step.after is Phase.REDOWNLOAD:
+            if step.after is SyncPhase.REDOWNLOAD:
                 break
         try:
             sync.receive(forged.headers(1, 2_000), NOW)
@@ -231,12 +231,12 @@ def test_a_second_pass_that_ends_early_is_an_error(long_chain: HeaderChain) -> N
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     for step in talk(sync, long_chain):
-        if step.after is Phase.REDOWNLOAD:
+        if step.after is SyncPhase.REDOWNLOAD:
             break
     sync.receive(long_chain.headers(1, 2_000), NOW)
     with pytest.raises(CommitmentError, match="or fewer, up to height 3000"):
         sync.receive(long_chain.headers(2_001, 1_000), NOW)
-    assert sync.phase is Phase.DIRECT
+    assert sync.phase is SyncPhase.DIRECT
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -246,7 +246,7 @@ def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain
     messages = 0
     for _ in range(100):
         message = long_chain.headers_after(sync.locator())
-        if sync.phase is not Phase.DIRECT:
+        if sync.phase is not SyncPhase.DIRECT:
             here = (sync.phase, sync.height, sync.locator())
             assert sync.receive(long_chain.headers(15_000, 1), NOW).stored == 0
             assert not sync.wants_more  # the answer is still to come
@@ -306,7 +306,7 @@ def test_two_peers_at_once_do_not_disturb_each_other(long_chain: HeaderChain) ->
         done[which] |= step is None
         stored += step.update.stored if step else 0
     assert stored == chain.height == 15_000
-    assert (first.phase, second.phase) == (Phase.DIRECT, Phase.DIRECT)
+    assert (first.phase, second.phase) == (SyncPhase.DIRECT, SyncPhase.DIRECT)
 
 
 # Branches
@@ -323,7 +323,7 @@ def test_a_deep_branch_is_stored_when_it_is_the_better_one(more: int) -> None:
     assert b"".join(change.new_headers for change in changes) == peer.headers(501, 100_000)
     assert changes[0].fork_height == 500
     assert chain.tip_hash == peer.tip_hash
-    assert steps[0].after is Phase.PRESYNC
+    assert steps[0].after is SyncPhase.PRESYNC
 
 
 def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(long_chain: HeaderChain) -> None:
@@ -333,7 +333,7 @@ def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(l
     for step in talk(HeaderSync(chain, SALT), peer):
         told = step.height
         assert (peer.hash_at(501) in chain) == (chain.tip_hash == peer.hash_at(chain.height))
-        if step.after is Phase.REDOWNLOAD:
+        if step.after is SyncPhase.REDOWNLOAD:
             assert chain.tip_hash == long_chain.hash_at(10_000)
     assert told == 10_300
     assert chain.tip_hash == peer.tip_hash
@@ -355,13 +355,13 @@ def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
     peer = fork_of(chain, 500, 3_900)
     sync = HeaderSync(chain, SALT)
     for step in talk(sync, peer):
-        if step.after is Phase.REDOWNLOAD:
+        if step.after is SyncPhase.REDOWNLOAD:
             break
     chain.accept(regular(chain, 500), NOW)
     tip = chain.tip_hash
     with pytest.raises(LowWorkError, match="no longer enough work"):
         list(talk(sync, peer))
-    assert (chain.tip_hash, sync.phase) == (tip, Phase.DIRECT)
+    assert (chain.tip_hash, sync.phase) == (tip, SyncPhase.DIRECT)
 
 
 def test_the_second_pass_reads_no_further_than_the_first() -> None:
@@ -370,7 +370,7 @@ def test_the_second_pass_reads_no_further_than_the_first() -> None:
     peer = fork_of(chain, 500, 9_000)
     sync = HeaderSync(chain, SALT)
     for step in talk(sync, peer):
-        if step.after is Phase.REDOWNLOAD:
+        if step.after is SyncPhase.REDOWNLOAD:
             break
     end = peer.height_of(tip_hash(step.message))
     chain.accept(regular(chain, 6_000), NOW)
@@ -398,7 +398,7 @@ def test_a_stopped_sync_goes_on_from_what_is_stored(long_chain: HeaderChain) -> 
     while not chain.height:
         sync.receive(long_chain.headers_after(sync.locator()), NOW)
     assert chain.height < 14_500
-    assert sync.phase is Phase.REDOWNLOAD
+    assert sync.phase is SyncPhase.REDOWNLOAD
     again = HeaderChain.load(chain.network, [chain.headers(1, chain.height)], NOW)
     steps = list(talk(HeaderSync(again, SALT), long_chain))
     assert again.tip_hash == long_chain.tip_hash

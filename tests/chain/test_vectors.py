@@ -90,9 +90,9 @@ def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period
         assert f"{chain.work_at(height):064x}" == known[height]["chainwork"]
     for height, bits in entry["bits_changes"]:
         assert f"{chain.header_at(height).bits:08x}" == bits
-    for height, digest in MAINNET.checkpoints:
+    for height, block_hash in MAINNET.checkpoints:
         if first <= height <= chain.height:
-            assert chain.hash_at(height) == digest
+            assert chain.hash_at(height) == block_hash
 
 
 def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule_for_real() -> None:
@@ -270,10 +270,10 @@ def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str)
 
 def test_our_checkpoints_and_minimum_work_are_those_of_the_published_chain() -> None:
     entries = vector_file("06_headers/electrum_checkpoints_mainnet.json")["checkpoints"]
-    published = {2_016 * (number + 1) - 1: digest for number, (digest, _) in enumerate(entries)}
-    ours = [(height, digest) for height, digest in MAINNET.checkpoints if height in published]
+    published = {2_016 * (number + 1) - 1: block_hash for number, (block_hash, _) in enumerate(entries)}
+    ours = [(height, block_hash) for height, block_hash in MAINNET.checkpoints if height in published]
     assert len(ours) == 6
-    assert all(hash_to_hex(digest) == published[height] for height, digest in ours)
+    assert all(hash_to_hex(block_hash) == published[height] for height, block_hash in ours)
     total, below, found = 2_016 * work(0x1D00FFFF), 0, None
     for number, (_, goal) in enumerate(entries):
         each = (1 << 256) // (int(goal) + 1)

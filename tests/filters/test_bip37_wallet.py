@@ -81,8 +81,8 @@ def test_a_script_is_found_with_its_spend_on_a_chain(name: str) -> None:
 
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
 def test_a_public_key_is_found_with_its_spend_in_all_five_forms(key: bytes) -> None:
-    digest = Hash160(key)
-    forms = [build.p2pk(key), build.p2pkh(digest), build.p2wpkh(digest), build.p2sh(Hash160(build.p2wpkh(digest)))]
+    key_hash = Hash160(key)
+    forms = [build.p2pk(key), build.p2pkh(key_hash), build.p2wpkh(key_hash), build.p2sh(Hash160(build.p2wpkh(key_hash)))]
     forms.append(build.multisig(1, [LONG_KEY[:1] + bytes(64), key]))
     watch = WatchList()
     watch.add_pubkey(key)

@@ -37,8 +37,8 @@ def block_spending(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
     return raw, sha256d(raw[:HEADER_SIZE]), filter_elements(outputs, [lock.script_pubkey for lock in locks])
 
 
-def judged(raw: bytes, digest: bytes, elements: set[bytes]) -> Judgement:
-    return judge(raw, basic_data(digest, elements), digest, nothing_known)
+def judged(raw: bytes, block_hash: bytes, elements: set[bytes]) -> Judgement:
+    return judge(raw, basic_data(block_hash, elements), block_hash, nothing_known)
 
 
 @pytest.mark.parametrize("lock", SHOWN)
@@ -67,45 +67,45 @@ def test_what_may_be_taproot_is_taken_for_no_witness_script(witness: list[bytes]
 
 
 def test_a_filter_of_all_elements_is_true_where_every_script_shows() -> None:
-    raw, digest, elements = block_spending(*SHOWN)
-    assert judged(raw, digest, elements).verdict is Verdict.TRUE
+    raw, block_hash, elements = block_spending(*SHOWN)
+    assert judged(raw, block_hash, elements).verdict is Verdict.TRUE
 
 
 def test_a_filter_is_possible_where_a_script_does_not_show() -> None:
-    raw, digest, elements = block_spending(*SHOWN, *HIDDEN)
-    assert judged(raw, digest, elements) == Judgement(Verdict.POSSIBLE, elements=len(elements))
-    assert judged(raw, digest, elements - {HIDDEN[0].script_pubkey}).verdict is Verdict.POSSIBLE
+    raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
+    assert judged(raw, block_hash, elements) == Judgement(Verdict.POSSIBLE, elements=len(elements))
+    assert judged(raw, block_hash, elements - {HIDDEN[0].script_pubkey}).verdict is Verdict.POSSIBLE
 
 
 @pytest.mark.parametrize("hidden", [(), tuple(HIDDEN)])
 def test_a_filter_without_a_script_that_shows_is_false(hidden: tuple[Lock, ...]) -> None:
-    raw, digest, elements = block_spending(*SHOWN, *hidden)
+    raw, block_hash, elements = block_spending(*SHOWN, *hidden)
     for left_out in elements - {lock.script_pubkey for lock in hidden}:
-        assert judged(raw, digest, elements - {left_out}).verdict is Verdict.FALSE
+        assert judged(raw, block_hash, elements - {left_out}).verdict is Verdict.FALSE
 
 
 @pytest.mark.parametrize("hidden", [(), tuple(HIDDEN)])
 def test_a_filter_of_more_elements_than_the_block_can_have_is_false(hidden: tuple[Lock, ...]) -> None:
-    raw, digest, elements = block_spending(*SHOWN, *hidden)
+    raw, block_hash, elements = block_spending(*SHOWN, *hidden)
     extra = elements | {bytes((number,)) * 9 for number in range(1, 3)}
-    assert judged(raw, digest, extra).verdict is Verdict.FALSE
+    assert judged(raw, block_hash, extra).verdict is Verdict.FALSE
 
 
 @pytest.mark.parametrize("data", [b"", b"\x05\x01", b"\xfe\xff\xff\xff\xff\x00", b"\x00\x00", b"\x01" + b"\xff" * 40])
 def test_a_filter_that_is_none_is_false(data: bytes) -> None:
-    raw, digest, _ = block_spending(p2pkh(KEY))
-    assert judge(raw, data, digest, nothing_known).verdict is Verdict.FALSE
+    raw, block_hash, _ = block_spending(p2pkh(KEY))
+    assert judge(raw, data, block_hash, nothing_known).verdict is Verdict.FALSE
 
 
 def test_a_script_that_is_known_must_be_there() -> None:
-    raw, digest, elements = block_spending(HIDDEN[0])
+    raw, block_hash, elements = block_spending(HIDDEN[0])
     known = {TxIn(OutPoint(b"\x01" * 32, 0), b"", (), 0).outpoint: HIDDEN[0].script_pubkey}
 
     def script_of(outpoint: bytes) -> bytes | None:
         return known.get(OutPoint.parse(outpoint))
 
-    assert judge(raw, basic_data(digest, elements), digest, script_of).verdict is Verdict.TRUE
-    assert judge(raw, basic_data(digest, elements - {HIDDEN[0].script_pubkey}), digest, script_of).verdict is Verdict.FALSE
+    assert judge(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is Verdict.TRUE
+    assert judge(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict is Verdict.FALSE
 
 
 def true_data(block: Block) -> bytes:

@@ -99,7 +99,7 @@ def test_changed_and_foreign_addresses_are_decided_as_address_py_does(script: by
 def test_every_witness_version_and_length_is_decided_as_address_py_does(
     version: int, size: int, data: bytes, late: bool, network: Network
 ) -> None:
-    encoding = slow.Encoding.BECH32M if late else slow.Encoding.BECH32
+    encoding = slow.Bech32Encoding.BECH32M if late else slow.Bech32Encoding.BECH32
     for values in (slow._to_5_bits(data[:size]), slow._to_5_bits(data[:size])[:-1] + b"\x1f", slow._to_5_bits(data[:size]) + b"\x00"):
         try:
             text = slow.bech32_encode(network.hrp, bytes((version % 32,)) + values, encoding)
@@ -118,9 +118,9 @@ def test_every_base58_payload_is_decided_as_address_py_does(payload: bytes, ours
 
 
 @given(hash20, st.integers(0, 255), st.integers(0, 255))
-def test_every_version_byte_is_decided_as_address_py_does(digest: bytes, p2pkh_version: int, p2sh_version: int) -> None:
+def test_every_version_byte_is_decided_as_address_py_does(key_hash: bytes, p2pkh_version: int, p2sh_version: int) -> None:
     network = custom(p2pkh_version, p2sh_version, "bc")
-    for script in (build.p2pkh(digest), build.p2sh(digest), build.p2pkh(bytes(20))):
+    for script in (build.p2pkh(key_hash), build.p2sh(key_hash), build.p2pkh(bytes(20))):
         agree(script_to_address(script, network) or "", network)
 
 

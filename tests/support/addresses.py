@@ -15,8 +15,8 @@ P2PKH = "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"  # the genesis block's key
 P2SH = "3P14159f73E4gFr7JterCCQh9QjiTjiZrG"
 hash20 = st.binary(min_size=20, max_size=20)
 scripts = st.one_of(
-    hash20.map(lambda digest: b"\x76\xa9\x14" + digest + b"\x88\xac"),
-    hash20.map(lambda digest: b"\xa9\x14" + digest + b"\x87"),
+    hash20.map(lambda key_hash: b"\x76\xa9\x14" + key_hash + b"\x88\xac"),
+    hash20.map(lambda key_hash: b"\xa9\x14" + key_hash + b"\x87"),
     hash20.map(lambda program: b"\x00\x14" + program),
     st.binary(min_size=32, max_size=32).map(lambda program: b"\x00\x20" + program),
     st.builds(

@@ -71,9 +71,9 @@ class World:
     def receive(self, lock: Lock | None = None, value: int = 20_000) -> bytes:
         """A payment to the wallet in the mempool; its txid."""
         lock = lock or self.rng.choice(self.locks)
-        digest = self.regtest.pay(lock.pays(value))
-        self.coins.append((OutPoint(digest, 0), value, lock))
-        return digest
+        txid = self.regtest.pay(lock.pays(value))
+        self.coins.append((OutPoint(txid, 0), value, lock))
+        return txid
 
     def spending(self, *, fee: int = 500, to: Lock = STRANGER, change: Lock | None = None) -> bytes:
         """A transaction, not submitted, that spends a coin of the wallet."""

@@ -36,7 +36,7 @@ def locate(locator: Sequence[bytes], stop: bytes = bytes(32)) -> bytes:
 
 def inventory(*items: tuple[int, bytes]) -> bytes:
     """The payload of inv, getdata and notfound."""
-    return var_int(len(items)) + b"".join(struct.pack("<I", kind) + digest for kind, digest in items)
+    return var_int(len(items)) + b"".join(struct.pack("<I", kind) + hash_ for kind, hash_ in items)
 
 
 def parse_inventory(payload: bytes) -> list[tuple[int, bytes]]:

@@ -64,8 +64,8 @@ class Wallet:
         self.coins: dict[bytes, int | None] = {}
 
     def add_key(self, key: bytes) -> None:
-        digest = Hash160(key)
-        self.scripts |= {p2pk(key), p2pkh(digest), p2wpkh(digest), p2sh(Hash160(p2wpkh(digest)))}
+        key_hash = Hash160(key)
+        self.scripts |= {p2pk(key), p2pkh(key_hash), p2wpkh(key_hash), p2sh(Hash160(p2wpkh(key_hash)))}
         self.keys.add(key)
 
     def block(self, block: CBlock) -> list[Found]:

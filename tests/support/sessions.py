@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, encode_message
-from spvfilter.wire.events import Disconnected, Event, Misbehaved, Ready, Role, Settings
+from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message, Verack, Version, command_of, parse_message
 from spvfilter.wire.session import Session
 
@@ -46,7 +46,7 @@ def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: 
     return peer
 
 
-def comparable(events: Iterable[Event]) -> list[object]:
+def comparable(events: Iterable[SessionEvent]) -> list[object]:
     """Events, with errors as what they are and say."""
     return [
         (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event for event in events

@@ -27,8 +27,8 @@ SPENDING = build.tx([TxIn(b"\x22" * 32, 0), TxIn(POINT.txid, 1, witness=(b"sig",
 
 
 def key_scripts(key: bytes) -> list[bytes]:
-    digest = Hash160(key)
-    return [build.p2pk(key), build.p2pkh(digest), build.p2wpkh(digest), build.p2sh(Hash160(build.p2wpkh(digest)))]
+    key_hash = Hash160(key)
+    return [build.p2pk(key), build.p2pkh(key_hash), build.p2wpkh(key_hash), build.p2sh(Hash160(build.p2wpkh(key_hash)))]
 
 
 def pays(*scripts: bytes) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import EnvelopeError, MessageError, SessionError
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import encode_message
-from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role
+from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Ready, Received, Role, SessionEvent
 from spvfilter.wire.messages.table import LIMITS, Message, Verack, command_of, parse_message
 from spvfilter.wire.session import Session
 from support.samples import ANY, SAMPLES, payloads
@@ -26,7 +26,7 @@ OPENINGS = (b"", encoded(THEIRS), encoded(THEIRS, Verack()))
 def taken(stream: bytes, sizes: list[int], role: Role) -> tuple[list[object], bytes]:
     """The events of a stream that comes in pieces of these sizes, the rest in one, and what is sent in answer."""
     peer = fresh(role)
-    events: list[Event] = []
+    events: list[SessionEvent] = []
     answer = b""
     at = 0
     for size in (*sizes, len(stream)):
@@ -85,7 +85,7 @@ def mutated(random: random.Random) -> bytes:
 PAYLOADS = [*payloads(), ("alert", bytes(50))]
 
 
-def abused(random: random.Random, count: int) -> Iterator[tuple[Session, Event]]:
+def abused(random: random.Random, count: int) -> Iterator[tuple[Session, SessionEvent]]:
     """The events of sessions that get `count` damaged messages, each session until it ends; a few come in pieces."""
     peer = fresh()
     for _ in range(count):

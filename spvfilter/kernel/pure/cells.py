@@ -103,7 +103,7 @@ def _position_function(
         case Family.FAST:
             return _spread(spans, lambda data: murmur3_x64_128(data, seed))
         case Family.SIPHASH:
-            return _spread(spans, lambda data: (digest := siphash24(data, key), digest * _REMIX & _M64))
+            return _spread(spans, lambda data: (first := siphash24(data, key), first * _REMIX & _M64))
         case Family.CUSTOM:
             assert custom is not None
             if len(custom) != len(spans):

@@ -78,7 +78,7 @@ class _Inventory:
         return cls(tuple(map(_make_item, _ITEM.iter_unpack(items))))
 
     def __bytes__(self) -> bytes:
-        return compact_size(len(self.items)) + b"".join([_ITEM.pack(kind, digest) for kind, digest in self.items])
+        return compact_size(len(self.items)) + b"".join([_ITEM.pack(*item) for item in self.items])
 
 
 @dataclass(frozen=True, slots=True)

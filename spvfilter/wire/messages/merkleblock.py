@@ -189,11 +189,11 @@ class MerkleBlock:
             if not mark or not height:
                 if used == len(hashes):
                     raise ProofError(f"the tree wants more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
-                digest = hashes[used]
+                node = hashes[used]
                 used += 1
                 if mark:
-                    matched.append(ProvedTx(position, digest))
-                return digest
+                    matched.append(ProvedTx(position, node))
+                return node
             left = right = visit(height - 1, 2 * position)
             if 2 * position + 1 < -(-total >> height - 1):
                 right = visit(height - 1, 2 * position + 1)
@@ -216,10 +216,10 @@ class MerkleBlock:
 def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
     """A node of the merkle tree (Core merkleblock.cpp CalcHash)."""
     below = leaves[position << height : position + 1 << height]
-    digest, _ = merkle_root(below)
+    node, _ = merkle_root(below)
     for _ in range((len(below) - 1).bit_length(), height):  # at the right edge
-        digest = sha256d(digest + digest)
-    return digest
+        node = sha256d(node + node)
+    return node
 
 
 def _height_of_twins(level: Sequence[bytes]) -> int:

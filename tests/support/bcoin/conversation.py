@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from spvfilter.wire.events import Disconnected, Event, Fenced, Misbehaved, Ready, Received, Role, Settings
+from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Ready, Received, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 
@@ -29,7 +29,7 @@ class Conversation:
         for message in messages:
             self.session.send(message)
 
-    async def event(self) -> Event:
+    async def event(self) -> SessionEvent:
         """The next event. Raises the peer's error when the session has ended, or when something was dropped."""
         while (event := self.session.next_event()) is None:
             self._writer.write(self.session.data_to_send())

@@ -21,7 +21,7 @@ class Wallets:
 
     async def mine(self, count: int = 1) -> list[bytes]:
         hashes = await self.bcoin.call("mine", {"count": count, "address": self.mined_to})
-        return [bytes.fromhex(digest)[::-1] for digest in hashes]
+        return [bytes.fromhex(txid)[::-1] for txid in hashes]
 
     async def receive(self, value: int, others: int = 0) -> str:
         """Pay a fresh address that is watched, and as many others that are not; the txid."""

@@ -36,7 +36,7 @@ def shown(name: str, value: object) -> object:
         case tuple() if name == "inventory":
             return [[next(key for key, kind in INV_NAMES.items() if kind == item.kind), hash_to_hex(item.hash)] for item in value]
         case tuple():
-            return [hash_to_hex(digest) for digest in value]
+            return [hash_to_hex(hash_) for hash_ in value]
     return value
 
 
@@ -49,7 +49,9 @@ def test_published_messages_are_read_and_made_again(case: Any) -> None:
     fields = dict(case["fields"])
     fields.pop("heights", None)
     if isinstance(message, CFHeaders):
-        chain = itertools.accumulate(message.filter_hashes, lambda header, digest: build.sha256d(digest + header), initial=message.previous)
+        chain = itertools.accumulate(
+            message.filter_hashes, lambda header, filter_hash: build.sha256d(filter_hash + header), initial=message.previous
+        )
         assert [hash_to_hex(header) for header in chain][1:] == fields.pop("resulting_filter_headers")
     assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields
 
