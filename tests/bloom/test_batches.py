@@ -230,7 +230,7 @@ def test_bits_in_a_mapped_file_outlive_the_filter(tmp_path: Path) -> None:
 
 def add_from_another_process(name: str) -> None:
     memory = SharedMemory(name)
-    shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])
+    shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]  # present until it is closed
     assert KEYS[0] in shared
     shared.update(KEYS[20:])
     del shared
@@ -240,7 +240,7 @@ def add_from_another_process(name: str) -> None:
 def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
     memory = SharedMemory(create=True, size=1024)
     try:
-        made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])
+        made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]  # present until it is closed
         made.update(KEYS[:20])
         other = multiprocessing.get_context("fork").Process(target=add_from_another_process, args=(memory.name,))
         other.start()
@@ -332,7 +332,7 @@ def test_builds_of_any_family_and_encoding_are_the_serial_ones(jobs: int) -> Non
 def test_a_bad_key_ends_a_build_whatever_its_form(jobs: int) -> None:
     for keys in (["str"], itertools.chain(KEYS, [1]), b"one key", memoryview(b"one key"), np.zeros((2, 2)), 5):
         with pytest.raises(TypeError):
-            BloomFilter.build(keys, 100, 0.01, jobs=jobs)
+            BloomFilter.build(keys, 100, 0.01, jobs=jobs)  # type: ignore[arg-type]  # a bad batch, and refused
     with pytest.raises(TypeError, match="a batch of keys expected, not one str"):
         BloomFilter.build("word", 100, 0.01, jobs=jobs, encode="utf-8")
 

@@ -24,12 +24,12 @@ from support.vectors import effort
 
 FAMILIES: list[HashFamily] = [FastHash(3), SipHash(bytes(16)), Bip37Hash(3), CustomHash("crc", zlib.crc32)]
 KEYS = [bytes([i]) for i in range(10)]
-SHAPE = {"bits": 17, "hash_funcs": 3}  # counters that most of the keys share, and an odd number of them
+SHAPE: dict[str, Any] = {"bits": 17, "hash_funcs": 3}  # counters that most of the keys share, and an odd number of them
 
 
 def counters(made: CountingBloomFilter) -> list[int]:
     """Every counter, nibble by nibble."""
-    return [int(digit, 16) for byte in bytes(made.buffer) for digit in reversed(f"{byte:02x}")]  # type: ignore[arg-type]
+    return [int(digit, 16) for byte in bytes(made.buffer) for digit in reversed(f"{byte:02x}")]
 
 
 class Model(RuleBasedStateMachine):
@@ -37,7 +37,7 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.made = CountingBloomFilter(**SHAPE)  # type: ignore[arg-type]
+        self.made = CountingBloomFilter(**SHAPE)
         self.keys = Counter[bytes]()
         self.cells = [0] * 18
 
@@ -98,7 +98,7 @@ def test_what_was_added_and_removed_leaves_nothing_behind(hashing: HashFamily, p
     assert sum(made.contains_many(keys[:250])) < 10
     for key in keys[250:]:
         made.remove(key)
-    assert bytes(made.buffer) == bytes(len(made.buffer))  # type: ignore[arg-type]
+    assert bytes(made.buffer) == bytes(len(made.buffer))  # type: ignore[arg-type]  # of a wrong type, and refused
     assert not made
 
 
@@ -141,16 +141,16 @@ def test_fourteen_times_is_still_taken_back() -> None:
 def test_what_is_partly_there_is_not_removed() -> None:
     made = CountingBloomFilter(bits=64, hash_funcs=4)
     made.add(b"a")
-    before = bytes(made.buffer)  # type: ignore[arg-type]
+    before = bytes(made.buffer)
     partly = next(key for key in (bytes([i, 0]) for i in range(256)) if 0 < len(set(made.positions(key)) & set(made.positions(b"a"))) < 4)
     with pytest.raises(KeyError):
         made.remove(partly)
-    assert bytes(made.buffer) == before  # type: ignore[arg-type]
+    assert bytes(made.buffer) == before
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=60), st.lists(st.sampled_from(KEYS), max_size=60))
 def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) -> None:
-    left, right = CountingBloomFilter(**SHAPE), CountingBloomFilter(**SHAPE)  # type: ignore[arg-type]
+    left, right = CountingBloomFilter(**SHAPE), CountingBloomFilter(**SHAPE)
     left.update(first)
     right.update(second)
     sums = [min(mine + theirs, 15) for mine, theirs in zip(counters(left), counters(right), strict=True)]
@@ -165,8 +165,8 @@ def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) 
 @given(st.lists(st.sampled_from(KEYS), max_size=20), st.integers(1, 70), st.integers(1, 5))
 def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_funcs: int) -> None:
     for planes in (False, True):
-        shape = {"bits": cells * hash_funcs, "hash_funcs": hash_funcs, "partitioned": planes, "hashing": FastHash(4)}
-        made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)  # type: ignore[arg-type]
+        shape: dict[str, Any] = {"bits": cells * hash_funcs, "hash_funcs": hash_funcs, "partitioned": planes, "hashing": FastHash(4)}
+        made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)
         made.update(keys)
         plain.update(keys)
         assert made.to_bloom() == plain
@@ -174,8 +174,8 @@ def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_fun
 
 
 def test_a_bloom_filter_across_chunk_borders() -> None:
-    shape = {"bits": 3 * (1 << 20) + 5, "hash_funcs": 3}  # 1.5 MiB of counters
-    made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)  # type: ignore[arg-type]
+    shape: dict[str, Any] = {"bits": 3 * (1 << 20) + 5, "hash_funcs": 3}  # 1.5 MiB of counters
+    made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)
     keys = [bytes([i, j]) for i in range(50) for j in range(50)]
     made.update(keys)
     plain.update(keys)
@@ -212,8 +212,8 @@ def test_the_chance_that_a_counter_sticks() -> None:
 
 
 def test_counters_stick_as_often_as_they_should() -> None:
-    shape = {"bits": 2000, "hash_funcs": 4}
-    made = CountingBloomFilter(**shape)  # type: ignore[arg-type]
+    shape: dict[str, Any] = {"bits": 2000, "hash_funcs": 4}
+    made = CountingBloomFilter(**shape)
     made.update(i.to_bytes(8, "little") for i in range(5000))  # 10 a counter
     expected = 2000 * sizing.counter_overflow(2000, 4, 5000)
     assert 100 < expected < 250
@@ -257,9 +257,9 @@ def test_copy_and_clear_are_independent() -> None:
 
 
 def test_what_counts_and_what_does_not_never_mix() -> None:
-    made, plain = CountingBloomFilter(**SHAPE), BloomFilter(**SHAPE)  # type: ignore[arg-type]
+    made, plain = CountingBloomFilter(**SHAPE), BloomFilter(**SHAPE)
     assert made != plain
-    for operation in (lambda: made | plain, lambda: plain | made, lambda: made.__ior__(plain) | 1, lambda: plain <= made):
+    for operation in (lambda: made | plain, lambda: plain | made, lambda: made.__ior__(plain) | 1, lambda: plain <= made):  # type: ignore[arg-type,operator]  # of a wrong type, and refused
         with pytest.raises(TypeError):
             operation()
     with pytest.raises(MismatchError, match="different cells: 17 and 18"):
@@ -269,6 +269,6 @@ def test_what_counts_and_what_does_not_never_mix() -> None:
 
 
 def test_its_buffer_holds_two_counters_a_byte() -> None:
-    assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
+    assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]  # of a wrong type, and refused
     with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
         CountingBloomFilter(bits=17, hash_funcs=2, buffer=bytearray(17))

@@ -38,7 +38,7 @@ def test_union_and_intersection_are_those_of_the_bits(first: list[bytes], second
 
 
 def test_operations_hold_across_chunk_borders() -> None:
-    shape = {"bits": (1 << 23) * 2 + 77, "hash_funcs": 3}  # 2 MiB and a little
+    shape: dict[str, Any] = {"bits": (1 << 23) * 2 + 77, "hash_funcs": 3}  # 2 MiB and a little
     left, right = BloomFilter(**shape), BloomFilter(**shape)
     left.update(random_keys(1, 3000))
     right.update(random_keys(2, 3000))
@@ -134,7 +134,7 @@ def test_a_mismatch_of_secret_keys_does_not_show_them() -> None:
 
 def test_other_types_are_no_operands() -> None:
     made = small()
-    for operation in (lambda: made | {b"a"}, lambda: made & 1, lambda: made <= set(), lambda: made.__ior__("a") | 1):
+    for operation in (lambda: made | {b"a"}, lambda: made & 1, lambda: made <= set(), lambda: made.__ior__("a") | 1):  # type: ignore[arg-type,operator]  # of a wrong type, and refused
         with pytest.raises(TypeError):
             operation()
 

@@ -320,7 +320,7 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
     [
         (lambda: sizing.optimal(0, 0.01), "capacity is at least 1: 0"),
         (lambda: sizing.optimal(-5, 0.01), "capacity is at least 1: -5"),
-        (lambda: sizing.optimal(1e6, 0.01), "capacity is an int, not 1000000.0"),
+        (lambda: sizing.optimal(1e6, 0.01), "capacity is an int, not 1000000.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
         (lambda: sizing.optimal(2**63, 0.01), "capacity is at most 9223372036854775807: 9223372036854775808"),
         (lambda: sizing.optimal(10, 0.0), "fp_rate lies between 0 and 1, both excluded: 0.0"),
         (lambda: sizing.optimal(10, 1.0), "fp_rate lies between 0 and 1, both excluded: 1.0"),
@@ -342,7 +342,7 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
         (lambda: sizing.fp_rate(0, 7, 10), "bits is at least 1: 0"),
         (lambda: sizing.fp_rate(64, 0, 10), "hash_funcs is at least 1: 0"),
         (lambda: sizing.fp_rate(64, 7, -1), "items is at least 0: -1"),
-        (lambda: sizing.fp_rate(64, 7, math.nan), "items is an int, not nan"),
+        (lambda: sizing.fp_rate(64, 7, math.nan), "items is an int, not nan"),  # type: ignore[arg-type]  # of a wrong type, and refused
         (lambda: sizing.fp_rate_exact(0, 7, 10), "bits is at least 1: 0"),
         (lambda: sizing.fp_rate_bound(1, 7, 10), "bits is at least 2: 1"),
         (lambda: sizing.fp_rate_of_fill(64, 7, 65), "set_bits exceeds the 64 bits: 65"),

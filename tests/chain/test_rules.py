@@ -375,7 +375,7 @@ def test_a_bad_header_is_named_alike_one_by_one_and_among_many(run: tuple[Tip, b
     wrong = bytearray(pieces[at])
     wrong[data.draw(st.sampled_from((0, 3, 68, 70, 71, 72, 74, 75, 76)))] ^= 1 << data.draw(st.integers(0, 7))
     pieces[at] = bytes(wrong)
-    said = []
+    said: list[tuple[type[HeaderError] | None, str, int]] = []
     for together in (False, True):
         above = tip.copy()
         try:
@@ -406,7 +406,7 @@ def core_next_bits(network: Network, chain: list[tuple[int, int]], time: int) ->
         return chain[-1][1]
     span = min(max(chain[-1][0] - chain[height - 2016][0], 302_400), 4_838_400)
     old = chain[height - 2016][1] if network.bip94 else chain[-1][1]
-    return compact_from_uint256(min(wide_target(old) * span // 1_209_600, network.pow_limit))
+    return int(compact_from_uint256(min(wide_target(old) * span // 1_209_600, network.pow_limit)))
 
 
 @pytest.mark.parametrize("network", [EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST], ids=str)

@@ -196,5 +196,5 @@ def test_bytes_are_no_batch_of_items() -> None:
     for make in (GcsQuery, lambda items: gcs_build(items, KEY, P, M)):
         for wrong in (b"one item", "text", [1], ["text"], None):
             with pytest.raises(TypeError):
-                make(wrong)
-    assert gcs_build([bytearray(ITEMS[0]), memoryview(ITEMS[1])], KEY, P, M) == gcs_build(ITEMS[:2], KEY, P, M)
+                make(wrong)  # type: ignore[arg-type]  # of a wrong type, and refused
+    assert gcs_build([bytearray(ITEMS[0]), memoryview(ITEMS[1])], KEY, P, M) == gcs_build(ITEMS[:2], KEY, P, M)  # type: ignore[list-item]  # of a wrong type, and refused

@@ -57,7 +57,7 @@ def calls(kind: str) -> list[Callable[[], object]]:
     own_failing = core(kind, family=Family.CUSTOM, custom=[zlib.crc32] * 4 + [fails])
     many = core(kind, hash_funcs=600)
     shapes = [core(kind, **change) for change in ({"hash_funcs": 4}, {"family": Family.SIPHASH}, {"key": b"k" * 16}, {"partitioned": True})]
-    unmade = type(made).__new__(type(made))
+    unmade = type(made).__new__(type(made))  # type: ignore[call-overload]  # values that callers may give
     keys = [b"%d" % number for number in range(150)]
     names = ["add", "__contains__", "positions"] + (["remove", "count"] if kind == "CounterCore" else [])
     works: list[Callable[[], object]] = [lambda: core(kind), lambda: core(kind, buffer=np.zeros(1 << 15, np.uint8)).body]

@@ -73,7 +73,7 @@ def ways_of_adding(made: Any) -> list[Callable[[], object]]:
         lambda: made.update(key for key in listed[2]),
         lambda: [made.add(key) for key in listed[3]],
         lambda: [made.update(listed[4][at : at + 7]) for at in range(0, len(listed[4]), 7)],
-        *(lambda share=share: made.update(share) for share in SHARES[5:]),  # type: ignore[misc]
+        *(lambda share=share: made.update(share) for share in SHARES[5:]),
     ]
 
 
@@ -115,7 +115,7 @@ def test_unions_and_additions_at_once_lose_nothing() -> None:
             made.__ior__(part)
 
     added = np.array_split(KEYS[COUNT // 2 :], 2)
-    at_once([lambda: unite(parts[::2]), lambda: unite(parts[1::2]), *(lambda share=share: made.update(share) for share in added)])  # type: ignore[misc]
+    at_once([lambda: unite(parts[::2]), lambda: unite(parts[1::2]), *(lambda share=share: made.update(share) for share in added)])
     serial.update(KEYS)
     assert made == serial
     counted, twice = (filters("CounterCore")(bits=COUNT, hash_funcs=2) for _ in range(2))

@@ -208,7 +208,7 @@ def test_a_table_may_change_while_it_is_iterated() -> None:
     made.set_coin(b"\x02" * 36, 0, 5, b"script")
     assert [value for _, value in entries] == [b"\x01", b"\x02"]  # those there when it was asked for
     assert [coin for _, coin in coins] == [(1, NO_VALUE, None), (2, 5, b"script")]  # each as it is when its turn comes
-    assert next(entries, None) is next(coins, None) is None
+    assert (next(entries, None), next(coins, None)) == (None, None)
 
 
 def test_a_table_may_keep_the_coins_of_its_own_scan() -> None:

@@ -98,10 +98,10 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         raise KeyError
 
     def round_of_calls() -> None:
-        table.add(EntryKind.SCRIPT, SCRIPT), table.add(3, bytes(36)), table.find(EntryKind.DATA, b"none")
+        table.add(EntryKind.SCRIPT, SCRIPT), table.add(3, bytes(36)), table.find(EntryKind.DATA, b"none")  # type: ignore[arg-type]  # called for what it does
         table.entry(0), table.coin(hits[0].outpoint), table.coin(b""), table.match_script(b""), len(table), sys.getsizeof(table)
         list(table.entries()), list(table.coins()), next(table.entries()), next(table.coins())
-        table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())
+        table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())  # type: ignore[func-returns-value]  # called for what it does
         table.scan_block(BLOCK, table), table.scan_tx(FUNDING), table.scan_block(raw=BLOCK, found=None)
         table.add_address_lines(b"x" + ADDRESS + b",label\nother", 1, 0, 5, "bc"), decode_address(ADDRESS.decode(), 0, 5, "bc")
         decode_address("\ud800", 0, 5, "bc"), decode_address(ADDRESS.decode(), 0, 5, "long" * 9)

@@ -18,6 +18,7 @@ from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
+from spvfilter.node.tx import Tx
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter
@@ -49,8 +50,8 @@ class FalseIndex(FilterIndex):
         return basic_data(block.hash, filter_elements(outputs, spent) - left_out)
 
 
-def scripts_of(txs: list[object]) -> list[bytes]:
-    return [out.script_pubkey for tx in txs for out in tx.outputs]  # type: ignore[attr-defined]  # the node's own
+def scripts_of(txs: list[Tx]) -> list[bytes]:
+    return [out.script_pubkey for tx in txs for out in tx.outputs]
 
 
 class Omits(Responder):

@@ -277,7 +277,7 @@ async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_m
     async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=limits, mode="compact") as run:
         seen = 0
         while seen < 6:
-            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)
+            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)  # type: ignore[misc]  # a lambda's default has no type
             seen += 1
             world.grow(1)
             if seen % 3 == 0:
@@ -301,7 +301,7 @@ async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filte
             for _ in range(3):
                 world.others(5)
                 payment = world.receive()
-                await run.until(lambda books, payment=payment: payment in books.waiting())
+                await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]  # a lambda's default has no type
             spend = world.spend()
             await run.until(lambda books: spend in books.waiting())
             world.regtest.mine()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from spvfilter.store.sqlite import COMPANIONS
 from support.lightworld import World, place, running
 from support.vectors import effort
 
-MODES = {"bip37": {"mode": "bip37"}, "kept": {"mode": "compact", "keep_filters": True}}
+MODES: dict[str, dict[str, Any]] = {"bip37": {"mode": "bip37"}, "kept": {"mode": "compact", "keep_filters": True}}
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:

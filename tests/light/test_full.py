@@ -17,7 +17,11 @@ from spvfilter.node.server import Node
 from support.lightworld import FAST, Run, World, check_stored, place, running
 from support.vectors import effort
 
-MODES = {"bip37": {"mode": "bip37"}, "compact": {"mode": "compact"}, "kept": {"mode": "compact", "keep_filters": True}}
+MODES: dict[str, dict[str, Any]] = {
+    "bip37": {"mode": "bip37"},
+    "compact": {"mode": "compact"},
+    "kept": {"mode": "compact", "keep_filters": True},
+}
 WRITES = ("CREATE", "INSERT", "DELETE", "COMMIT", "PRAGMA journal_mode", "PRAGMA user_version")
 
 

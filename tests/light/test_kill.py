@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,11 @@ from support.lightworld import World, check_stored, place, running, where
 from support.vectors import effort
 
 PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(lightprocess.__file__).parents[1])])
-MODES = {"bip37": {"mode": "bip37"}, "compact": {"mode": "compact"}, "kept": {"mode": "compact", "keep_filters": True}}
+MODES: dict[str, dict[str, Any]] = {
+    "bip37": {"mode": "bip37"},
+    "compact": {"mode": "compact"},
+    "kept": {"mode": "compact", "keep_filters": True},
+}
 
 
 class Victims:

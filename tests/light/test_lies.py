@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -162,7 +163,7 @@ def bad_work(responder: Responder, headers: list[Header]) -> list[Header]:
     return [bad]
 
 
-def upon_tip(responder: Responder, **changes: int) -> list[Header]:
+def upon_tip(responder: Responder, **changes: Any) -> list[Header]:
     header = Header(0x20000000, responder.regtest.chain.active[0].hash, bytes(32), START, BITS, 0)
     return [mine(replace(header, **changes))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConf
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import LOCKS, START, STRANGER, Books, World, key, place, running
 from support.vectors import effort
+
+
+def has_events(count: int, books: Books) -> bool:
+    return len(books.events) >= count
 
 
 async def test_a_payment_is_found_in_the_mempool_and_confirmed_in_a_block() -> None:
@@ -196,9 +201,9 @@ async def test_fifty_hits_in_one_block_lead_to_few_new_filters() -> None:
             world.regtest.mine()
             await run.synced(world)
         assert run.books.confirmed() == world.scan()
-        (session,) = node.sessions
-        assert session.filter is not None
-        assert session.filter.current_fp_rate < 0.001
+        (responder,) = node.responders
+        assert responder.filter is not None
+        assert responder.filter.current_fp_rate < 0.001
         assert not run.books.warnings
 
 
@@ -237,7 +242,7 @@ async def test_addresses_added_in_the_middle_of_a_search_lose_nothing() -> None:
         few.add_script(lock.script_pubkey)
     async with Node(world.regtest) as node, running(world, node, watch=few) as run:
         for number, lock in enumerate(late):
-            await run.until(lambda books, least=30 * number: len(books.events) >= least)
+            await run.until(partial(has_events, 30 * number))
             await run.client.add_script(lock.script_pubkey)
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())

@@ -75,7 +75,7 @@ async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
     world = World(2)
     async with Node(world.regtest) as node, running(world, node) as run:
         events = run.client.events()
-        kinds = []
+        kinds: list[type[object]] = []
         while Synced not in kinds:
             try:
                 kinds.append(type(await asyncio.wait_for(anext(events), 0.0005)))
@@ -211,7 +211,7 @@ class Malleates(Responder):
     def on_tx(self, raw: bytes) -> None:
         other = bytearray(raw)
         other[-5] ^= 1
-        self.send(Inv((InvItem(InvType.WTX, wtxid(bytes(other), parse_tx(other))),)))
+        self.send(Inv((InvItem(InvType.WTX, wtxid(bytes(other), parse_tx(bytes(other)))),)))
         self.send(Tx(bytes(other)))
 
 
@@ -255,7 +255,7 @@ async def test_a_node_on_another_branch_of_equal_work_is_no_reason_to_wait(mode:
         await run.synced(world)
         assert not run.books.warnings
         other.mine()
-        await run.until(lambda books: books.synced.hash == other.chain.tip.hash)
+        await run.until(lambda books: books.synced is not None and books.synced.hash == other.chain.tip.hash)
 
 
 class BlocksOnly(Responder):
@@ -347,4 +347,4 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
         for _ in range(3):
             world.others(20)
             payment = world.receive()
-            await run.until(lambda books, payment=payment: payment in books.waiting())
+            await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]  # a lambda's default has no type

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import EntryKind, TxSpan
 from spvfilter.kernel.pure import blocks as pure
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.primitives import script_pushes
@@ -48,7 +48,7 @@ def transactions(vectors: Path) -> list[bytes]:
     return [raw for raw in cut if len(raw) <= LARGEST]
 
 
-def scripts(raw: bytes, tx: pure.TxSpan) -> list[tuple[int, int]]:
+def scripts(raw: bytes, tx: TxSpan) -> list[tuple[int, int]]:
     return [(start, end) for _, start, end in [*tx.inputs, *tx.outputs]]
 
 
@@ -59,7 +59,7 @@ def parse(vectors: Path) -> Iterator[bytes]:
         yield from (raw[start:end] for start, end in random.sample(scripts(raw, pure.parse_tx(raw)), 1))
 
 
-def picks(raw: bytes, txs: list[pure.TxSpan]) -> bytes:
+def picks(raw: bytes, txs: list[TxSpan]) -> bytes:
     """Elements of some transactions, as (offset, length): outpoints and pushes."""
     places = [(at, 36) for tx in txs for at, _, _ in tx.inputs]
     for start, end in (script for tx in txs for script in scripts(raw, tx)):
@@ -79,7 +79,7 @@ def bip37(vectors: Path) -> Iterator[bytes]:
             yield head + picks(raw, txs) + raw
 
 
-def watched(raw: bytes, start: int, tx: pure.TxSpan) -> tuple[bytes, bytes]:
+def watched(raw: bytes, start: int, tx: TxSpan) -> tuple[bytes, bytes]:
     """Entries and coins of a table, as fuzz/watch.c reads them, from one transaction of a block that begins at `start`."""
     places = [(EntryKind.SCRIPT, at, end) for _, at, end in tx.outputs] + [(EntryKind.OUTPOINT, at, at + 36) for at, _, _ in tx.inputs]
     for at, end in scripts(raw, tx):

@@ -233,6 +233,7 @@ def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: Cha
     chain.accept(block_on(chain.tip, [parent, child], time=chain.tip.median_time + 3))
     assert coin_bytes(build.txid(parent)) not in chain.coins
     assert chain.coins[coin_bytes(build.txid(child))].value == 8
+    assert chain.tip.spent is not None
     assert [coin.value for coin in chain.tip.spent.values()] == [subsidy(1), 9]
 
 

@@ -12,7 +12,6 @@ import pytest
 from spvfilter import errors
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.scan import blockfile
 from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles
@@ -317,7 +316,7 @@ async def test_a_block_overwritten_between_index_and_read_is_reported(tmp_path: 
         write_records(path, blocks)
         files = BlockFiles(path)
         index = list(files.index(REGTEST))
-        files.index = lambda network, index=index: iter(index)  # type: ignore[method-assign,misc,assignment]
+        files.index = lambda network, index=index: iter(index)  # type: ignore[method-assign,misc]
         match damage:
             case "header":
                 path.write_bytes(path.read_bytes().replace(blocks[5][:80], blocks[6][:80]))
@@ -351,4 +350,4 @@ def test_a_real_file_gives_its_blocks_and_offsets() -> None:
     data = path.read_bytes()
     assert all(isinstance(one, Record) and data[one.offset : one.offset + 80] == one.prefix for one in found)
     assert block_hash(data[8:]) == MAINNET.genesis_hash
-    assert blockfile.MAX_BLOCK_SIZE == 4_000_000
+    assert MAX_BLOCK_SIZE == 4_000_000

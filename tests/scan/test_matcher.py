@@ -75,7 +75,7 @@ async def test_a_transaction_outside_a_block_is_matched_and_teaches_its_outpoint
     spent = tx([TxIn(txid(paid), 1)], [TxOut(900, b"\x51")])
     assert await matcher.match_tx(spent) == []
     for raw in (paid, CTransaction.deserialize(paid), bytearray(paid)):
-        (match,) = await matcher.match_tx(raw)
+        (match,) = await matcher.match_tx(raw)  # type: ignore[arg-type]  # any bytes-like value is taken
         assert (match.kind, match.txid, match.index, match.value) == (MatchKind.OUTPUT, txid(paid), 1, 1_000)
         assert (match.block_hash, match.height) == (None, None)
     (match,) = await matcher.match_tx(spent)

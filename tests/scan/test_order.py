@@ -39,7 +39,7 @@ async def test_a_shuffled_list_gives_what_the_oracle_finds_in_chain_order(seed: 
     interest, blocks = random_chain(seed)
     reference = once(await found_by(Matcher(interest.watch()), list(blocks)))
     assert {exact(match) for match in reference} == set(interest.expected(blocks))
-    heights = {block_hash(raw): 100 + number for number, raw in enumerate(blocks)}
+    heights: dict[bytes | None, int] = {block_hash(raw): 100 + number for number, raw in enumerate(blocks)}
     assert all(match.height == heights[match.block_hash] for match in reference)
     watch = interest.watch()
     matches = await found_by(Matcher(watch, jobs=jobs), shuffled(blocks, seed))

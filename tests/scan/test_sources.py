@@ -52,8 +52,8 @@ def test_a_reference_holds_what_linking_needs() -> None:
 
 def test_a_raw_block_is_bytes_with_a_height_that_is_not_negative() -> None:
     raw = BLOCKS[0]
-    assert RawBlock.of(raw) == RawBlock(raw) == RawBlock.of(RawBlock(bytearray(raw))) == RawBlock.of(CBlock.deserialize(raw))
-    assert isinstance(RawBlock(memoryview(raw)).raw, bytes)
+    assert RawBlock.of(raw) == RawBlock(raw) == RawBlock.of(RawBlock(bytearray(raw))) == RawBlock.of(CBlock.deserialize(raw))  # type: ignore[arg-type]  # any bytes-like value is taken
+    assert isinstance(RawBlock(memoryview(raw)).raw, bytes)  # type: ignore[arg-type]  # any bytes-like value is taken
     assert RawBlock(raw, 0).height == 0
     with pytest.raises(errors.ParameterError, match="-1"):
         RawBlock(raw, -1)
@@ -97,8 +97,8 @@ def test_a_file_named_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "link").symlink_to(path)
     monkeypatch.chdir(tmp_path)
     named = [path, str(path), "blk00000.dat", "./blk00000.dat", tmp_path / "link", tmp_path]
-    assert contents(BlockFiles(named)) == (BLOCKS, [])
-    assert contents(BlockFiles(name for name in named)) == (BLOCKS, [])
+    assert contents(BlockFiles(named)) == (BLOCKS, [])  # type: ignore[arg-type]  # paths of both kinds
+    assert contents(BlockFiles(name for name in named)) == (BLOCKS, [])  # type: ignore[misc]  # paths of both kinds
 
 
 async def test_a_hard_link_is_a_file_of_duplicates(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_line_longer_than_a_block_is_refused_before_all_of_it_is_read() -> Non
 
     endless = Endless()
     with pytest.raises(errors.FormatError, match="more than 8000002 digits"):
-        next(hex_blocks(io.BufferedReader(endless)))
+        next(hex_blocks(io.BufferedReader(endless)))  # type: ignore[type-var]  # a reader without a file
     assert endless.given < 3 * MAX_BLOCK_SIZE
     largest = b"0" * 2 * MAX_BLOCK_SIZE
     assert list(hex_blocks(io.BytesIO(largest + b"\r\n" + largest))) == [bytes(MAX_BLOCK_SIZE)] * 2

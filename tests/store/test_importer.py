@@ -12,6 +12,7 @@ import pytest
 from spvfilter.errors import BlockFilterError, FalseFilterError, SourceError, StoreFullError
 from spvfilter.filters.bip158 import basic_data, filter_hash, filter_header
 from spvfilter.network import REGTEST, SIGNET
+from spvfilter.node.blocktree import Block
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.store import importer
@@ -39,8 +40,8 @@ INDEX = FilterIndex(REGTEST_CHAIN.chain)
 BLOCKS = REGTEST_CHAIN.chain.active
 
 
-def lines(blocks: Sequence[object] = BLOCKS) -> list[Line]:
-    return [Line(each.hash, INDEX.data(each), each.header.previous, each.height, INDEX.header(each)) for each in blocks]  # type: ignore[attr-defined]
+def lines(blocks: Sequence[Block] = BLOCKS) -> list[Line]:
+    return [Line(each.hash, INDEX.data(each), each.header.previous, each.height, INDEX.header(each)) for each in blocks]
 
 
 LINES = lines()

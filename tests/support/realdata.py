@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def single_blocks() -> list[RealBlock]:
 
 
 @cache
-def runs() -> list[tuple[dict[str, object], list[RealBlock]]]:
+def runs() -> list[tuple[dict[str, Any], list[RealBlock]]]:
     """Each file of consecutive blocks: its entry in index.json and its blocks."""
     return [(entry, _framed(entry)) for entry in _index() if "first_height" in entry]
 
@@ -55,8 +56,9 @@ def all_blocks() -> list[RealBlock]:
     return single_blocks() + [block for _, blocks in runs() for block in blocks]
 
 
-def _index() -> list[dict[str, object]]:
-    return json.loads(vector_path("03_blocks/index.json").read_text(encoding="utf-8"))
+def _index() -> list[dict[str, Any]]:
+    index: list[dict[str, Any]] = json.loads(vector_path("03_blocks/index.json").read_text(encoding="utf-8"))
+    return index
 
 
 def _framed(entry: dict[str, object]) -> list[RealBlock]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from redis.asyncio import Redis
 
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.redis.filter import RedisBloomFilter
 
-SHAPE = {"bits": 80_000, "hash_funcs": 7}
+SHAPE: dict[str, Any] = {"bits": 80_000, "hash_funcs": 7}
 OPERATIONS: dict[str, Callable[[RedisBloomFilter], Awaitable[object]]] = {
     "add": lambda remote: remote.add(b"new"),
     "contains": lambda remote: remote.contains(b"new"),
@@ -31,5 +32,5 @@ def keys(count: int) -> list[bytes]:
     return [b"key %d" % number for number in range(count)]
 
 
-async def contents(client: Redis) -> dict[bytes, bytes]:
+async def contents(client: Redis) -> dict[Any, Any]:
     return {key: await client.dump(key) for key in await client.keys()}

@@ -61,7 +61,7 @@ class Model:
 
     def make(self) -> bytes:
         coins = self.coins()
-        inputs = []
+        inputs: list[TxIn] = []
         for _ in range(self.rng.randint(1, 2)):
             digest, number = self.rng.choice(coins) if coins and self.rng.random() < 0.85 else (self.rng.randbytes(32), 0)
             if outpoint(digest, number) not in {each.outpoint for each in inputs}:

@@ -259,7 +259,7 @@ def test_any_list_comes_back_from_its_file(
             case "data":
                 watch.add_data(bytes((number + 1,)) * 4, label)
             case "outpoint":
-                watch.add_outpoint(f"{TXID}:{number}", label, **({"value": number, "script_pubkey": script} if known else {}))
+                watch.add_outpoint(f"{TXID}:{number}", label, **({"value": number, "script_pubkey": script} if known else {}))  # type: ignore[arg-type]  # keywords of several types
             case "match":
                 watch.match_tx(build.tx([TxIn(bytes((number,)) * 32, 0)], [TxOut(number, script)]))
     path = tmp_path_factory.mktemp("lists") / "watch"

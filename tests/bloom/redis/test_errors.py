@@ -90,7 +90,7 @@ async def test_create_overwrites_left_over_bits_but_nothing_of_another_type(clie
 
 async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: RedisBloomFilter) -> None:
     good = await client.get("{f}:header")
-    assert good is not None
+    assert isinstance(good, bytes)
     damaged = [good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in range(64)]
     counting = CountingBloomFilter(1_000, 0.01)
     absurd = (good[:64] + (0).to_bytes(8, "little"), good[:64] + b"\xff" * 8, counting.header().pack() + good[64:])
@@ -174,7 +174,7 @@ async def test_bad_arguments_are_refused_before_the_server_is_asked(client: Redi
         with pytest.raises(ParameterError, match="name"):
             await RedisBloomFilter.create(client, name, **SHAPE)
     with pytest.raises(TypeError, match="str, not bytes"):
-        await RedisBloomFilter.open(client, b"f")
+        await RedisBloomFilter.open(client, b"f")  # type: ignore[arg-type]  # of a wrong type, and refused
     for batch in (b"one", "one", bytearray(b"one")):
         with pytest.raises(TypeError, match="batch"):
             await remote.update(batch)
@@ -186,7 +186,7 @@ async def test_bad_arguments_are_refused_before_the_server_is_asked(client: Redi
     with pytest.raises(ParameterError):
         await remote.expire(0)
     with pytest.raises(TypeError, match=r"redis\.client\.Redis"):
-        await RedisBloomFilter.create(redis_py.Redis(), "g", **SHAPE)
+        await RedisBloomFilter.create(redis_py.Redis(), "g", **SHAPE)  # type: ignore[arg-type]  # of a wrong type, and refused
     with pytest.raises(ParameterError, match="URL"):
         connect("http://localhost")
     assert await contents(client) == before

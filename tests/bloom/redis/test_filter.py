@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -17,7 +18,7 @@ from support.redisserver import RedisServer
 pytestmark = pytest.mark.redis
 
 KIB = 1024
-FAMILIES = {
+FAMILIES: dict[str, HashFamily] = {
     "bip37": Bip37Hash(7),
     "fast": FastHash(3),
     "siphash": SipHash(bytes(range(16))),
@@ -72,7 +73,7 @@ async def test_bits_are_those_of_a_local_filter_byte_for_byte_both_ways(
 ) -> None:
     hashing: HashFamily = FAMILIES[family]
     bits = 7 * 11_003 if shard_size > 13 else 7 * 103  # no multiple of 8: the last byte is not full
-    shape = {"bits": bits, "hash_funcs": 7, "hashing": hashing, "partitioned": partitioned}
+    shape: dict[str, Any] = {"bits": bits, "hash_funcs": 7, "hashing": hashing, "partitioned": partitioned}
     remote = await RedisBloomFilter.create(client, "bytes", shard_size=shard_size, **shape)
     local = BloomFilter(**shape)
     assert await remote.add_many(keys(0, 80)) == bytes(local.add(key) for key in keys(0, 80))
@@ -101,7 +102,7 @@ async def test_bits_are_those_of_a_local_filter_byte_for_byte_both_ways(
         (lambda value: repr(value).encode(), [(1, 2), None]),
     ],
 )
-async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: object, values: list[object]) -> None:
+async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: Any, values: list[object]) -> None:
     remote = await RedisBloomFilter.create(client, "encoded", 100, 0.01, encode=encode)
     local = BloomFilter(100, 0.01, encode=encode)
     assert await remote.update(values) == local.update(values) == len(values)
@@ -189,7 +190,7 @@ async def test_all_keys_expire_together_whatever_is_done_to_them(client: Redis) 
     await both.mine.load(both.local)
     await both.mine.clear()
     assert 90 < (await both.mine.ttl() or 0) <= 100
-    ends = {await client.execute_command("PEXPIRETIME", key) for key in await client.keys("{mine}*")}
+    ends = {await client.execute_command("PEXPIRETIME", key) for key in await client.keys("{mine}*")}  # type: ignore[no-untyped-call]  # the callee has no types
     assert len(ends) == 1 and ends != {-1}
     await both.mine.expire(None)
     assert {await client.ttl(key) for key in await client.keys()} == {-1}

@@ -64,7 +64,7 @@ async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
         async with connect(first.url) as writer, connect(second.url) as reader, asyncio.timeout(20):
             made = await RedisBloomFilter.create(writer, "f", shard_size=1_000, **SHAPE)
             await made.update(keys(100))
-            while await writer.execute_command("WAIT", 1, 100) < 1:
+            while await writer.execute_command("WAIT", 1, 100) < 1:  # type: ignore[no-untyped-call]  # the callee has no types
                 pass
             replica = await RedisBloomFilter.open(reader, "f")
             assert await replica.contains_many(keys(100)) == b"\1" * 100
@@ -91,7 +91,7 @@ async def test_a_server_that_dies_is_a_connection_error(tmp_path: Path) -> None:
         async with connect(server.url) as client, asyncio.timeout(20):
             remote = await RedisBloomFilter.create(client, "f", **SHAPE)
             with pytest.raises(RemoteConnectionError) as caught:
-                await remote.update(endless(server))
+                await remote.update(endless(server))  # type: ignore[arg-type]  # redis-py's union types
             assert isinstance(caught.value.__cause__, redis_py.ConnectionError)
             for operation in OPERATIONS.values():
                 with pytest.raises(RemoteConnectionError):
@@ -104,7 +104,7 @@ async def test_a_server_that_dies_before_it_answers_is_a_connection_error(tmp_pa
     with running_redis(tmp_path) as server:
         async with connect(server.url) as client, connect(server.url) as pausing, asyncio.timeout(20):
             remote = await RedisBloomFilter.create(client, "f", **SHAPE)
-            await pausing.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+            await pausing.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]  # the callee has no types
             adding = asyncio.create_task(remote.add(b"new"))
             while (await pausing.info("clients"))["blocked_clients"] < 1:
                 pass
@@ -120,14 +120,14 @@ async def test_a_cancelled_operation_leaves_the_connection_usable(
     async with Redis.from_url(server.url, single_connection_client=single) as own:
         mine = await RedisBloomFilter.open(own, "f")
         for round_ in range(3):
-            await client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+            await client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]  # the callee has no types
             adding = asyncio.create_task(mine.add(b"cancelled %d" % round_))
             while (await client.info("clients"))["blocked_clients"] < 1:
                 pass
             adding.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await adding
-            await client.execute_command("CLIENT", "UNPAUSE")
+            await client.execute_command("CLIENT", "UNPAUSE")  # type: ignore[no-untyped-call]  # the callee has no types
             assert await mine.contains_many([*keys(100), b"never"]) == b"\1" * 100 + b"\0"
             await mine.add(b"cancelled %d" % round_)
             assert await mine.contains(b"cancelled %d" % round_)
@@ -184,9 +184,9 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[RedisServer, Redis]]:
     """One node that has all slots."""
     with running_redis(folder, "--cluster-enabled", "yes", tcp=True) as server:
         async with connect(server.url) as client:
-            await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
+            await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))  # type: ignore[no-untyped-call]  # the callee has no types
             async with asyncio.timeout(20):
-                while (await client.execute_command("CLUSTER INFO"))["cluster_state"] != "ok":
+                while (await client.execute_command("CLUSTER INFO"))["cluster_state"] != "ok":  # type: ignore[no-untyped-call]  # the callee has no types
                     pass
             yield server, client
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -28,7 +29,7 @@ def keys(start: int, count: int) -> list[bytes]:
 
 
 async def test_of_many_writers_one_is_told_that_a_key_is_new(server: RedisServer, client: Redis) -> None:
-    shape = {"bits": 1 << 20, "hash_funcs": 7}  # 2,000 keys leave a rate of 10^-13
+    shape: dict[str, Any] = {"bits": 1 << 20, "hash_funcs": 7}  # 2,000 keys leave a rate of 10^-13
     batch, local = keys(0, 2_000), BloomFilter(**shape)
     assert local.update(batch) == 2_000
     await RedisBloomFilter.create(client, "race", shard_size=KIB, **shape)
@@ -69,7 +70,7 @@ asyncio.run(main())
 
 async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) -> None:
     words = [(sys.executable, "-c", _WRITER, server.url, first, last) for first, last in (("0", "900"), ("300", "1200"))]
-    environment = {"PYTHONPATH": ":".join(sys.path)}
+    environment: dict[str, Any] = {"PYTHONPATH": ":".join(sys.path)}
     running = [await asyncio.create_subprocess_exec(*word, stdout=subprocess.PIPE, env=environment) for word in words]
     async with asyncio.timeout(60):
         counts = [int((await process.communicate())[0]) for process in running]
@@ -81,7 +82,7 @@ async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) 
 async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Redis) -> None:
     rounds = effort(100, 300, 3_000)
     own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))  # key n is bit n of each plane, and nobody else's
-    shape = {"bits": 8 * rounds, "hash_funcs": 8, "partitioned": True, "hashing": own_bits, "encode": "uint64"}
+    shape: dict[str, Any] = {"bits": 8 * rounds, "hash_funcs": 8, "partitioned": True, "hashing": own_bits, "encode": "uint64"}
     remote = await RedisBloomFilter.create(client, "part", shard_size=rounds // 16, **shape)
 
     async def write() -> None:
@@ -130,8 +131,8 @@ async def test_a_name_with_a_hash_tag_keeps_it(client: Redis) -> None:
     await RedisBloomFilter.create(client, "{shop}:a", 100, 0.01)
     await RedisBloomFilter.create(client, "plain", 100, 0.01)
     assert set(await client.keys()) == {b"{shop}:a:header", b"{shop}:a:bits:0", b"{plain}:header", b"{plain}:bits:0"}
-    assert len({key_slot(key) for key in await client.keys("{shop}*")}) == 1
-    assert len({key_slot(key) for key in await client.keys("{plain}*")}) == 1
+    assert len({key_slot(key) for key in await client.keys("{shop}*")}) == 1  # type: ignore[arg-type]  # redis-py's union types
+    assert len({key_slot(key) for key in await client.keys("{plain}*")}) == 1  # type: ignore[arg-type]  # redis-py's union types
 
 
 async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_same(client: Redis) -> None:
@@ -153,7 +154,7 @@ async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_s
         "shard_size": {"shard_size": KIB},
     }.items():
         with pytest.raises(MismatchError, match=name):
-            await RedisBloomFilter.create(client, "there", **{"capacity": 1_000, "fp_rate": 0.01, **options}, exist_ok=True)
+            await RedisBloomFilter.create(client, "there", **{"capacity": 1_000, "fp_rate": 0.01, **options}, exist_ok=True)  # type: ignore[arg-type,dict-item]  # redis-py's union types
     with pytest.raises(ParameterError, match="utf8"):
         await RedisBloomFilter.open(client, "there", encode="utf-8")
     with pytest.raises(ParameterError, match="not made with"):

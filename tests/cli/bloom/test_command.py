@@ -40,9 +40,9 @@ def test_with_null_newlines_belong_to_keys(tmp_path: Path) -> None:
 
 def test_nothing_in_is_nothing_out(made: Path) -> None:
     before = made.read_bytes()
-    for argv, out in [(["check", made], b""), (["dedupe"], b""), (["dedupe", made], b""), (["add", made], b"")]:
+    for argv in (["check", made], ["dedupe"], ["dedupe", made], ["add", made]):
         ran = process("bloom", *argv)
-        assert (ran.returncode, ran.stdout) == (0, out)
+        assert (ran.returncode, ran.stdout) == (0, b"")
     assert made.read_bytes() == before
 
 

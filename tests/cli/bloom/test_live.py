@@ -37,8 +37,8 @@ def few(tmp_path: Path) -> Path:
 
 
 def started(*argv: object, code: str = "") -> subprocess.Popen[bytes]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command("bloom", *argv, code=code), env=environment(), **pipes)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command("bloom", *argv, code=code), env=environment(), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def test_a_line_is_printed_as_soon_as_it_comes() -> None:

@@ -14,6 +14,7 @@ from bitcoin.core import CBlock, CTransaction
 from spvfilter.address import script_to_address
 from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.cli.inspect import command
+from spvfilter.cli.inspect.payloads import Finding
 from spvfilter.network import MAINNET
 from support.processes import on_terminal, process
 from support.vectors import vector_cases, vector_path
@@ -214,7 +215,7 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
 
 
 def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
-    anything = command.Finding("filterload", "Filter", [])
+    anything = Finding("filterload", "Filter", [])
     monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were one as well
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])

@@ -53,7 +53,7 @@ def test_published_messages_are_read_and_made_again(case: Any) -> None:
             message.filter_hashes, lambda header, filter_hash: build.sha256d(filter_hash + header), initial=message.previous
         )
         assert [hash_to_hex(header) for header in chain][1:] == fields.pop("resulting_filter_headers")
-    assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields
+    assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields  # type: ignore[arg-type]  # a name for every field
 
 
 def test_there_is_a_sample_of_every_command() -> None:
@@ -79,6 +79,12 @@ def test_every_message_is_read_back(command: str, data: st.DataObject) -> None:
 
 WHOLE = {"version": len(bytes(SAMPLES["version"])) - 1, "reject": len(bytes(SAMPLES["reject"])) - 32}  # without relay flag, hash
 OPTIONAL: dict[str, dict[str, Any]] = {"version": {"relay": True}, "reject": {"data": b""}}
+
+
+def replaced(message: Any, **changes: Any) -> object:
+    return dataclasses.replace(message, **changes)
+
+
 BLOCK_READ = 81 + 3 * 60  # bytes; from there on a block could hold its three transactions, which it is left to the scan to read
 
 
@@ -87,7 +93,7 @@ def test_every_truncation_raises(command: str, payload: bytes) -> None:
     for size in range(len(payload)):
         cut = payload[:size]
         if size == WHOLE.get(command):
-            assert parse_message(command, cut) == dataclasses.replace(SAMPLES[command], **OPTIONAL[command])
+            assert parse_message(command, cut) == replaced(SAMPLES[command], **OPTIONAL[command])
         elif command == "block" and size >= BLOCK_READ:
             with pytest.raises(FormatError):
                 list(walk_block(bytes(parse_message(command, cut))))
