@@ -16,11 +16,14 @@
         } \
     } while (0)
 
-/* A copy with nothing before it and nothing after it, so that sanitizers see every byte read beyond; to be freed. */
+/* A copy with nothing after it, so that a read or a write beyond is seen: by sanitizers, or, where GUARDED is defined, by the processor:
+   there the bytes end where a page begins that may not be touched, and are taken from a pool, which is faster than malloc. */
 uint8_t *exact_copy(const uint8_t *data, size_t size);
-/* `count` zeroed items, to be freed. */
+/* `count` zeroed items, with nothing after them either. */
 void *zeroed(size_t count, size_t size);
-/* A whole file, exactly, to be freed; ends the program where it cannot be read. */
+/* Gives back what the functions of this file returned; NULL is nothing. */
+void release(void *memory);
+/* A whole file, exactly; ends the program where it cannot be read. */
 uint8_t *read_file(const char *path, size_t *size);
 /* Whether `size` bytes are equal; of no bytes any pointer will do. */
 bool same(const void *one, const void *other, size_t size);
@@ -29,7 +32,7 @@ bool same(const void *one, const void *other, size_t size);
 void check_refusal(spv_status status, const spv_error *error, size_t size);
 void check_same_refusal(const spv_error *one, const spv_error *other);
 
-/* Every transaction of a block, to be freed, or NULL and the error of a malformed one. */
+/* Every transaction of a block, to be released, or NULL and the error of a malformed one. */
 spv_tx *walk_whole_block(const uint8_t *raw, size_t size, uint32_t *count, spv_error *error);
 
 #endif

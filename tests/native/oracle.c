@@ -3,19 +3,19 @@
 #include "hash/sha256_way.h"
 
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
-    size_t padded_size = (size + 9 + 63) / 64 * 64;
-    uint8_t *padded = zeroed(padded_size, 1);
-    if (size)
-        memcpy(padded, data, size);
-    padded[size] = 0x80;
-    for (size_t i = 0; i < 8; i++)
-        padded[padded_size - 1 - i] = (uint8_t)((uint64_t)size * 8 >> 8 * i);
+    uint8_t last[128] = {0}; /* what does not fill a block, a one, zeros, the size in bits */
+    const size_t whole = size / 64, rest = size % 64, end = rest < 56 ? 64 : 128;
     uint32_t state[8];
+    if (rest)
+        memcpy(last, data + 64 * whole, rest);
+    last[rest] = 0x80;
+    for (size_t i = 0; i < 8; i++)
+        last[end - 1 - i] = (uint8_t)((uint64_t)size * 8 >> 8 * i);
     memcpy(state, spv_sha256_initial, sizeof state);
-    spv_sha256_portable(state, padded, padded_size / 64);
+    spv_sha256_portable(state, data, whole);
+    spv_sha256_portable(state, last, end / 64);
     for (size_t i = 0; i < 32; i++)
         digest[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
-    free(padded);
 }
 
 void oracle_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]) {
@@ -34,7 +34,7 @@ void oracle_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]) {
         size = body + 8;
     }
     oracle_sha256d(stripped, size, digest);
-    free(stripped);
+    release(stripped);
 }
 
 void oracle_wtxid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]) {
@@ -57,7 +57,7 @@ void oracle_merkle_root(uint8_t (*leaves)[32], size_t count, uint8_t root[32], b
         }
     }
     memcpy(root, level[0], 32);
-    free(level);
+    release(level);
 }
 
 uint32_t oracle_murmur3(const uint8_t *data, size_t size, uint32_t seed) {

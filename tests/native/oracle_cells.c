@@ -29,13 +29,6 @@ size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t s
     return filter->hash_funcs;
 }
 
-static bool is_repeated(const uint64_t *positions, size_t i) {
-    for (size_t k = 0; k < i; k++)
-        if (positions[k] == positions[i])
-            return true;
-    return false;
-}
-
 unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size_t count) {
     unsigned least = SPV_COUNTER_LIMIT;
     for (size_t i = 0; i < count; i++)
@@ -53,10 +46,16 @@ bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t coun
     return fresh;
 }
 
+/* Two functions of a key that lead to one cell move it once. */
 static void move(plain_filter *filter, const uint64_t *positions, size_t count, int step) {
+    enum { MOVED = 0x80 };
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *cell = filter->cells + positions[i];
+        if (!(*cell & MOVED))
+            *cell = (uint8_t)((*cell < SPV_COUNTER_LIMIT ? *cell + step : *cell) | MOVED);
+    }
     for (size_t i = 0; i < count; i++)
-        if (!is_repeated(positions, i) && filter->cells[positions[i]] < SPV_COUNTER_LIMIT)
-            filter->cells[positions[i]] = (uint8_t)(filter->cells[positions[i]] + step);
+        filter->cells[positions[i]] &= (uint8_t)~MOVED;
 }
 
 bool plain_counters_add(plain_filter *filter, const uint64_t *positions, size_t count) {
@@ -70,6 +69,13 @@ bool plain_counters_remove(plain_filter *filter, const uint64_t *positions, size
         return false;
     move(filter, positions, count, -1);
     return true;
+}
+
+uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end) {
+    uint64_t used = 0;
+    for (uint64_t at = first; at < end; at++)
+        used += filter->cells[at] > 0;
+    return used;
 }
 
 void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width) {

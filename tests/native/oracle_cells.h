@@ -1,10 +1,10 @@
-/* A generic filter with a byte for every cell, for comparison with the kernel's bits and counters. After pure_cells.py and pure_bits.py. */
+/* A generic filter with a byte for every cell, for comparison with the kernel's bits and counters. After pure/cells.py and pure/bits.py. */
 #ifndef ORACLE_CELLS_H
 #define ORACLE_CELLS_H
 
 #include "bloom/bits.h"
-#include "check.h"
 #include "bloom/counters.h"
+#include "check.h"
 
 typedef struct {
     spv_family family;
@@ -22,6 +22,9 @@ bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t coun
 bool plain_counters_add(plain_filter *filter, const uint64_t *positions, size_t count);
 bool plain_counters_remove(plain_filter *filter, const uint64_t *positions, size_t count);
 unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size_t count);
+
+/* How many cells from `first` to before `end` are not 0. */
+uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end);
 
 /* That packed cells, of 1 or 4 bits, are the plain ones, with nothing behind the last. */
 void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width);

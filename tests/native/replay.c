@@ -8,7 +8,7 @@ int main(int argc, char **argv) {
         size_t size;
         uint8_t *input = read_file(argv[i], &size);
         LLVMFuzzerTestOneInput(input, size);
-        free(input);
+        release(input);
     }
     printf("%d inputs, nothing found\n", argc - 1);
     return 0;

@@ -41,7 +41,7 @@ static size_t load(const char *path, real_block *blocks) {
     } else {
         blocks[count++] = take(bytes, size);
     }
-    free(bytes);
+    release(bytes);
     return count;
 }
 
@@ -63,7 +63,7 @@ void test_real_blocks(const real_block *blocks, size_t count) {
         CHECK(!spv_check_block(block->raw, block->size, &error));
         oracle_sha256d(block->raw, SPV_HEADER_SIZE, wanted);
         CHECK(!spv_header_hashes(block->raw, SPV_HEADER_SIZE, &root, &error) && !memcmp(root, wanted, 32));
-        free(ids);
+        release(ids);
     }
 }
 
@@ -80,14 +80,14 @@ void test_damaged_blocks(const real_block *blocks, size_t count) {
             uint8_t *damaged = exact_copy(block->raw, size);
             CHECK(!walk_whole_block(damaged, size, &transactions, &error));
             CHECK(spv_check_block(damaged, size, &error) == SPV_FORMAT);
-            free(damaged);
+            release(damaged);
             damaged = exact_copy(block->raw, block->size);
             for (size_t flips = 1 + roll(&dice) % 8; flips; flips--)
                 damaged[SPV_HEADER_SIZE + roll(&dice) % (block->size - SPV_HEADER_SIZE)] = (uint8_t)roll(&dice);
             spv_tx *txs = walk_whole_block(damaged, block->size, &transactions, &error);
             CHECK(txs || spv_check_block(damaged, block->size, &error) == SPV_FORMAT);
-            free(txs);
-            free(damaged);
+            release(txs);
+            release(damaged);
         }
     }
 }
@@ -105,8 +105,8 @@ int main(int argc, char **argv) {
     test_bip37_scans(blocks, count);
     test_watch_scans(blocks, count);
     for (size_t i = 0; i < count; i++) {
-        free(blocks[i].raw);
-        free(blocks[i].txs);
+        release(blocks[i].raw);
+        release(blocks[i].txs);
     }
     printf("self-test: %zu blocks, %zu transactions; SHA-256 ways:", count, transactions);
     for (size_t i = 0; spv_sha256_usable(i); i++)

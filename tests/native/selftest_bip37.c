@@ -49,8 +49,8 @@ static size_t scan(const real_block *block, const spv_bip37 *prepared) {
     CHECK(found == matches.count);
     CHECK(!memcmp(fast.bits, plain.bits, prepared->size));
     spv_tx_matches_free(&matches);
-    free(fast.bits);
-    free(plain.bits);
+    release(fast.bits);
+    release(plain.bits);
     return found;
 }
 
@@ -73,7 +73,7 @@ void test_bip37_scans(const real_block *blocks, size_t count) {
             size_t matches = scan(blocks + i, &filter);
             CHECK(matches == blocks[i].transactions || (filter.size && filter.hash_funcs));
             found += matches;
-            free(filter.bits);
+            release(filter.bits);
         }
     CHECK(found || !count);
 }

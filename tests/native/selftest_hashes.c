@@ -42,7 +42,7 @@ static void published_sha256(void) {
         oracle_sha256(digest, 32, again);
         spv_sha256d(message, size, digest);
         CHECK(!memcmp(digest, again, 32));
-        free(message);
+        release(message);
     }
 }
 
@@ -83,7 +83,7 @@ static void sha256_ways(void) {
         }
     }
     CHECK(spv_sha256_usable(0));
-    free(raw);
+    release(raw);
 }
 
 /* Core src/test/hash_tests.cpp and mmh3's tests. */
@@ -105,7 +105,7 @@ static void published_murmur3(void) {
         unhex(cases[i].data, data, size);
         CHECK(spv_murmur3_32(data, size, cases[i].seed) == cases[i].hash);
         CHECK(oracle_murmur3(data, size, cases[i].seed) == cases[i].hash);
-        free(data);
+        release(data);
     }
 }
 
@@ -127,7 +127,7 @@ static void published_siphash(void) {
         uint8_t *exact = exact_copy(message, cases[i].size);
         CHECK(spv_siphash24(exact, cases[i].size, spv_le64(key), spv_le64(key + 8)) == cases[i].hash);
         CHECK(oracle_siphash24(exact, cases[i].size, key) == cases[i].hash);
-        free(exact);
+        release(exact);
     }
 }
 
@@ -152,7 +152,7 @@ static void published_murmur3_x64(void) {
         oracle_murmur3_x64(data, size, cases[i].seed, plain);
         CHECK(hash.h1 == cases[i].hash[0] && hash.h2 == cases[i].hash[1]);
         CHECK(plain[0] == cases[i].hash[0] && plain[1] == cases[i].hash[1]);
-        free(data);
+        release(data);
     }
 }
 
@@ -169,7 +169,7 @@ static void of_every_length(void) {
         oracle_murmur3_x64(data, size, seed, wide);
         spv_hash128 hash = spv_murmur3_x64_128(data, size, seed);
         CHECK(hash.h1 == wide[0] && hash.h2 == wide[1]);
-        free(data);
+        release(data);
     }
 }
 

@@ -72,7 +72,7 @@ static void end(watched *w) {
     spv_table_free(w->found);
     plain_free(&w->plain);
     plain_free(&w->plain_found);
-    free(w->strangers);
+    release(w->strangers);
 }
 
 void test_watch_scans(const real_block *blocks, size_t count) {

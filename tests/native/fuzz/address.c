@@ -105,7 +105,7 @@ static void check_text(const spv_address_network *network, const char *hrp, cons
         for (size_t i = 0; i < size; i++)
             CHECK(text[i] == (uint8_t)(upper && again[i] >= 'a' ? again[i] - 0x20 : again[i]));
     }
-    free(text);
+    release(text);
 }
 
 static void check_script(const spv_address_network *network, const char *hrp, const uint8_t *payload, size_t size) {
@@ -137,7 +137,7 @@ static void check_script(const spv_address_network *network, const char *hrp, co
         CHECK(length == 51 || length == 52 || !memcmp(text + 1, "pub", 3) || !memcmp(text + 1, "prv", 3));
     exact[payload[size - 1] % length] ^= 1; /* one wrong letter never goes unnoticed in bech32, and once in 2^32 in base58 */
     CHECK(!spv_decode_address(network, exact, length, &decoded));
-    free(exact);
+    release(exact);
 }
 
 static void check_lines(const spv_address_network *network, const uint8_t *from, size_t size) {
@@ -171,7 +171,7 @@ static void check_lines(const spv_address_network *network, const uint8_t *from,
     CHECK(at == taken.consumed && labels == taken.count && table->entries.count <= taken.lines);
     spv_address_lines_free(&taken);
     spv_table_free(table);
-    free(chunk);
+    release(chunk);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

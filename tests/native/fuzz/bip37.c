@@ -43,7 +43,7 @@ static void scan_block(const uint8_t *raw, size_t size, spv_bip37 *filter, const
         check_same_refusal(&error, &wanted);
     }
     spv_tx_matches_free(&matches);
-    free(txs);
+    release(txs);
 }
 
 static void scan_tx(const uint8_t *raw, size_t size, spv_bip37 *filter, const spv_bip37 *plain) {
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     spv_bip37 plain = filter;
     plain.bits = exact_copy(filter.bits, filter.size);
     (data[0] & 1 ? scan_tx : scan_block)(raw, raw_size, &filter, &plain);
-    free(filter.bits);
-    free(plain.bits);
+    release(filter.bits);
+    release(plain.bits);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Fuzz target: bits and counters against a byte for every cell. The input is a filter, then operations on it:
 
    u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
-   u8   hash_funcs
+   u8   hash_funcs, modulo 33
    u16  cells, modulo 5000
    16   bytes of the family's key
    then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { HEAD = 20, MAX_KEYS = 512, MAX_CELLS = 5000 };
+enum { HEAD = 20, MAX_KEYS = 512, MAX_CELLS = 5000, MAX_FUNCTIONS = 32 };
 
 typedef struct {
     plain_filter plain;
@@ -46,7 +46,7 @@ static void ask(filters *f, const uint8_t *key, size_t size) {
         CHECK(spv_bits_has(&f->shape, f->cells, key, size) == (least > 0));
         CHECK(spv_bits_all(f->cells, positions, count) == (least > 0));
     }
-    free(positions);
+    release(positions);
 }
 
 static void take_away(filters *f, const uint8_t *key, size_t size) {
@@ -75,7 +75,7 @@ static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t coun
         size_t functions = plain_positions(&f->plain, key.data, key.size, f->scratch);
         CHECK(mask[i] == (plain_least(&f->plain, f->scratch, functions) > 0));
     }
-    free(mask);
+    release(mask);
 }
 
 /* One operation; how many bytes it took, or 0 at the end. */
@@ -99,16 +99,9 @@ static size_t operate(filters *f, const uint8_t *data, size_t size) {
     return 3 + count * width;
 }
 
-static uint64_t count_between(const plain_filter *plain, uint64_t first, uint64_t end) {
-    uint64_t sum = 0;
-    for (uint64_t at = first; at < end; at++)
-        sum += plain->cells[at] > 0;
-    return sum;
-}
-
 /* The whole arrays, also mixed with an older state of themselves and with other cells. */
 static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, size_t size) {
-    const uint64_t cells = f->plain.cell_count, used = count_between(&f->plain, 0, cells);
+    const uint64_t cells = f->plain.cell_count, used = plain_used(&f->plain, 0, cells);
     uint8_t *other = exact_copy(older, f->size), *mine = exact_copy(f->cells, f->size), *mixed = exact_copy(f->cells, f->size);
     for (size_t i = 0; i < f->size && i < size; i += 3)
         other[i] ^= data[i];
@@ -124,13 +117,13 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
             unsigned low = (mine[i] & 15u) + (other[i] & 15u), high = ((unsigned)mine[i] >> 4) + ((unsigned)other[i] >> 4);
             CHECK(mixed[i] == (uint8_t)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4));
         }
-        free(bits);
+        release(bits);
     } else {
         uint64_t first = size ? data[0] * cells / 255 : 0, end = size > 1 ? data[1] * cells / 255 : cells, either = 0;
         bool subset = true;
         CHECK(spv_bits_count(f->cells, f->size) == used);
         if (first <= end)
-            CHECK(spv_bits_count_between(f->cells, first, end) == count_between(&f->plain, first, end));
+            CHECK(spv_bits_count_between(f->cells, first, end) == plain_used(&f->plain, first, end));
         for (size_t i = 0; i < f->size; i++) {
             either += (uint64_t)__builtin_popcount((unsigned)(mine[i] | other[i]));
             subset &= !(mine[i] & ~other[i]);
@@ -148,21 +141,23 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
             CHECK(mixed[i] == (mine[i] & other[i]));
     }
     CHECK(same(mine, f->cells, f->size));
-    free(other);
-    free(mine);
-    free(mixed);
+    release(other);
+    release(mine);
+    release(mixed);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_FAST};
+    static filters filters, *const f = &filters; /* larger than what it pays to clear each time */
     if (size < HEAD)
         return 0;
-    const size_t misaligned = data[0] >> 6, functions = data[1];
-    filters *f = zeroed(1, sizeof *f);
+    const size_t misaligned = data[0] >> 6, functions = data[1] % (MAX_FUNCTIONS + 1);
     f->counters = data[0] & 1;
     f->shared = data[0] & 4;
+    f->key_count = 0;
     f->plain = (plain_filter){
-        .family = families[data[0] >> 4 & 3], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = data[1], .partitioned = data[0] & 2,
+        .family = families[data[0] >> 4 & 3], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = (uint32_t)functions,
+        .partitioned = data[0] & 2,
     };
     if (f->plain.partitioned && functions)
         f->plain.cell_count -= f->plain.cell_count % functions;
@@ -181,11 +176,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             memcpy(older, f->cells, f->size);
     check_same_cells(f->cells, &f->plain, f->counters ? 4 : 1);
     check_whole(f, older, data + HEAD, size - HEAD);
-    free(older);
-    free(f->batch.positions);
-    free(f->scratch);
-    free(f->memory);
-    free(f->plain.cells);
-    free(f);
+    release(older);
+    release(f->batch.positions);
+    release(f->scratch);
+    release(f->memory);
+    release(f->plain.cells);
     return 0;
 }

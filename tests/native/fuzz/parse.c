@@ -67,7 +67,7 @@ static void check_script(const uint8_t *from, size_t size) {
         CHECK(!count && pushes == 1 && first[0].data == script + 1 && first[0].size == size - 2);
         CHECK(spv_is_pubkey(first[0].data, first[0].size));
     }
-    free(script);
+    release(script);
 }
 
 static void check_tx(const uint8_t *data, size_t size) {
@@ -104,8 +104,8 @@ static void check_tx(const uint8_t *data, size_t size) {
     spv_wtxid(moved, &twin, digest);
     oracle_wtxid(alone, &tx, wanted);
     CHECK(!memcmp(digest, wanted, 32));
-    free(alone);
-    free(moved);
+    release(alone);
+    release(moved);
     for (size_t i = 0, at = tx.inputs_at; i < tx.inputs; i++) {
         spv_item item = spv_next_input(data, &at);
         check_script(data + item.script, item.script_end - item.script);
@@ -129,7 +129,7 @@ static void check_commitments(const uint8_t *data, size_t size, spv_hash *ids, u
     CHECK(same(root, block + 36, 32) && mutated == plainly_mutated);
     block[36] ^= 1;
     CHECK(spv_check_block(block, size, &error) == SPV_FORMAT && !strcmp(error.field, "merkle root"));
-    free(block);
+    release(block);
 }
 
 static void check_block(const uint8_t *data, size_t size) {
@@ -149,8 +149,8 @@ static void check_block(const uint8_t *data, size_t size) {
     }
     CHECK(txs[count - 1].end == size);
     check_commitments(data, size, ids, count);
-    free(ids);
-    free(txs);
+    release(ids);
+    release(txs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

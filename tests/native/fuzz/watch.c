@@ -70,7 +70,7 @@ static void scan_block(lists *lists, const uint8_t *raw, size_t size) {
     }
     spv_hits_free(&hits);
     free(plain.hits);
-    free(txs);
+    release(txs);
 }
 
 static void scan_tx(lists *lists, const uint8_t *raw, size_t size) {
@@ -112,7 +112,7 @@ static void scan_all(lists *lists, const uint8_t *data, size_t size, bool alone)
     lists->table = copy;
     check_same_table(copy, &lists->plain);
     for (int i = 0; i < MAX_BLOCKS; i++)
-        free(copies[i]);
+        release(copies[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,0 +1,110 @@
+"""Objects and programs of the kernel's C half, compiled once for each source text and each set of flags."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC = ROOT / "spvfilter/kernel/csrc"
+TESTS = ROOT / "tests/native"
+OBJECTS = ROOT / "build/native"
+BASE = ("-std=c11", "-g", "-pthread", f"-I{CSRC}", f"-I{TESTS}")
+
+
+def kernel_sources() -> list[Path]:
+    """Every C file of the kernel but the Python binding's."""
+    return sorted(path for path in CSRC.rglob("*.c") if path.parent.name != "binding")
+
+
+def shared_sources() -> list[Path]:
+    """What the self-test and the fuzz targets share: checks and oracles."""
+    return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
+
+
+def selftest_sources() -> list[Path]:
+    return sorted(TESTS.glob("selftest*.c"))
+
+
+def targets() -> list[str]:
+    """The names of the fuzz targets."""
+    return sorted(path.stem for path in (TESTS / "fuzz").glob("*.c"))
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a program is compiled: the compiler, what every file gets, what the kernel and the targets get besides, what the link gets."""
+
+    compiler: str
+    common: tuple[str, ...]
+    kernel: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+
+    def command(self, source: Path) -> list[str]:
+        """The compiler's command line up to the file's name. Oracles get no coverage: their loops teach the fuzzer nothing."""
+        return [self.compiler, *BASE, *self.common, *(() if source in shared_sources() else self.kernel)]
+
+
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FAST = Way("clang", ("-O2", "-DGUARDED"), ("-fsanitize-coverage=inline-8bit-counters,pc-table",), ("-fsanitize=fuzzer",))
+DEEP = Way("clang", ("-O2", *SANITIZERS), ("-fsanitize=fuzzer-no-link",), ("-fsanitize=fuzzer",))
+SELFTEST = Way("clang", ("-O1", *SANITIZERS))
+
+
+def digest(*parts: str | bytes) -> str:
+    hash = sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        hash.update(len(data).to_bytes(8, "little") + data)
+    return hash.hexdigest()[:24]
+
+
+def headers_digest() -> str:
+    return digest(*(path.read_bytes() for folder in (CSRC, TESTS) for path in sorted(folder.rglob("*.h"))))
+
+
+@cache
+def version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout
+
+
+def objects(way: Way, sources: Iterable[Path]) -> list[Path]:
+    """Compiles what no earlier call compiled from the same text."""
+    headers = headers_digest()
+
+    def compile_one(source: Path) -> Path:
+        command = way.command(source)
+        made = OBJECTS / f"{source.stem}-{digest(headers, source.read_bytes(), version(way.compiler), *command)}.o"
+        if not made.exists():
+            fresh = made.with_suffix(".new")
+            subprocess.run([*command, "-c", str(source), "-o", str(fresh)], check=True)
+            fresh.rename(made)
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, sources))
+
+
+def program(way: Way, name: str, sources: Iterable[Path]) -> Path:
+    """A program of these files, the kernel and what the tests share."""
+    OBJECTS.mkdir(parents=True, exist_ok=True)
+    with (OBJECTS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # who comes second finds everything compiled
+        parts = [str(made) for made in objects(way, [*sources, *shared_sources(), *kernel_sources()])]
+        made = OBJECTS / f"{name}-{digest(*parts, *way.link)}"
+        if not made.exists():
+            fresh = made.with_suffix(".new")
+            subprocess.run([way.compiler, *BASE, *way.common, *way.link, *parts, "-o", str(fresh)], check=True)
+            fresh.rename(made)
+        return made
+
+
+def fuzzer(way: Way, target: str) -> Path:
+    return program(way, f"fuzz-{target}", [TESTS / f"fuzz/{target}.c"])
