@@ -8,13 +8,11 @@ large inputs under ASan and UBSan with every comparison traced, for a quarter of
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ import build
 
 VECTORS = "SPVFILTER_VECTORS"
 DEEP_SHARE = 1 / 4  # of the time
-TURN = 240  # s, of one target before the next one's
+TURN = 240  # s of one target before the next one's, about
 LARGEST = 1 << 20  # bytes of an input that is replayed
 ENVIRONMENT = {"ASAN_OPTIONS": "quarantine_size_mb=32:malloc_context_size=12"}
 
@@ -230,13 +228,12 @@ def every(targets: Sequence[Target], hours: float, vectors: str) -> int:
             target.program(mode)
     signal.signal(signal.SIGINT, STOP)
     signal.signal(signal.SIGTERM, STOP)
-    end = time.monotonic() + 3600 * hours
-    turn = min(TURN, 3600 * hours / len(targets))
-    for target in itertools.cycle(targets):
-        left = end - time.monotonic()
-        if left < 1 or STOP.asked:
+    share = 3600 * hours / len(targets)
+    rounds = max(1, round(share / TURN))
+    for target in list(targets) * rounds:
+        if STOP.asked:
             break
-        in_turn(target, min(turn, left))
+        in_turn(target, share / rounds)
     return not finish(targets)
 
 
