@@ -8,7 +8,7 @@ import pytest
 
 from spvfilter.errors import MessageError, ParameterError, SessionError
 from spvfilter.network import REGTEST
-from spvfilter.wire.events import Cause, Disconnected, Event, Misbehaved, Ready, Received, Role, Service, Settings
+from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, Service, SessionEvent, Settings
 from spvfilter.wire.messages.table import GetAddr, Message, Ping, SendAddrV2, SendCmpct, SendHeaders, Unknown, Verack, Version, WtxidRelay
 from spvfilter.wire.session import Session
 from support.samples import SAMPLES
@@ -67,7 +67,7 @@ def test_features_are_negotiated_between_version_and_verack(role: Role) -> None:
 def test_two_sessions_shake_hands() -> None:
     client = fresh(Role.OUTBOUND)
     server = fresh(Role.INBOUND, Settings(REGTEST, services=Service.NETWORK | Service.BLOOM), first_nonce=100)
-    events: list[Event] = []
+    events: list[SessionEvent] = []
     for _ in range(2):
         server.receive_data(client.data_to_send())
         events += server.events()
