@@ -13,7 +13,7 @@ from pathlib import Path
 from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
 from spvfilter.cli.term.matches import FORMATS, Totals, printer
 from spvfilter.cli.term.page import Page, complain
-from spvfilter.cli.term.progress import Progress, megabytes, progress
+from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.matcher import Matcher
@@ -125,7 +125,7 @@ class _Scan:
         self._summarise(time.monotonic() - start, discarded)
         return 0 if complete else _INCOMPLETE
 
-    async def _print_matches(self, shown: Progress) -> None:
+    async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = printer(self._page, self._format)
         blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths)
         try:
@@ -138,7 +138,7 @@ class _Scan:
             where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
             raise SourceError(f"standard input: {where}") from None
 
-    async def _tick(self, shown: Progress) -> None:
+    async def _tick(self, shown: ProgressDisplay) -> None:
         while True:
             shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
             await asyncio.sleep(_POLL_S)

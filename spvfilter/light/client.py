@@ -315,7 +315,7 @@ class LightClient:
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`.
         """
         self._check_running()
-        return self._ledger.foreign / max(1, self._ledger.tested)
+        return self._ledger.false_positives / max(1, self._ledger.filtered_txs)
 
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
         """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
@@ -333,7 +333,7 @@ class LightClient:
                 offers[await remote.offer(raw, ask=True)] = remote
             except LOST as error:
                 self._peers.leave(remote, error)
-        if not await self._in_database(lambda: self._ledger.knows(digest)):
+        if not await self._in_database(lambda: self._ledger.has_tx(digest)):
             await self._taken(offers)
         sending = asyncio.create_task(self._sync.sent(raw, self._add_events))
         self._sending.add(sending)  # it is recorded and told even if nobody waits for it

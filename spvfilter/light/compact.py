@@ -227,10 +227,10 @@ class CompactSync(Sync):
             return True
         if (
             self._store.cursor == self.chain.height
-            and self.ledger.may_prove
+            and self.ledger.has_one_peer_matches
             and self.headers.completeness(self.chain.height) == Completeness.PROVEN
         ):
-            await self.db(self.ledger.prove)
+            await self.db(self.ledger.mark_proven)
         if self._store.cursor == self.chain.height and self._synced != self.chain.tip_hash:
             if all(remote.headers.is_behind for remote in set(self.members) - self.headers.asking):
                 await self._wait_for_tip()

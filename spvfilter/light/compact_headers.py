@@ -20,7 +20,7 @@ from spvfilter.light.flight import Lie
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote_compact import Told
 from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch
 from spvfilter.watch.match import Completeness
 
@@ -45,7 +45,7 @@ class FilterHeaders:
 
     def __init__(self, sync: CompactSync) -> None:
         self._sync = sync
-        self._rows = sync.ledger.store.filters
+        self._rows = sync.ledger.store.compact_filters
         self._standings: dict[Remote, Standing] = {}
         self._fork: int | None = None  # the lowest at which the chain has turned off, until the database has followed
         self._false: int | None = None  # the lowest block whose filter header was found to be false
@@ -197,7 +197,7 @@ class FilterHeaders:
         for height, checkpoint in self._placed(checkpoints):
             if start <= height <= end and headers[height - start] != checkpoint:
                 raise LieError(f"filter checkpoint {height}", cause=Lie.CONTRADICTION)
-        await self._sync.db(self._sync.ledger.store.commit, Batch(filters=FilterBatch(hashes=told.hashes)))
+        await self._sync.db(self._sync.ledger.store.commit, Batch(compact_filters=CompactFilterBatch(hashes=told.hashes)))
         standing.vouched = end
         return True
 
@@ -210,7 +210,7 @@ class FilterHeaders:
         self._false = None
         self._limit(false - 1)
         await self._sync.db(self._sync.ledger.rewind, false - 1)
-        await self._sync.db(self._sync.ledger.store.commit, Batch(filters=FilterBatch(fork=false - 1)))
+        await self._sync.db(self._sync.ledger.store.commit, Batch(compact_filters=CompactFilterBatch(fork=false - 1)))
         self._limit(false - 1)
         return True
 

@@ -15,10 +15,10 @@ from spvfilter.filters.verify import spent_script, witnesses
 from spvfilter.kernel import GcsQuery, parse_tx
 from spvfilter.light.events import Event, Phase, Progress
 from spvfilter.light.peers import LOST
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.found import ScannedBlock
+from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FilterScan:
 
     def __init__(self, sync: CompactSync) -> None:
         self._sync = sync
-        self._rows = sync.ledger.store.filters
+        self._rows = sync.ledger.store.compact_filters
         self._elements: list[bytes] | None = None
         self._entries = 0  # of the watch list that these are
         self._query = GcsQuery(())
@@ -145,7 +145,7 @@ class FilterScan:
     async def _search(self, part: _Part, filters: Sequence[bytes]) -> bool:
         """Match the filters, fetch the blocks that match, record all; False where that was not possible to the end."""
         if self._sync.keeps_filters and not part.is_kept:
-            batch = Batch(filters=FilterBatch(kept=list(zip(part.digests, filters, strict=True))))
+            batch = Batch(compact_filters=CompactFilterBatch(kept=list(zip(part.digests, filters, strict=True))))
             await self._sync.db(self._sync.ledger.store.commit, batch)
         at, wanted = 0, None
         while at < len(filters):

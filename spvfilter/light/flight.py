@@ -17,7 +17,7 @@ from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import parse_tx, txid
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wallet.found import FoundTx, ScannedBlock
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
 

@@ -21,7 +21,7 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_INVENTORY
-from spvfilter.wallet.found import ScannedBlock
+from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.events import Fenced, Misbehaved, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock

@@ -28,8 +28,8 @@ from spvfilter.light.remote import Remote
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
-from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.wallet.ledger import Ledger
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class Search:
                 return
             if block.raw is not None or other.raw is not None:
                 continue
-            if shown := await self.db(self.ledger.concerning, _without(block.txs, other.txs)):
+            if shown := await self.db(self.ledger.relevant_txid, _without(block.txs, other.txs)):
                 self.peers.leave(witness, _omitted(shown, block))
                 break
         await self._judge(remote, theirs)
@@ -254,7 +254,7 @@ class Search:
         for other in theirs:
             if remote.epoch != self.epoch:
                 return  # they were recorded for what was watched before
-            if shown := await self.db(self.ledger.unknown, other):
+            if shown := await self.db(self.ledger.unrecorded_txid, other):
                 await self.db(self.ledger.rewind, other.height - 1)
                 self._uncover(other.height - 1)
                 raise _omitted(shown, other)
@@ -275,7 +275,7 @@ class Search:
         for each, other in zip(due, theirs, strict=True):
             if each.peer == str(remote.address):
                 await self._judge(remote, [other])
-            elif remote.epoch == self.epoch and (await self.db(self.ledger.unknown, other)) is not None:  # who left it out is gone
+            elif remote.epoch == self.epoch and (await self.db(self.ledger.unrecorded_txid, other)) is not None:  # who left it out is gone
                 await self.db(self.ledger.rewind, other.height - 1)
                 self._uncover(other.height - 1)
         return True

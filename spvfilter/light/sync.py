@@ -24,7 +24,7 @@ from spvfilter.light.search import Search
 from spvfilter.light.waiting import WaitingTxs
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from spvfilter.store.store import Batch, FilterParameters
+from spvfilter.store.store import Batch, Bip37Parameters
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.wire.messages.table import InvItem
 
@@ -63,7 +63,7 @@ class Sync(Search):
         self._filter: Bip37Filter | None = None  # the last one made, and
         self._filter_epoch = -1
         self._fresh_rate = 0.0
-        self._parameters: FilterParameters | None = None
+        self._parameters: Bip37Parameters | None = None
         self._witnessing: Remote | None = None
         self._spawn: Callable[[Coroutine[object, object, None]], asyncio.Task[None]]
         self._company: dict[Remote, asyncio.Task[None]] = {}  # what is done for peers beside the one that is followed
@@ -107,7 +107,7 @@ class Sync(Search):
 
     async def sent(self, raw: bytes, tell: Callable[[Sequence[Event]], None]) -> None:
         """A transaction of ours that peers have taken; what of it concerns the list is told before anything else happens."""
-        tell(await self.db(self.ledger.see, raw, int(self._clock.wall()), own=True))
+        tell(await self.db(self.ledger.add_unconfirmed, raw, int(self._clock.wall()), own=True))
         await self._own_txs()
         await self._teach()
 
@@ -200,7 +200,7 @@ class Sync(Search):
     async def _own_txs(self) -> dict[bytes, set[bytes]]:
         """Transactions of ours in no block, with txid and wtxid; those that are in one by now are forgotten."""
         own: dict[bytes, set[bytes]] = {}
-        for raw in await self.db(self.ledger.own):
+        for raw in await self.db(self.ledger.own_unconfirmed):
             tx = parse_tx(raw)
             own[raw] = {txid(raw, tx), wtxid(raw, tx)}
         self._own = {digest for digests in own.values() for digest in digests}
@@ -334,7 +334,7 @@ class Sync(Search):
         """Record transactions of the mempool, and give what they spend to the peers' filters."""
         learned = False
         while self._txs:
-            events = await self.db(self.ledger.see, self._txs.take(), int(self._clock.wall()))
+            events = await self.db(self.ledger.add_unconfirmed, self._txs.take(), int(self._clock.wall()))
             learned = learned or bool(events)
             await self._tell(events)
         if learned:
@@ -360,15 +360,15 @@ class Sync(Search):
     async def _make_filter(self) -> Bip37Filter:
         """The wallet's filter as it is now, with the parameters of before while everything fits."""
         wanted = _Elements(await self.db(self.ledger.bloom_elements))
-        known = self._parameters or await self.db(lambda: self._store.filter_parameters)
+        known = self._parameters or await self.db(lambda: self._store.bip37_parameters)
         if known is None or known.fp_rate != self._fp_rate or len(wanted.elements) > known.elements:
             key = known.decoy_key if known else await self.db(lambda: self._store.secret)
             tweak = known.tweak if known else secrets.randbits(32)
             room = reserve(len(wanted.elements), self._fp_rate, _LEAST_ELEMENTS)
             made = Bip37Filter.for_watchlist(wanted, self._fp_rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
             assert made.capacity is not None
-            known = FilterParameters(tweak, made.capacity, self._fp_rate, key)
-            await self.db(self._store.commit, Batch(filter=known))  # before its first use
+            known = Bip37Parameters(tweak, made.capacity, self._fp_rate, key)
+            await self.db(self._store.commit, Batch(bip37_parameters=known))  # before its first use
         self._parameters = known
         tweak, elements, rate, key = known
         return Bip37Filter.for_watchlist(wanted, rate, tweak, UpdateFlags.ALL, elements=elements, decoy_key=key)

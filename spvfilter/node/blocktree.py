@@ -10,7 +10,7 @@ from spvfilter.errors import RefusedError, UnconnectedHeadersError
 from spvfilter.kernel import check_block, walk_block
 from spvfilter.network import REGTEST
 from spvfilter.node.build import TxIn, build_tx, height_push
-from spvfilter.node.tx import Coin, Tx
+from spvfilter.node.tx import Tx, UnspentOutput
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
 
@@ -24,15 +24,15 @@ def subsidy(height: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class TreeBlock:
     """A block in the tree. `spent` are the coins its transactions spend, in their order; None until it was in the best chain."""
 
     raw: bytes
     header: Header
     rules: Tip  # that a block on this one is held to
-    previous: Block | None
+    previous: TreeBlock | None
     txids: tuple[bytes, ...]
-    spent: dict[bytes, Coin] | None = None
+    spent: dict[bytes, UnspentOutput] | None = None
 
     @property
     def hash(self) -> bytes:
@@ -52,11 +52,11 @@ class Block:
 class TipChange:
     """Blocks that left the best chain, the tip first, and those that joined it, the tip last; both empty if it did not change."""
 
-    disconnected: Sequence[Block] = ()
-    connected: Sequence[Block] = ()
+    disconnected: Sequence[TreeBlock] = ()
+    connected: Sequence[TreeBlock] = ()
 
 
-def _genesis() -> Block:
+def _genesis() -> TreeBlock:
     key = bytes.fromhex(
         "04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb649f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"
     )
@@ -65,10 +65,10 @@ def _genesis() -> Block:
     coinbase = build_tx([txin], [TxOut(subsidy(0), b"\x41" + key + b"\xac")], version=1)
     header = Header.parse(REGTEST.genesis)
     assert Tx.parse(coinbase).txid == header.merkle_root
-    return Block(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
+    return TreeBlock(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
 
 
-class Chain:
+class BlockTree:
     """Regtest's block tree from its genesis block, with the coins of the best chain.
 
     The most work wins, the first seen of equals. `clock` gives seconds since 1970.
@@ -78,19 +78,19 @@ class Chain:
         genesis = _genesis()
         self.blocks = {genesis.hash: genesis}
         self.active = [genesis]  # the best chain by height
-        self.coins: dict[bytes, Coin] = {}  # by outpoint; the genesis coinbase is none of them, as in Core
+        self.coins: dict[bytes, UnspentOutput] = {}  # by outpoint; the genesis coinbase is none of them, as in Core
         self._clock = clock
         self._parsed: tuple[bytes, list[Tx]] = (b"", [])  # the last block taken apart, by its hash
         self._invalid: set[bytes] = set()  # blocks with true proof of work that break the rules
 
     @property
-    def tip(self) -> Block:
+    def tip(self) -> TreeBlock:
         return self.active[-1]
 
-    def is_active(self, block: Block) -> bool:
+    def is_active(self, block: TreeBlock) -> bool:
         return block.height < len(self.active) and self.active[block.height] is block
 
-    def ancestor(self, block: Block, height: int) -> Block:
+    def ancestor(self, block: TreeBlock, height: int) -> TreeBlock:
         """The block at a height, not above its own, in the chain up to `block`."""
         while block.height > height and not self.is_active(block):
             assert block.previous is not None
@@ -102,11 +102,11 @@ class Chain:
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
-    def is_requestable(self, block: Block) -> bool:
+    def is_requestable(self, block: TreeBlock) -> bool:
         """Whether the block is served: in the best chain, or not long since left behind (Core BlockRequestAllowed)."""
         return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
 
-    def txs(self, block: Block) -> list[Tx]:
+    def txs(self, block: TreeBlock) -> list[Tx]:
         """Its transactions, the coinbase first."""
         return self._take_apart(block.raw, block.hash)
 
@@ -127,12 +127,12 @@ class Chain:
         rules.advance(raw[:HEADER_SIZE], header.hash, int(self._clock()))
         check_block(raw)
         txs = self._take_apart(raw, rules.hash)
-        block = Block(raw, header, rules, previous, tuple(tx.txid for tx in txs))
+        block = TreeBlock(raw, header, rules, previous, tuple(tx.txid for tx in txs))
         self._check_body(block, txs)
         self.blocks[block.hash] = block
         return self._activate(block) if rules.work > self.tip.rules.work else TipChange()
 
-    def _find_previous(self, header: Header) -> Block:
+    def _find_previous(self, header: Header) -> TreeBlock:
         block_hash = header.hash
         if block_hash in self.blocks or block_hash in self._invalid:
             reason = "duplicate" if block_hash in self.blocks else "duplicate-invalid"
@@ -144,7 +144,7 @@ class Chain:
         except KeyError:
             raise UnconnectedHeadersError(f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}") from None
 
-    def _check_body(self, block: Block, txs: Sequence[Tx]) -> None:
+    def _check_body(self, block: TreeBlock, txs: Sequence[Tx]) -> None:
         """What can be checked without the coins (Core CheckBlock, ContextualCheckBlock)."""
         coinbase, *others = txs
         if not coinbase.is_coinbase:
@@ -167,7 +167,7 @@ class Chain:
         if weight > MAX_BLOCK_WEIGHT:
             raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}")
 
-    def branch(self, block: Block) -> list[Block]:
+    def branch(self, block: TreeBlock) -> list[TreeBlock]:
         """The blocks from the best chain, which is left out, up to this one."""
         found = []
         while not self.is_active(block):
@@ -176,7 +176,7 @@ class Chain:
             block = block.previous
         return found[::-1]
 
-    def _activate(self, block: Block) -> TipChange:
+    def _activate(self, block: TreeBlock) -> TipChange:
         """Make `block` the tip; if its branch turns out to be invalid, everything is as before."""
         joining = self.branch(block)
         fork = joining[0].height - 1
@@ -195,11 +195,11 @@ class Chain:
                 raise
         return TipChange(leaving, joining)
 
-    def _connect(self, block: Block) -> None:
-        created: dict[bytes, Coin] = {}
-        spent: dict[bytes, Coin] = {}
+    def _connect(self, block: TreeBlock) -> None:
+        created: dict[bytes, UnspentOutput] = {}
+        spent: dict[bytes, UnspentOutput] = {}
 
-        def coin(outpoint: bytes) -> Coin | None:
+        def coin(outpoint: bytes) -> UnspentOutput | None:
             return None if outpoint in spent else created.get(outpoint) or self.coins.get(outpoint)
 
         fees = 0
@@ -221,7 +221,7 @@ class Chain:
         block.spent = spent
         self.active.append(block)
 
-    def _disconnect(self, block: Block) -> None:
+    def _disconnect(self, block: TreeBlock) -> None:
         assert self.tip is block and block.spent is not None
         self.active.pop()
         self.coins.update(block.spent)
@@ -229,7 +229,7 @@ class Chain:
             for outpoint in tx.coins(block.height):
                 del self.coins[outpoint]
 
-    def _forget(self, blocks: Sequence[Block]) -> None:
+    def _forget(self, blocks: Sequence[TreeBlock]) -> None:
         """Mark blocks of one branch, and so everything on them, as invalid."""
         gone = {block.hash for block in blocks}
         for block in list(self.blocks.values()):  # in the order they came, so parents first

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spvfilter.errors import RefusedError
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
-from spvfilter.node.blocktree import Block, Chain
+from spvfilter.node.blocktree import BlockTree, TreeBlock
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, GENESIS_PREVIOUS_FILTER_HEADER, MAX_CFHEADERS, MAX_GETCFILTERS
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
@@ -14,35 +14,35 @@ from spvfilter.wire.messages.table import Message
 
 _STEP = 50  # filters made before the others are let go on
 
-Question = GetCFilters | GetCFHeaders | GetCFCheckpt
+FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 
 class FilterIndex:
     """The basic filters of a chain's blocks, and their headers. There are none for a block that was never in the best chain."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: BlockTree) -> None:
         self.chain = chain
         self._filters: dict[bytes, bytes] = {}
         self._headers: dict[bytes, bytes] = {}
 
-    def build(self, block: Block) -> bytes:
+    def build(self, block: TreeBlock) -> bytes:
         """A block's filter; for a node that lies, here is the place."""
         assert block.spent is not None
         return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
 
-    def data(self, block: Block) -> bytes:
+    def data(self, block: TreeBlock) -> bytes:
         """The bytes of a block's filter."""
         if (found := self._filters.get(block.hash)) is None:
             found = self._filters[block.hash] = self.build(block)
         return found
 
-    def header(self, block: Block | None) -> bytes:
+    def header(self, block: TreeBlock | None) -> bytes:
         """A block's filter header; 32 zeros below the first."""
         for _ in self._make(block):
             pass
         return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
 
-    def _make(self, block: Block | None) -> Iterator[None]:
+    def _make(self, block: TreeBlock | None) -> Iterator[None]:
         """Make what is missing of the headers up to a block, some at a time."""
         missing = []
         while block is not None and block.hash not in self._headers:
@@ -54,7 +54,7 @@ class FilterIndex:
             if number % _STEP == 0:
                 yield
 
-    def answers(self, asked: Question) -> Iterator[Message | None]:
+    def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
         """What is said to a question, None where it takes more time.
 
         Nothing for a stop block never in the best chain, as while Core's index lags. Raises RefusedError for a question Core cuts off
@@ -77,7 +77,7 @@ class FilterIndex:
         else:
             yield from (CFilter(asked.filter_type, block.hash, self.data(block)) for block in blocks)
 
-    def _stop(self, asked: Question) -> Block:
+    def _stop(self, asked: FilterRequest) -> TreeBlock:
         if asked.filter_type != BASIC_FILTER_TYPE:
             raise RefusedError("bad-filter-type", f"{asked.filter_type}, only {BASIC_FILTER_TYPE} is served")
         stop = self.chain.blocks.get(asked.stop_hash)

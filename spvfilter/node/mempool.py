@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from spvfilter.errors import ParameterError, RefusedError
-from spvfilter.node.blocktree import Chain
-from spvfilter.node.tx import Coin, Tx
+from spvfilter.node.blocktree import BlockTree
+from spvfilter.node.tx import Tx, UnspentOutput
 from spvfilter.primitives import OutPoint, hash_to_hex
 
 MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
@@ -18,7 +18,7 @@ class Mempool:
     They and the coins of the chain's tip decide what else gets in. `max_size` bounds the serialised bytes.
     """
 
-    def __init__(self, chain: Chain, max_size: int) -> None:
+    def __init__(self, chain: BlockTree, max_size: int) -> None:
         if max_size < 0:
             raise ParameterError(f"a mempool's size is not negative: {max_size}")
         self.size = 0  # bytes
@@ -49,7 +49,7 @@ class Mempool:
         """Whether a transaction in here spends the outpoint."""
         return outpoint in self._spender
 
-    def coin(self, outpoint: bytes) -> Coin | None:
+    def coin(self, outpoint: bytes) -> UnspentOutput | None:
         """An unspent output of the chain or of a transaction in here."""
         if outpoint in self._spender:
             return None

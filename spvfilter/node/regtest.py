@@ -9,13 +9,13 @@ from typing import Protocol
 
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.node.blocktree import Block, Chain, TipChange, subsidy
+from spvfilter.node.blocktree import BlockTree, TipChange, TreeBlock, subsidy
 from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import Mempool
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.tx import Tx
-from spvfilter.node.wallet import Purse
+from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 
@@ -25,7 +25,7 @@ _RESERVED_WEIGHT = 8_000  # of a block, for its header and coinbase
 _MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
 
 
-class Listener(Protocol):
+class ChainListener(Protocol):
     """Who is told what happens."""
 
     def on_tip(self, change: TipChange) -> None:
@@ -50,15 +50,15 @@ class Regtest:
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
-        self.chain = Chain(clock)
+        self.chain = BlockTree(clock)
         self.filters = FilterIndex(self.chain)
         self.mempool = Mempool(self.chain, max_mempool)
         self.lock = lock
-        self.listeners: list[Listener] = []
+        self.listeners: list[ChainListener] = []
         self._clock = clock
         self._extra = count()
         self._recent: dict[bytes, Tx] = {}  # of the last block connected, by txid and wtxid
-        self._purse = Purse(self.chain, self.mempool, lock.script_pubkey)
+        self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
 
     @property
     def height(self) -> int:
@@ -67,7 +67,7 @@ class Regtest:
     @property
     def balance(self) -> int:
         """Satoshi that `pay` can spend."""
-        return self._purse.balance
+        return self._wallet.balance
 
     def find_tx(self, digest: bytes, *, by_wtxid: bool = False) -> Tx | None:
         """A transaction of the mempool or of the last block connected, the ones Core gives to peers that ask."""
@@ -76,13 +76,13 @@ class Regtest:
 
     def submit_block(self, raw: bytes) -> None:
         """Take a block. Raises FormatError, HeaderError, RefusedError."""
-        self._moved(self.chain.accept(raw))
+        self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
         """Take a transaction into the mempool; its txid. Raises FormatError, RefusedError."""
         tx = Tx.parse(raw)
         self.mempool.add(tx)
-        self._purse.see_tx(tx)
+        self._wallet.add_tx(tx)
         for listener in self.listeners:
             listener.on_tx(tx)
         return tx.txid
@@ -134,33 +134,33 @@ class Regtest:
 
         Raises ParameterError where the mined coins do not suffice.
         """
-        coins, value = self._purse.choose(sum(out.value for out in outputs) + fee)
+        coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
         change = value - sum(out.value for out in outputs) - fee
         paid = [*outputs, self.lock.pays(change)] if change else list(outputs)
         return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
 
-    def _moved(self, change: TipChange) -> None:
+    def _tip_changed(self, change: TipChange) -> None:
         if not change.connected:
             return
         txs = self.chain.txs(self.chain.tip)
         self._recent = {digest: tx for tx in txs for digest in (tx.txid, tx.wtxid)}
         if change.disconnected:
             self.mempool.rebuild(tx for block in reversed(change.disconnected) for tx in self.chain.txs(block))
-            self._purse.count_again()
+            self._wallet.recount()
         elif self.mempool.remove_for(txs):  # one block, on the old tip
-            self._purse.count_again()
+            self._wallet.recount()
         else:
-            self._purse.see_block(txs)
+            self._wallet.add_block(txs)
         for listener in self.listeners:
             listener.on_tip(change)
 
-    def _block(self, block_hash: bytes) -> Block:
+    def _block(self, block_hash: bytes) -> TreeBlock:
         block = self.chain.blocks.get(block_hash)
         if block is None:
             raise ParameterError(f"no such block: {hash_to_hex(block_hash)}")
         return block
 
-    def _template(self, parent: Block) -> list[Tx]:
+    def _template(self, parent: TreeBlock) -> list[Tx]:
         """What the next block takes from the mempool, in its order, up to the first that finds no room."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
@@ -170,7 +170,7 @@ class Regtest:
             chosen.append(tx)
         return chosen
 
-    def _assemble(self, parent: Block, txs: Sequence[Tx], to: bytes, time: int | None) -> bytes:
+    def _assemble(self, parent: TreeBlock, txs: Sequence[Tx], to: bytes, time: int | None) -> bytes:
         height = parent.height + 1
         fees = sum(self.mempool.fees.get(tx.txid, 0) for tx in txs)
         transactions = [tx.raw for tx in txs]

@@ -13,8 +13,8 @@ from itertools import islice, pairwise
 from spvfilter.errors import MessageError, PeerError, RefusedError
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import strip_witness, walk_block
-from spvfilter.node.blocktree import Block, TipChange
-from spvfilter.node.filterindex import Question
+from spvfilter.node.blocktree import TipChange, TreeBlock
+from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.tx import Tx
 from spvfilter.primitives import compact_size
@@ -51,8 +51,8 @@ class Responder:
         self._requests: deque[InvItem] = deque()  # of the last getdata, not yet answered
         self._answers: Iterator[Message | None] = iter(())  # to the last question for compact filters
         self._continuation: bytes | None = None  # the last block of a full answer to getblocks
-        self._last_header: Block | None = None  # the peer knows it, and so all below it
-        self._new_blocks: list[Block] = []  # to be announced
+        self._last_header: TreeBlock | None = None  # the peer knows it, and so all below it
+        self._new_blocks: list[TreeBlock] = []  # to be announced
         self._new_txs: dict[bytes, Tx] = {}  # to be announced, by txid
 
     def step(self) -> bool:
@@ -144,7 +144,7 @@ class Responder:
         self._last_header = found[-1] if found else chain.tip
         self.send_headers(found)
 
-    def send_headers(self, blocks: Sequence[Block]) -> None:
+    def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
@@ -161,11 +161,11 @@ class Responder:
         for start in range(0, len(items), MAX_INVENTORY):
             self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
 
-    def see_tip(self, change: TipChange) -> None:
+    def queue_tip(self, change: TipChange) -> None:
         """The node's best chain has changed: to be announced by the next step."""
         self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
 
-    def see_tx(self, tx: Tx) -> None:
+    def queue_tx(self, tx: Tx) -> None:
         """A transaction has entered the node's mempool: to be announced by the next step."""
         if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
@@ -179,7 +179,7 @@ class Responder:
             items += [self._tx_item(tx) for tx in txs.values() if tx.txid in self.regtest.mempool and self._wants(tx)]
         self.send_inv(items)
 
-    def _announce_blocks(self, blocks: Sequence[Block]) -> list[InvItem]:
+    def _announce_blocks(self, blocks: Sequence[TreeBlock]) -> list[InvItem]:
         """Send headers, or return what an inv is to say of them (Core SendMessages)."""
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
@@ -191,7 +191,7 @@ class Responder:
                 return []
         return [] if self._knows(blocks[-1]) else [InvItem(InvType.BLOCK, blocks[-1].hash)]
 
-    def _knows(self, block: Block | None) -> bool:
+    def _knows(self, block: TreeBlock | None) -> bool:
         """Whether the peer has the header, as far as it got it from here."""
         last = self._last_header
         return block is None or (
@@ -214,7 +214,7 @@ class Responder:
             self._continuation = None
             self.send_inv([InvItem(InvType.BLOCK, self.regtest.chain.tip.hash)])
 
-    def on_block_wanted(self, block: Block, kind: int) -> None:
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
         """Of a block: without witness, with it, or what the filter matches of it. Compact blocks are not made: whole ones are sent."""
         match kind:
             case InvType.BLOCK:
@@ -225,7 +225,7 @@ class Responder:
             case _:
                 self.send(wire.Block(block.raw))
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         """The proof, then every transaction it proves, without witness."""
         self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
@@ -247,9 +247,9 @@ class Responder:
 
     # BIP-157
 
-    def on_filters_wanted(self, asked: Question) -> None:
+    def on_filters_wanted(self, asked: FilterRequest) -> None:
         """Filters, their headers or checkpoints: the next steps send them."""
-        self._answers = self.filters.answers(asked)
+        self._answers = self.filters.respond(asked)
 
     def _answer_filters(self) -> bool:
         """Send some of what was asked of compact filters; whether there was anything."""

@@ -65,7 +65,7 @@ class Node:
         self.max_connections = max_connections
         self.stall_s = stall_s
         self._make_responder = responder
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._alone = asyncio.Event()
         self._server: asyncio.Server | None = None
 
@@ -77,7 +77,7 @@ class Node:
     async def __aenter__(self) -> Self:
         """Listen. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), self.host, self.port, backlog=self.max_connections)
+        self._server = await loop.create_server(lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections)
         self.port = self._server.sockets[0].getsockname()[1]
         self.regtest.listeners.append(self)
         logger.info("regtest node on %s port %d", self.host, self.port)
@@ -98,12 +98,12 @@ class Node:
 
     def on_tip(self, change: TipChange) -> None:
         for connection in self._connections:
-            connection.responder.see_tip(change)
+            connection.responder.queue_tip(change)
             connection.wake()
 
     def on_tx(self, tx: Tx) -> None:
         for connection in self._connections:
-            connection.responder.see_tx(tx)
+            connection.responder.queue_tx(tx)
             connection.wake()
 
     def open_responder(self, now: float) -> Responder:
@@ -114,7 +114,7 @@ class Node:
             Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
         )
 
-    def enter(self, connection: Connection) -> bool:
+    def enter(self, connection: ServerConnection) -> bool:
         """Whether there is room for one more."""
         if self._server is None or len(self._connections) >= self.max_connections:
             logger.debug("connection refused: %d are open", len(self._connections))
@@ -122,13 +122,13 @@ class Node:
         self._connections.add(connection)
         return True
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._alone.set()
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """A socket and the responder on it. No task: the loop calls, and every turn of it does one step of each connection that has work.
 
     While there is work nothing more is read, and while 1 MB waits to be read by the peer nothing is worked off.

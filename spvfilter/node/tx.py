@@ -17,7 +17,7 @@ _FINAL_SEQUENCE = 0xFFFFFFFF
 _NULL_OUTPOINT = bytes(32) + b"\xff" * 4
 
 
-class Coin(NamedTuple):
+class UnspentOutput(NamedTuple):
     """An unspent output and where it came from."""
 
     value: int  # satoshi
@@ -74,14 +74,14 @@ class Tx:
     def outpoint(self, index: int) -> bytes:
         return self.txid + index.to_bytes(4, "little")
 
-    def coin(self, index: int, height: int) -> Coin | None:
+    def coin(self, index: int, height: int) -> UnspentOutput | None:
         """The coin that one of its outputs is in a block at `height`; None where nothing can spend it (Core CScript::IsUnspendable)."""
         out = self.outputs[index] if index < len(self.outputs) else None
         if out is None or out.script_pubkey[:1] == b"\x6a" or len(out.script_pubkey) > MAX_SCRIPT_SIZE:
             return None
-        return Coin(out.value, out.script_pubkey, height, self.is_coinbase)
+        return UnspentOutput(out.value, out.script_pubkey, height, self.is_coinbase)
 
-    def coins(self, height: int) -> dict[bytes, Coin]:
+    def coins(self, height: int) -> dict[bytes, UnspentOutput]:
         """All the coins it creates, by outpoint."""
         made = ((self.outpoint(index), self.coin(index, height)) for index in range(len(self.outputs)))
         return {outpoint: coin for outpoint, coin in made if coin is not None}
@@ -115,7 +115,7 @@ class Tx:
         elif _NULL_OUTPOINT in self.inputs:
             raise self.refused("bad-txns-prevout-null", "the null outpoint is spent")
 
-    def fee(self, coin: Callable[[bytes], Coin | None], height: int) -> int:
+    def fee(self, coin: Callable[[bytes], UnspentOutput | None], height: int) -> int:
         """Its fee in satoshi in a block at `height`, where `coin` finds unspent outputs (Core CheckTxInputs). Raises RefusedError."""
         value = 0
         for outpoint in self.inputs:

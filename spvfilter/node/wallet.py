@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 
 from spvfilter.errors import ParameterError
-from spvfilter.node.blocktree import Chain
+from spvfilter.node.blocktree import BlockTree
 from spvfilter.node.mempool import Mempool
 from spvfilter.node.tx import COINBASE_MATURITY, Tx
 from spvfilter.primitives import OutPoint
 
 
-class Purse:
+class MinerWallet:
     """Unspent outputs of one scriptPubKey, kept up to date by whoever owns the chain and the mempool."""
 
-    def __init__(self, chain: Chain, mempool: Mempool, script_pubkey: bytes) -> None:
+    def __init__(self, chain: BlockTree, mempool: Mempool, script_pubkey: bytes) -> None:
         self._chain = chain
         self._mempool = mempool
         self._script = script_pubkey
@@ -39,13 +39,13 @@ class Purse:
             raise ParameterError(f"{value} satoshi asked for, {worth} can be spent: mine more blocks, coinbases mature after 100")
         return chosen, worth
 
-    def see_tx(self, tx: Tx) -> None:
+    def add_tx(self, tx: Tx) -> None:
         """A transaction has entered the mempool."""
         for outpoint in tx.inputs:
             self._free.pop(outpoint, None)
         self._free.update(self._own(tx))
 
-    def see_block(self, txs: Sequence[Tx]) -> None:
+    def add_block(self, txs: Sequence[Tx]) -> None:
         """A block was connected to the tip, its coinbase first among `txs`."""
         coinbase, *others = txs
         for tx in others:
@@ -58,7 +58,7 @@ class Purse:
             _, outpoint, value = self._immature.popleft()
             self._free[outpoint] = value
 
-    def count_again(self) -> None:
+    def recount(self) -> None:
         """The chain was reorganised or the mempool lost something: look at every coin."""
         own = [(outpoint, coin) for outpoint, coin in self._chain.coins.items() if coin.script_pubkey == self._script]
         own = [(outpoint, coin) for outpoint, coin in own if not self._mempool.is_spent(outpoint)]

@@ -21,7 +21,7 @@ _SIZE = 32  # bytes of a hash
 
 
 @dataclass(slots=True)
-class FilterBatch:
+class CompactFilterBatch:
     """What one commit changes of the filters, in this order."""
 
     fork: int | None = None  # the last height that stays; hashes above leave
@@ -29,7 +29,7 @@ class FilterBatch:
     kept: Sequence[tuple[bytes, bytes]] = ()  # hash and bytes of filters
 
 
-class FilterRows:
+class CompactFilterRows:
     """Filter hashes and headers from the genesis block on, all of them in memory: 64 bytes a block."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -94,9 +94,9 @@ class FilterRows:
     def cut(self, height: int) -> None:
         """Forget what is above a height; within a transaction."""
         if height < self.height:
-            self.write(FilterBatch(fork=height))
+            self.write(CompactFilterBatch(fork=height))
 
-    def write(self, batch: FilterBatch) -> None:
+    def write(self, batch: CompactFilterBatch) -> None:
         """Within a transaction; where that fails, `load` again."""
         if batch.fork is not None and batch.fork < self.height:
             self._db.execute("DELETE FROM filter_hashes WHERE height > ?", (batch.fork,))

@@ -13,7 +13,7 @@ from spvfilter.errors import BlockFilterError, FalseFilterError, FormatError, So
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch, Store
 
 _BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes of one transaction
@@ -62,7 +62,7 @@ class FilterImport:
         if known is None and (at == 0 or (at == 1 and below is None and previous is not None)):  # nothing replaces a genesis block
             raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not of {self._store.network}")
         digest = filter_hash(data)
-        if known is not None and known <= self._store.filters.height and digest != self._store.filters.hash_at(known):
+        if known is not None and known <= self._store.compact_filters.height and digest != self._store.compact_filters.hash_at(known):
             raise FalseFilterError(known, block)
         self._check(block, data, digest, previous, below, header)
         if known is None and at is not None and at <= self._chain.height:
@@ -70,8 +70,8 @@ class FilterImport:
             if len(self.counts.stale_blocks) < _NAMED:
                 self.counts.stale_blocks.append(block)
             return
-        self.counts.waiting += known is None or known > self._store.filters.height
-        if digest in self._batch or self._store.filters.is_kept(digest, data):
+        self.counts.waiting += known is None or known > self._store.compact_filters.height
+        if digest in self._batch or self._store.compact_filters.is_kept(digest, data):
             self.counts.present += 1
             return
         self._batch[digest] = data
@@ -87,8 +87,8 @@ class FilterImport:
         before = None
         if previous == self._last[0]:
             before = self._last[1]
-        elif below is not None and below <= self._store.filters.height:
-            before = self._store.filters.header_at(below)
+        elif below is not None and below <= self._store.compact_filters.height:
+            before = self._store.compact_filters.header_at(below)
         follows = header if before is None else filter_header(digest, before)
         if header not in (None, follows):
             raise SourceError(f"the filter header of block {hash_to_hex(block)} does not follow from the one before")
@@ -98,7 +98,7 @@ class FilterImport:
     def flush(self) -> None:
         """Write what waits to be written. Raises StoreError, and then none of it is."""
         if self._batch:
-            self._store.commit(Batch(filters=FilterBatch(kept=list(self._batch.items()))))
+            self._store.commit(Batch(compact_filters=CompactFilterBatch(kept=list(self._batch.items()))))
             self.counts.kept += len(self._batch)
             self._batch.clear()
             self._size = 0

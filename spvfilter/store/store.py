@@ -22,7 +22,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE
-from spvfilter.store.filters import FilterBatch, FilterRows
+from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
@@ -49,7 +49,7 @@ class Pending(NamedTuple):
     own: bool  # broadcast by us
 
 
-class FilterParameters(NamedTuple):
+class Bip37Parameters(NamedTuple):
     """What makes this wallet's BIP-37 filter the same every time: two with other tweaks or sizes intersect, and give it away."""
 
     tweak: int
@@ -64,12 +64,12 @@ class Batch:
 
     fork: int | None = None  # the last height that stays of the chain stored: headers and matches above leave
     headers: bytes = b""  # appended above what is there, 80 bytes each
-    found: list[StoredMatch] = field(default_factory=list)  # new, or of a transaction that was in the mempool
+    matches: list[StoredMatch] = field(default_factory=list)  # new, or of a transaction that was in the mempool
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
     pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
     cursor: int | None = None  # the height up to which blocks were scanned
-    filter: FilterParameters | None = None
-    filters: FilterBatch | None = None  # BIP-158
+    bip37_parameters: Bip37Parameters | None = None
+    compact_filters: CompactFilterBatch | None = None  # BIP-158
 
 
 class Store:
@@ -80,7 +80,7 @@ class Store:
         self.network = network
         self._db = connection
         self._rows = MarkedRows(connection, path, MARKED)
-        self.filters = FilterRows(connection, self._rows, path)
+        self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
         self._tip = -1
@@ -159,7 +159,7 @@ class Store:
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
             self._verify_headers()
-            self.filters.load()
+            self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
 
     def _verify_headers(self) -> None:
@@ -223,13 +223,13 @@ class Store:
         return self._rows.meta("secret") or b""
 
     @property
-    def filter_parameters(self) -> FilterParameters | None:
+    def bip37_parameters(self) -> Bip37Parameters | None:
         """As last committed."""
         raw = self._rows.meta("filter")
         if raw is None:
             return None
         tweak, elements = numbers(raw[:16])
-        return FilterParameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+        return Bip37Parameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
         """Packed headers from a height on, 80 bytes each, up to 10,000 at once."""
@@ -239,7 +239,7 @@ class Store:
                 piece = b"".join(raw for (raw,) in rows)
             yield piece
 
-    def found(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
+    def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
         """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
 
         The watch list must be attached.
@@ -325,7 +325,7 @@ class Store:
         except BaseException:
             self._tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
-            self.filters.load()
+            self.compact_filters.load()
             raise
 
     def _write(self, batch: Batch) -> None:
@@ -333,7 +333,7 @@ class Store:
         if batch.fork is not None and batch.fork < self._tip:
             self._rows.remove("matches", "height > ?", (batch.fork,))
             db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
-            self.filters.cut(batch.fork)
+            self.compact_filters.cut(batch.fork)
             self._tip = batch.fork
             self._searched = min(self._searched, batch.fork)
             self._move_cursor(min(self._cursor, batch.fork))
@@ -348,23 +348,23 @@ class Store:
             self._write_entries({})
         for identity in batch.withdrawn:
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
-        for hit, block, height, completeness in batch.found:
+        for hit, block, height, completeness in batch.matches:
             entry = self._ids[hit.entry]
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
             place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
             row = (*place, hit.value, hit.script, entry, block, height, completeness.value)
             self._rows.insert("matches", row)
-        self._write_coins(found.hit.outpoint for found in batch.found if not found.hit.spend)
+        self._write_coins(found.hit.outpoint for found in batch.matches if not found.hit.spend)
         for txid, pending in batch.pending.items():
             self._rows.remove("pending", "txid = ?", (txid,))
             if pending is not None:
                 self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self._tip))
-        if batch.filters is not None:
-            self.filters.write(batch.filters)
-        if batch.filter is not None:
-            tweak, elements, rate, key = batch.filter
+        if batch.compact_filters is not None:
+            self.compact_filters.write(batch.compact_filters)
+        if batch.bip37_parameters is not None:
+            tweak, elements, rate, key = batch.bip37_parameters
             self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)
 
     def _move_cursor(self, height: int) -> None:

@@ -18,7 +18,7 @@ from spvfilter.kernel import Hit, parse_tx, txid, walk_block
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import Batch, Pending, Store, StoredMatch
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
-from spvfilter.wallet.found import FoundTx, ScannedBlock
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -45,10 +45,11 @@ class Ledger:
         self.watch = watch
         self.store = store
         store.attach(watch, since)
-        self.tested = self.foreign = 0  # transactions that peers' filters were asked for, and those let through that do not concern us
+        self.filtered_txs = 0  # transactions of the blocks that peers searched by our BIP-37 filter
+        self.false_positives = 0  # those of them that the filter let through and the watch list did not match
         self._seen_at = 0  # when the last transaction of the mempool came
-        self.may_prove = True  # whether there may be matches that rest on one peer's compact filters
-        self._owed: int | None = None  # a rewind that failed and is still to be made
+        self.has_one_peer_matches = True  # whether there may be matches that rest on one peer's compact filters
+        self._owed_rewind: int | None = None  # a rewind that failed and is still to be made
         self._unmatched: deque[bytes] = deque(maxlen=MAX_UNMATCHED)
         self._load()
 
@@ -57,7 +58,7 @@ class Ledger:
         self._pending = self.store.pending()
         self._size = sum(len(pending.raw) for pending in self._pending.values())
         self._unconfirmed: dict[bytes, list[Hit]] = {}
-        for found in self.store.found(confirmed=False):
+        for found in self.store.matches(confirmed=False):
             self._unconfirmed.setdefault(found.hit.txid, []).append(found.hit)
         self._spenders: dict[bytes, list[bytes]] = {}  # outpoint spent in the mempool → the txids that spend it: rivals, but for one
         for digest, pending in self._pending.items():
@@ -75,23 +76,23 @@ class Ledger:
         """Transactions in no block yet, by txid."""
         return self._pending
 
-    def knows(self, digest: bytes) -> bool:
+    def has_tx(self, digest: bytes) -> bool:
         """Whether a transaction, by its txid, is in the books: in a block, or waiting for one."""
         return digest in self._pending or self.store.has_tx(digest)
 
-    def own(self) -> list[bytes]:
+    def own_unconfirmed(self) -> list[bytes]:
         """Transactions we broadcast that are in no block yet, parents first."""
         return [pending.raw for pending in sorted(self._pending.values(), key=lambda each: each.seen) if pending.own]
 
     def matches(self) -> Iterator[MatchFound]:
         """Every match there is, those of the best chain first, lowest first."""
-        return (MatchFound(self._match(found.hit, found.block_hash, found.height), found.completeness) for found in self.store.found())
+        return (MatchFound(self._match(found.hit, found.block_hash, found.height), found.completeness) for found in self.store.matches())
 
     def _match(self, hit: Hit, block_hash: bytes | None = None, height: int | None = None) -> Match:
         (match,) = self.watch.matches((hit,), block_hash=block_hash, height=height)
         return match
 
-    def unknown(self, block: ScannedBlock) -> bytes | None:
+    def unrecorded_txid(self, block: ScannedBlock) -> bytes | None:
         """The txid of what concerns us in a block that was recorded without it; nothing is learned."""
         if block.raw is not None:
             hits = self.watch.table.scan_block(block.raw)
@@ -100,7 +101,7 @@ class Ledger:
         known = self.store.blocks_of([_identity(hit) for hit in hits])
         return next((hit.txid for hit in hits if known.get(_identity(hit), (None, None))[0] is None), None)
 
-    def concerning(self, txs: Iterable[FoundTx]) -> bytes | None:
+    def relevant_txid(self, txs: Iterable[FoundTx]) -> bytes | None:
         """The txid of the first of these transactions that concerns us exactly; nothing is learned."""
         return next((hits[0].txid for tx in txs if (hits := self.watch.table.scan_tx(tx.raw))), None)
 
@@ -111,8 +112,8 @@ class Ledger:
 
         Raises FormatError, StoreError; then nothing is.
         """
-        if self._owed is not None:
-            self.rewind(self._owed)
+        if self._owed_rewind is not None:
+            self.rewind(self._owed_rewind)
         if not blocks or blocks[0].height != self.store.cursor + 1:
             return []
         events: list[WalletEvent] = []
@@ -129,8 +130,8 @@ class Ledger:
             self.watch.table.learn(hits)
         else:
             hits = list(self._scan(block.txs))
-            self.tested += block.total
-            self.foreign += len(block.txs) - len({hit.position for hit in hits})
+            self.filtered_txs += block.total
+            self.false_positives += len(block.txs) - len({hit.position for hit in hits})
         known = self.store.blocks_of([_identity(hit) for hit in hits])
         for hit in hits:
             identity = _identity(hit)
@@ -138,22 +139,22 @@ class Ledger:
             if (before is not None and before[0] is not None) or identity in recorded:
                 continue  # known from an earlier search, or of a coinbase that stands in two blocks (BIP-30)
             recorded.add(identity)
-            batch.found.append(StoredMatch(hit, block.hash, block.height, block.completeness))
-            self.may_prove = self.may_prove or block.completeness == Completeness.ONE_PEER
+            batch.matches.append(StoredMatch(hit, block.hash, block.height, block.completeness))
+            self.has_one_peer_matches = self.has_one_peer_matches or block.completeness == Completeness.ONE_PEER
             match = self._match(hit, block.hash, block.height)
             yield (MatchFound if before is None else MatchConfirmed)(match, block.completeness)
         if self._pending:
-            yield from self._settle_all(block, batch)
+            yield from self._resolve_pending(block, batch)
         if hits and (self._pending or self._unmatched):
-            yield from self._look_again(batch)
+            yield from self._rescan_unconfirmed(batch)
 
-    def _settle_all(self, block: ScannedBlock, batch: Batch) -> Iterator[WalletEvent]:
+    def _resolve_pending(self, block: ScannedBlock, batch: Batch) -> Iterator[WalletEvent]:
         """What is in the block is no longer pending, and what contradicts it never will be in one."""
         raws = [found.raw for found in block.txs] if block.raw is None else _txs(block.raw)
         for raw in raws:
             outpoints = _spent(raw)
             digest = txid(raw, parse_tx(raw))
-            self._settle(digest, batch)
+            self._remove_pending(digest, batch)
             for outpoint in outpoints:
                 for rival in list(self._spenders.get(outpoint, ())):
                     yield from self._withdraw(rival, Reason.CONFLICT, batch)
@@ -167,7 +168,7 @@ class Ledger:
     def _is_unconfirmed(self, hit: Hit) -> bool:
         return any(_identity(other) == _identity(hit) for other in self._unconfirmed.get(hit.txid, ()))
 
-    def _settle(self, digest: bytes, batch: Batch) -> None:
+    def _remove_pending(self, digest: bytes, batch: Batch) -> None:
         """A transaction is in a block: no longer pending."""
         pending = self._pending.pop(digest, None)
         self._unconfirmed.pop(digest, None)
@@ -184,7 +185,7 @@ class Ledger:
         """The best chain now branches off above the block at `fork`: withdraw what was found above, and store the new headers."""
         events: list[WalletEvent] = []
         found: dict[int, list[StoredMatch]] = {}
-        for each in self.store.found(above=fork, confirmed=True):
+        for each in self.store.matches(above=fork, confirmed=True):
             found.setdefault(each.height or 0, []).append(each)
         searched = self.store.searched
         with self._committed(Batch(fork=fork, headers=headers)) as batch:
@@ -199,38 +200,38 @@ class Ledger:
                     events.append(BlockDisconnected(height, digest))
         return events
 
-    def prove(self) -> None:
+    def mark_proven(self) -> None:
         """What rested on one peer's compact filters rests on two now, who agree on the headers of all of them."""
-        if self.may_prove:
+        if self.has_one_peer_matches:
             with self._committed(Batch()) as batch:
-                batch.found += (
+                batch.matches += (
                     found._replace(completeness=Completeness.PROVEN)
-                    for found in self.store.found(confirmed=True)
+                    for found in self.store.matches(confirmed=True)
                     if found.completeness == Completeness.ONE_PEER
                 )
-            self.may_prove = False
+            self.has_one_peer_matches = False
 
     def rewind(self, height: int) -> None:
         """Blocks above `height` are to be searched again, for entries that are new; these are in the database then."""
-        self._owed = height if self._owed is None else min(height, self._owed)
-        self.store.commit(Batch(cursor=max(min(self._owed, self.store.cursor), -1)))
-        self._owed = None
+        self._owed_rewind = height if self._owed_rewind is None else min(height, self._owed_rewind)
+        self.store.commit(Batch(cursor=max(min(self._owed_rewind, self.store.cursor), -1)))
+        self._owed_rewind = None
 
     # Mempool
 
-    def see(self, raw: bytes, now: int, *, own: bool = False) -> list[WalletEvent]:
+    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False) -> list[WalletEvent]:
         """A transaction in no block, `own` if we broadcast it. Raises FormatError for a malformed one."""
         events: list[WalletEvent] = []
         with self._committed(Batch()) as batch:
-            events += self._see(raw, now, own, batch)
+            events += self._add_unconfirmed(raw, now, own, batch)
             if events:
-                events += self._look_again(batch)
+                events += self._rescan_unconfirmed(batch)
         return events
 
-    def _look_again(self, batch: Batch) -> Iterator[WalletEvent]:
+    def _rescan_unconfirmed(self, batch: Batch) -> Iterator[WalletEvent]:
         """What did not match before may spend what was just learned, or be paid to an entry that is new."""
         for digest, pending in self._pending.items():
-            yield from self._note(digest, self.watch.table.scan_tx(pending.raw), batch)
+            yield from self._record_unconfirmed(digest, self.watch.table.scan_tx(pending.raw), batch)
         more = True
         while more:
             more = False
@@ -238,9 +239,9 @@ class Ledger:
             for raw in waiting:
                 self._unmatched.remove(raw)
                 more = True
-                yield from self._see(raw, self._seen_at, False, batch)
+                yield from self._add_unconfirmed(raw, self._seen_at, False, batch)
 
-    def _see(self, raw: bytes, now: int, own: bool, batch: Batch) -> Iterator[WalletEvent]:
+    def _add_unconfirmed(self, raw: bytes, now: int, own: bool, batch: Batch) -> Iterator[WalletEvent]:
         digest = txid(raw, parse_tx(raw))
         self._seen_at = now
         if (before := self._pending.get(digest)) is not None:
@@ -263,14 +264,14 @@ class Ledger:
         self._size += len(raw)
         for outpoint in _spent(raw):
             self._spenders.setdefault(outpoint, []).append(digest)
-        yield from self._note(digest, hits, batch)
+        yield from self._record_unconfirmed(digest, hits, batch)
 
-    def _note(self, digest: bytes, hits: Iterable[Hit], batch: Batch) -> Iterator[WalletEvent]:
+    def _record_unconfirmed(self, digest: bytes, hits: Iterable[Hit], batch: Batch) -> Iterator[WalletEvent]:
         self.watch.table.learn(hits)
         for hit in hits:
             if not self._is_unconfirmed(hit):
                 self._unconfirmed.setdefault(digest, []).append(hit)
-                batch.found.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
+                batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
                 yield MatchFound(self._match(hit))
 
     def expire(self, now: int) -> list[WalletEvent]:
@@ -288,9 +289,9 @@ class Ledger:
                     doomed += [child for child in children if child not in doomed]
         for each in doomed:
             hits = self._unconfirmed.get(each, [])
-            self._settle(each, batch)
+            self._remove_pending(each, batch)
             gone = {_identity(hit) for hit in hits}
-            batch.found = [found for found in batch.found if found.block_hash is not None or _identity(found.hit) not in gone]
+            batch.matches = [found for found in batch.matches if found.block_hash is not None or _identity(found.hit) not in gone]
             batch.withdrawn += gone
             yield from (MatchWithdrawn(self._match(hit), reason) for hit in hits)
 

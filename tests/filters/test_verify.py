@@ -8,7 +8,7 @@ from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.filters.verify import Judgement, Verdict, judge, spent_script
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import walk_block
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
@@ -108,7 +108,7 @@ def test_a_script_that_is_known_must_be_there() -> None:
     assert judge(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict is Verdict.FALSE
 
 
-def true_data(block: Block) -> bytes:
+def true_data(block: TreeBlock) -> bytes:
     outputs = [block.raw[start:end] for tx in walk_block(block.raw) for _, start, end in tx.outputs]
     return basic_data(block.hash, filter_elements(outputs, [coin.script_pubkey for coin in (block.spent or {}).values()]))
 

@@ -53,7 +53,7 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_
             with Store.open(path, REGTEST) as store:  # it opens: everything in it belongs together
                 watch = world.watch()
                 store.attach(watch)
-                known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.found(confirmed=True)}
+                known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
                 expected = {
                     (digest, index, kind == "input") for kind, digest, index, height, _ in world.scan() if (height or 0) <= store.cursor
                 }

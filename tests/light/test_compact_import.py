@@ -103,7 +103,7 @@ async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_import
             assert run.books.confirmed() == world.scan()
     assert responder.asked["GetCFilters"] == -(-(world.regtest.height + 1 - 60) // 15)
     with Store.open(path, REGTEST) as store:
-        assert store.filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
+        assert store.compact_filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
 
 
 async def test_a_reorganisation_takes_no_filter_of_the_best_chain_with_it(tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ async def test_a_reorganisation_takes_no_filter_of_the_best_chain_with_it(tmp_pa
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
     with Store.open(path, REGTEST) as store:
-        assert store.filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
+        assert store.compact_filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))

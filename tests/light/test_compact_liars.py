@@ -13,7 +13,7 @@ from spvfilter.errors import PeerError
 from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import sha256d
 from spvfilter.light.flight import Lie
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
@@ -41,7 +41,7 @@ def world() -> World:
 class FalseIndex(FilterIndex):
     """Leaves the wallet's scripts out of one block's filter, and makes headers of that."""
 
-    def build(self, block: Block) -> bytes:
+    def build(self, block: TreeBlock) -> bytes:
         if block.height != LIED_ABOUT:
             return super().build(block)
         outputs, spent = scripts_of(self.chain.txs(block)), [coin.script_pubkey for coin in (block.spent or {}).values()]
@@ -63,7 +63,7 @@ class Omits(Responder):
 
 
 class EmptyIndex(FilterIndex):
-    def build(self, block: Block) -> bytes:
+    def build(self, block: TreeBlock) -> bytes:
         return b"\0"
 
 
@@ -76,7 +76,7 @@ class Empties(Omits):
 
 
 class Malformed(EmptyIndex):
-    def build(self, block: Block) -> bytes:
+    def build(self, block: TreeBlock) -> bytes:
         return super(EmptyIndex, self).build(block) if block.height < LIED_ABOUT else b"\x05\x01"
 
 

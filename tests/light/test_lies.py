@@ -21,7 +21,7 @@ from spvfilter.errors import (
 )
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.flight import Lie
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import BITS, TxIn, build_tx, mine
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
@@ -35,12 +35,12 @@ from support.nodeclient import MAGIC
 
 
 class WithholdsTxs(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
 
 
 class SendsOthers(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.send(MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
             self.send(wire.Tx(other_tx()))
@@ -48,21 +48,21 @@ class SendsOthers(Responder):
 
 
 class SendsUnasked(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched)
         self.send(wire.Tx(other_tx()))
 
 
 class SendsAnotherBlock(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         stranger = mine(replace(block.header, time=block.header.time + 1))
         self.send(MerkleBlock.from_txids(stranger, block.txids, []))
 
 
 class SwapsBlocks(Responder):
-    held: Block | None = None
+    held: TreeBlock | None = None
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         if block.height == 5:
             self.held = block
             return
@@ -72,7 +72,7 @@ class SwapsBlocks(Responder):
 class InjectsTxs(Responder):
     """Proves and sends everything, whatever the filter says."""
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         txs = self.regtest.chain.txs(block)
         self.send(MerkleBlock.from_txids(block.header, block.txids, range(len(txs))))
         for tx in txs:
@@ -82,42 +82,42 @@ class InjectsTxs(Responder):
 class Omits(Responder):
     """Knows nothing of ours."""
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
 class OmitsSpends(Responder):
     """Tells what we are paid, and not what we spend."""
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched[:1])
 
 
 class SkipsBlocks(Responder):
     """Answers the fence without the blocks before it."""
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         if block.height < 50:
             super().send_merkleblock(block, matched)
 
 
 class BreaksMessages(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.session._outgoing += envelope(b"merkleblock", b"\x01" * 90)
 
 
 class BreaksChecksums(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.session._outgoing += envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0")
 
 
 class SendsGarbage(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.session._outgoing += b"\xa5" * 5_000
 
 
 class SendsTooMuch(Responder):
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         self.session._outgoing += envelope(b"block", b"")[:16] + (4_000_001).to_bytes(4, "little") + bytes(4)
 
 
@@ -133,7 +133,7 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
     """A responder that changes every proof of a block with more than one transaction."""
 
     class Forges(Responder):
-        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
             if len(block.txids) < 2:
                 super().send_merkleblock(block, matched)
                 return
@@ -149,7 +149,7 @@ def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> t
     """A responder that changes the headers it is asked for."""
 
     class TellsHeaders(Responder):
-        def send_headers(self, blocks: Sequence[Block]) -> None:
+        def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
             told = change(self, [block.header for block in blocks]) if blocks else []
             self.send(wire.Headers(tuple(bytes(header) for header in told)))
 

@@ -14,7 +14,7 @@ from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import PeerChanged, Progress, Synced
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import SETTINGS, Node
@@ -46,7 +46,7 @@ class IsSilent(Responder):
 class Dies(Responder):
     """Goes away in the middle of a block: the payment is there, its spend is not."""
 
-    def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         if block.height > 105 and matched:
             self.end("gone")
         else:
@@ -278,7 +278,7 @@ async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_a
     done: list[bool] = []
 
     class Omits(Responder):
-        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
             if block.height == 131 and not done:
                 done.append(True)
                 self.regtest.reorg(3, blocks=4)
@@ -300,7 +300,7 @@ async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest:
     forgotten: list[int] = []
 
     class Forgets(Responder):
-        def send_merkleblock(self, block: Block, matched: Sequence[MatchedTx]) -> None:
+        def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
             if block.height == self.regtest.height and not forgotten:
                 forgotten.append(block.height)
             else:

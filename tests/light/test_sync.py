@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.light.events import Synced
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from support.lightworld import FAST, TIMEOUT_S, World, place, running
@@ -52,7 +52,7 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
 class Silent(Responder):
     """Does not answer a question for headers where it has none, as Core far behind and bcoin."""
 
-    def send_headers(self, blocks: Sequence[Block]) -> None:
+    def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
         if blocks:
             super().send_headers(blocks)
 

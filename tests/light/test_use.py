@@ -16,9 +16,9 @@ from spvfilter.light import remote, waiting
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
 from spvfilter.light.remote import Remote
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
-from spvfilter.node.filterindex import Question
+from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
@@ -302,11 +302,11 @@ async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mo
 @MODES
 async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_from_being_searched(mode: str) -> None:
     class Keeps(Responder):
-        def on_block_wanted(self, block: Block, kind: int) -> None:
+        def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
             if block.height <= 110:
                 super().on_block_wanted(block, kind)
 
-        def on_filters_wanted(self, asked: Question) -> None:
+        def on_filters_wanted(self, asked: FilterRequest) -> None:
             stop = self.regtest.chain.blocks.get(asked.stop_hash)
             if stop is not None and stop.height <= 110:
                 super().on_filters_wanted(asked)

@@ -22,7 +22,7 @@ from spvfilter.errors import (
 )
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
-from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, Block, Chain, subsidy
+from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, BlockTree, TreeBlock, subsidy
 from spvfilter.node.build import BITS, TxIn, build_block, build_coinbase, build_tx, mine
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.protocol import MAX_MONEY
@@ -32,22 +32,22 @@ NOW = 1_700_000_000
 TRUE = b"\x51"
 
 
-def empty_chain() -> Chain:
-    return Chain(lambda: NOW)
+def empty_chain() -> BlockTree:
+    return BlockTree(lambda: NOW)
 
 
 def body(
-    parent: Block, txs: Sequence[bytes] = (), *, value: int | None = None, extra: bytes = b"", height: int | None = None
+    parent: TreeBlock, txs: Sequence[bytes] = (), *, value: int | None = None, extra: bytes = b"", height: int | None = None
 ) -> list[bytes]:
     height = parent.height + 1 if height is None else height
     return [build_coinbase(height, [TxOut(subsidy(height) if value is None else value, TRUE)], txs, extra=extra), *txs]
 
 
-def block_on(parent: Block, txs: Sequence[bytes] = (), *, time: int | None = None, **more: Any) -> bytes:
+def block_on(parent: TreeBlock, txs: Sequence[bytes] = (), *, time: int | None = None, **more: Any) -> bytes:
     return build_block(parent.hash, parent.median_time + 1 if time is None else time, body(parent, txs, **more))
 
 
-def extend(chain: Chain, count: int, parent: Block | None = None, **more: Any) -> list[Block]:
+def extend(chain: BlockTree, count: int, parent: TreeBlock | None = None, **more: Any) -> list[TreeBlock]:
     """Accept empty blocks, one upon the other."""
     added = []
     for _ in range(count):
@@ -58,7 +58,7 @@ def extend(chain: Chain, count: int, parent: Block | None = None, **more: Any) -
     return added
 
 
-def coin_of(block: Block) -> OutPoint:
+def coin_of(block: TreeBlock) -> OutPoint:
     return OutPoint(block.txids[0], 0)
 
 
@@ -67,14 +67,14 @@ def spend(*coins: OutPoint, value: int = 1, count: int = 1, **more: Any) -> byte
 
 
 @pytest.fixture
-def chain() -> Chain:
+def chain() -> BlockTree:
     """101 blocks, so that the first coinbase can be spent in the next."""
     made = empty_chain()
     extend(made, 101)
     return made
 
 
-def refusal(chain: Chain, raw: bytes) -> str:
+def refusal(chain: BlockTree, raw: bytes) -> str:
     """The reason a block is refused for; the chain is as before."""
     before = (chain.tip, dict(chain.coins), len(chain.active))
     with pytest.raises(RefusedError) as caught:
@@ -175,11 +175,11 @@ def test_bytes_that_are_not_the_block_its_header_names_are_no_block(damage: Call
     assert refusal(chain, raw) == "duplicate"
 
 
-def first_coin(chain: Chain) -> OutPoint:
+def first_coin(chain: BlockTree) -> OutPoint:
     return coin_of(chain.active[1])
 
 
-BODIES: dict[str, Callable[[Chain], list[bytes]]] = {
+BODIES: dict[str, Callable[[BlockTree], list[bytes]]] = {
     "bad-cb-missing": lambda chain: [spend(first_coin(chain))],
     "bad-cb-multiple": lambda chain: body(chain.tip, [build_coinbase(chain.tip.height + 1, [TxOut(0, TRUE)], extra=b"x")]),
     "bad-cb-height": lambda chain: body(chain.tip, height=chain.tip.height),
@@ -202,12 +202,12 @@ BODIES: dict[str, Callable[[Chain], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("reason", BODIES)
-def test_a_body_that_breaks_a_rule_is_refused_by_its_cause(chain: Chain, reason: str) -> None:
+def test_a_body_that_breaks_a_rule_is_refused_by_its_cause(chain: BlockTree, reason: str) -> None:
     raw = build_block(chain.tip.hash, chain.tip.median_time + 1, BODIES[reason](chain))
     assert refusal(chain, raw) == reason
 
 
-def test_the_limits_themselves_are_taken(chain: Chain) -> None:
+def test_the_limits_themselves_are_taken(chain: BlockTree) -> None:
     """A spend of the oldest coinbase that takes all it has, with a lock time just passed; the fee goes to the miner."""
     worth = subsidy(1)
     fee = 1_000
@@ -224,7 +224,7 @@ def coin_bytes(txid: bytes, index: int = 0) -> bytes:
     return bytes(OutPoint(txid, index))
 
 
-def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: Chain) -> None:
+def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: BlockTree) -> None:
     parent = spend(first_coin(chain), value=9)
     child = spend(OutPoint(build.txid(parent), 0), value=8)
     again = spend(OutPoint(build.txid(parent), 0), value=7)
@@ -237,7 +237,7 @@ def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: Cha
     assert [coin.value for coin in chain.tip.spent.values()] == [subsidy(1), 9]
 
 
-def test_outputs_that_nothing_can_spend_are_no_coins(chain: Chain) -> None:
+def test_outputs_that_nothing_can_spend_are_no_coins(chain: BlockTree) -> None:
     outputs = [TxOut(1, b"\x6a\x01x"), TxOut(1, b""), TxOut(1, bytes(10_000)), TxOut(1, bytes(10_001))]
     raw = build_tx([TxIn(first_coin(chain))], outputs)
     chain.accept(block_on(chain.tip, [raw]))
@@ -257,7 +257,7 @@ def test_the_first_seen_of_equals_stays_and_more_work_wins() -> None:
     assert not chain.is_active(ours[0])
 
 
-def replayed(chain: Chain) -> dict[bytes, object]:
+def replayed(chain: BlockTree) -> dict[bytes, object]:
     """The coins of the best chain, from a second tree that has seen nothing else."""
     fresh = empty_chain()
     for block in chain.active[1:]:
@@ -265,7 +265,7 @@ def replayed(chain: Chain) -> dict[bytes, object]:
     return {outpoint: tuple(coin) for outpoint, coin in fresh.coins.items()}
 
 
-def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(chain: Chain) -> None:
+def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(chain: BlockTree) -> None:
     parent = spend(first_coin(chain), value=1_000, count=3)
     child = spend(OutPoint(build.txid(parent), 0), OutPoint(build.txid(parent), 2), value=100)
     chain.accept(block_on(chain.tip, [parent, child]))
@@ -277,7 +277,7 @@ def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(
         assert {outpoint: tuple(coin) for outpoint, coin in chain.coins.items()} == replayed(chain)
 
 
-def test_a_branch_that_turns_out_invalid_leaves_everything_as_it_was(chain: Chain) -> None:
+def test_a_branch_that_turns_out_invalid_leaves_everything_as_it_was(chain: BlockTree) -> None:
     fork = chain.active[-3]
     side = extend(chain, 1, fork, extra=b"side")[0]
     bad = block_on(side, [spend(OutPoint(bytes(32), 9))])  # as much work as the best chain, so not looked at yet
@@ -314,7 +314,7 @@ def test_stale_blocks_are_served_for_30_days() -> None:
     assert chain.is_requestable(chain.active[1])
 
 
-def block_hash_of(chain: Chain, time: int) -> bytes:
+def block_hash_of(chain: BlockTree, time: int) -> bytes:
     return next(block.hash for block in chain.blocks.values() if block.header.time == time)
 
 

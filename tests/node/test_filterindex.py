@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spvfilter.filters.bip158 import BasicFilter
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import op_return, p2tr, p2wpkh
 from spvfilter.node.server import SERVICES, SETTINGS, Node
@@ -30,12 +30,12 @@ def asks(start: int, stop: bytes, kind: int = 0) -> bytes:
     return struct.pack("<BI", kind, start) + stop
 
 
-def data_of(block: Block) -> bytes:
+def data_of(block: TreeBlock) -> bytes:
     assert block.spent is not None
     return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
 
 
-def headers_of(blocks: list[Block]) -> list[bytes]:
+def headers_of(blocks: list[TreeBlock]) -> list[bytes]:
     """The filter headers of blocks from genesis on."""
     headers = [bytes(32)]
     for block in blocks:

@@ -11,7 +11,7 @@ import pytest
 from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash, filter_headers
 from spvfilter.network import REGTEST
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch, Store
 
 DATA = [b"\x01" + bytes((number,)) * 4 for number in range(9)]
@@ -21,48 +21,48 @@ HEADERS = list(filter_headers(HASHES, bytes(32)))
 
 def filled(path: Path) -> None:
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[:4])))
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[4:], kept=list(zip(HASHES, DATA, strict=True)))))
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[:4])))
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[4:], kept=list(zip(HASHES, DATA, strict=True)))))
 
 
 def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        assert store.filters.height == 8
-        assert store.filters.headers(-1, 8) == [bytes(32), *HEADERS]
-        assert store.filters.kept(2, 5) == {height: DATA[height] for height in range(2, 6)}
+        assert store.compact_filters.height == 8
+        assert store.compact_filters.headers(-1, 8) == [bytes(32), *HEADERS]
+        assert store.compact_filters.kept(2, 5) == {height: DATA[height] for height in range(2, 6)}
 
 
 def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_there_are(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        store.commit(Batch(filters=FilterBatch(fork=5, hashes=[HASHES[0], bytes(32)])))
-        assert store.filters.height == 7
-        assert store.filters.headers(5, 6) == [HEADERS[5], *filter_headers([HASHES[0]], HEADERS[5])]
-        assert store.filters.kept(0, 8) == {**{height: DATA[height] for height in range(6)}, 6: DATA[0]}
-        store.commit(Batch(filters=FilterBatch(fork=-1)))
-        assert (store.filters.height, store.filters.kept(0, 8)) == (-1, {})
+        store.commit(Batch(compact_filters=CompactFilterBatch(fork=5, hashes=[HASHES[0], bytes(32)])))
+        assert store.compact_filters.height == 7
+        assert store.compact_filters.headers(5, 6) == [HEADERS[5], *filter_headers([HASHES[0]], HEADERS[5])]
+        assert store.compact_filters.kept(0, 8) == {**{height: DATA[height] for height in range(6)}, 6: DATA[0]}
+        store.commit(Batch(compact_filters=CompactFilterBatch(fork=-1)))
+        assert (store.compact_filters.height, store.compact_filters.kept(0, 8)) == (-1, {})
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        assert (store.filters.height, store.filters.kept(0, 8)) == (-1, {})
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES)))  # the chain has come back
-        assert store.filters.kept(0, 8) == dict(enumerate(DATA))
+        assert (store.compact_filters.height, store.compact_filters.kept(0, 8)) == (-1, {})
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES)))  # the chain has come back
+        assert store.compact_filters.kept(0, 8) == dict(enumerate(DATA))
 
 
 def test_a_filter_under_a_hash_that_is_not_its_own_is_never_given(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])])))
-        assert store.filters.kept(0, 8) == {5: DATA[5]}
-        assert not store.filters.is_kept(HASHES[3], DATA[3])
-        store.commit(Batch(filters=FilterBatch(kept=[(HASHES[3], DATA[3])])))
-        assert store.filters.kept(0, 8) == {3: DATA[3], 5: DATA[5]}
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])])))
+        assert store.compact_filters.kept(0, 8) == {5: DATA[5]}
+        assert not store.compact_filters.is_kept(HASHES[3], DATA[3])
+        store.commit(Batch(compact_filters=CompactFilterBatch(kept=[(HASHES[3], DATA[3])])))
+        assert store.compact_filters.kept(0, 8) == {3: DATA[3], 5: DATA[5]}
 
 
 def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         with pytest.raises(Exception, match=r".*"):
-            store.commit(Batch(filters=FilterBatch(fork=3, hashes=HASHES, kept=[(HASHES[0], object())])))  # type: ignore[list-item]  # on purpose
-        assert store.filters.headers(0, 8) == HEADERS
+            store.commit(Batch(compact_filters=CompactFilterBatch(fork=3, hashes=HASHES, kept=[(HASHES[0], object())])))  # type: ignore[list-item]  # on purpose
+        assert store.compact_filters.headers(0, 8) == HEADERS
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> Non
     with closing(sqlite3.connect(tmp_path / "w.db", isolation_level=None)) as db:
         db.execute("UPDATE filters SET data = x'00' WHERE hash = ?", (HASHES[4],))
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        assert store.filters.kept(3, 5).keys() == {3, 5}
+        assert store.compact_filters.kept(3, 5).keys() == {3, 5}
 
 
 def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(t
     hashes = [filter_hash(each) for each in data]
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(filters=FilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True)))))
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True)))))
     with closing(sqlite3.connect(path)) as db:
         ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'filters'")
         ((size,),) = db.execute("PRAGMA page_size")
@@ -105,11 +105,11 @@ def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(t
     raw[raw.index(bytes((7,)) * 1_000) + 100] ^= 1
     path.write_bytes(raw)
     with Store.open(path, REGTEST) as store:
-        assert store.filters.kept(0, 39).keys() == set(range(40)) - {7}
+        assert store.compact_filters.kept(0, 39).keys() == set(range(40)) - {7}
     raw[size * (root - 1) : size * root] = b"\xff" * size
     path.write_bytes(raw)
     with Store.open(path, REGTEST) as store:
         with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
-            store.filters.kept(0, 39)
+            store.compact_filters.kept(0, 39)
         with pytest.raises(StoreCorruptError, match=f"{path}: is damaged"):
-            store.filters.is_kept(hashes[0], data[0])
+            store.compact_filters.is_kept(hashes[0], data[0])

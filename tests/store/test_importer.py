@@ -16,7 +16,7 @@ from spvfilter.node.blocktree import Block
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.store import importer
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.importer import FilterImport
 from spvfilter.store.store import Batch, Store
 
@@ -53,7 +53,7 @@ def known(path: Path, tip: int, headers: int) -> Store:
     """A database that holds headers up to `tip` and filter headers up to `headers`."""
     store = Store.open(path, REGTEST)
     raw = b"".join(block.raw[:80] for block in BLOCKS[: tip + 1])
-    store.commit(Batch(headers=raw, filters=FilterBatch(hashes=HASHES[: headers + 1])))
+    store.commit(Batch(headers=raw, compact_filters=CompactFilterBatch(hashes=HASHES[: headers + 1])))
     return store
 
 
@@ -80,13 +80,13 @@ def test_filters_get_in_in_any_order_once(tmp_path: Path, is_bare: bool) -> None
     with known(tmp_path / "w.db", 41, 41) as store:
         importing = FilterImport(store)
         take(importing, [*given, *given[:5]])
-        assert store.filters.kept(0, 50) == DATA
+        assert store.compact_filters.kept(0, 50) == DATA
         assert (importing.counts.kept, importing.counts.present, importing.counts.waiting, importing.counts.stale) == (len(LINES), 5, 0, 0)
         again = FilterImport(store)
         take(again, given)
         assert (again.counts.kept, again.counts.present) == (0, len(LINES))
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        assert store.filters.kept(0, 50) == DATA
+        assert store.compact_filters.kept(0, 50) == DATA
 
 
 def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_block(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_bl
             take(importing, [false(bare(LINES[7]))])
         assert (caught.value.height, caught.value.block_hash) == (7, LINES[7].block)
         importing.flush()
-        assert store.filters.kept(0, 50).keys() == set(range(7))
+        assert store.compact_filters.kept(0, 50).keys() == set(range(7))
 
 
 def test_filters_of_blocks_to_come_wait_for_their_headers(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_filters_of_blocks_to_come_wait_for_their_headers(tmp_path: Path) -> Non
         importing = FilterImport(store)
         take(importing, LINES)
         assert (importing.counts.kept, importing.counts.waiting) == (len(LINES), len(LINES))
-        assert store.filters.kept(0, 50) == {}
+        assert store.compact_filters.kept(0, 50) == {}
         store.commit(Batch(headers=b"".join(block.raw[:80] for block in BLOCKS[1:])))
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[:20])))
-        assert store.filters.kept(0, 50).keys() == set(range(20))
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[20:])))
-        assert store.filters.kept(0, 50) == DATA
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[:20])))
+        assert store.compact_filters.kept(0, 50).keys() == set(range(20))
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[20:])))
+        assert store.compact_filters.kept(0, 50) == DATA
 
 
 def test_a_false_filter_of_a_block_to_come_is_never_given_nor_in_the_way_of_the_true_one(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_false_filter_of_a_block_to_come_is_never_given_nor_in_the_way_of_the_
         importing = FilterImport(store)
         take(importing, [bare(false(LINES[8])), bare(false(LINES[20])), *map(bare, LINES)])
         store.commit(Batch(headers=b"".join(block.raw[:80] for block in BLOCKS[11:])))
-        store.commit(Batch(filters=FilterBatch(hashes=HASHES[6:])))
-        assert store.filters.kept(0, 50) == DATA
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[6:])))
+        assert store.compact_filters.kept(0, 50) == DATA
 
 
 def test_stale_blocks_are_named_and_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_stale_blocks_are_named_and_counted_and_left_out(tmp_path: Path, monkeyp
         take(importing, [*stale, replace(stale[0], previous=None), replace(stale[0], height=None), *LINES])
         assert (importing.counts.stale, importing.counts.stale_blocks) == (5, [stale[0].block, stale[1].block])
         assert importing.counts.kept == len(LINES)
-        assert not any(store.filters.is_kept(filter_hash(line.data), line.data) for line in stale)
+        assert not any(store.compact_filters.is_kept(filter_hash(line.data), line.data) for line in stale)
 
 
 def test_filters_of_another_network_are_refused(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(tmp_pa
             importing.add(line.block, line.data)
         assert importing.counts.kept == 16  # and now the process dies
     with Store.open(path, REGTEST) as store:
-        assert store.filters.kept(0, 50).keys() == set(range(16))
+        assert store.compact_filters.kept(0, 50).keys() == set(range(16))
         again = FilterImport(store)
         take(again, LINES)
         assert (again.counts.present, again.counts.kept) == (16, len(LINES) - 16)
-        assert store.filters.kept(0, 50) == DATA
+        assert store.compact_filters.kept(0, 50) == DATA
 
 
 def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,14 +189,14 @@ def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(tmp_p
             patched.setattr(store, "commit", full)
             with pytest.raises(StoreFullError):
                 take(importing, LINES)
-        assert (importing.counts.kept, store.filters.kept(0, 50)) == (0, {})
+        assert (importing.counts.kept, store.compact_filters.kept(0, 50)) == (0, {})
         importing.flush()  # there is room again
-        assert (importing.counts.kept, store.filters.kept(0, 50)) == (len(LINES), DATA)
+        assert (importing.counts.kept, store.compact_filters.kept(0, 50)) == (len(LINES), DATA)
 
 
 def test_a_damaged_filter_is_mended_by_importing_again(tmp_path: Path) -> None:
     with known(tmp_path / "w.db", 41, 41) as store:
-        store.commit(Batch(filters=FilterBatch(kept=[(HASHES[3], b"\0")])))
-        assert store.filters.kept(0, 50) == {}
+        store.commit(Batch(compact_filters=CompactFilterBatch(kept=[(HASHES[3], b"\0")])))
+        assert store.compact_filters.kept(0, 50) == {}
         take(FilterImport(store), LINES)
-        assert store.filters.kept(0, 50) == DATA
+        assert store.compact_filters.kept(0, 50) == DATA

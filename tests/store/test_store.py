@@ -28,7 +28,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.sqlite import MarkedRows
-from spvfilter.store.store import MEMORY, Batch, FilterParameters, Pending, Store, StoredMatch
+from spvfilter.store.store import MEMORY, Batch, Bip37Parameters, Pending, Store, StoredMatch
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.vectors import effort
@@ -68,9 +68,9 @@ def filled(path: Path) -> Store:
     for height in range(20):
         each = found(height, height)
         watch.table.learn([each.hit])
-        store.commit(Batch(found=[each], cursor=height))
-    store.commit(Batch(found=[found(30, None)], pending={bytes(32): Pending(b"raw", 7, True)}))
-    store.commit(Batch(filter=FilterParameters(3, 256, 0.0001, b"k" * 32)))
+        store.commit(Batch(matches=[each], cursor=height))
+    store.commit(Batch(matches=[found(30, None)], pending={bytes(32): Pending(b"raw", 7, True)}))
+    store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
     return store
 
 
@@ -80,9 +80,9 @@ def everything(store: Store) -> list[object]:
         store.cursor,
         store.searched,
         store.secret,
-        store.filter_parameters,
+        store.bip37_parameters,
         b"".join(store.headers()),
-        list(store.found()),
+        list(store.matches()),
         store.pending(),
     ]
 
@@ -108,7 +108,7 @@ def test_a_fork_takes_headers_and_matches_above_it_away(tmp_path: Path) -> None:
     with filled(tmp_path / "w.db") as store:
         store.commit(Batch(fork=10, headers=b""))
         assert (store.tip, store.cursor, store.searched) == (10, 10, 10)
-        assert [each.height for each in store.found()] == [*range(11), None]
+        assert [each.height for each in store.matches()] == [*range(11), None]
 
 
 def test_the_cursor_goes_back_for_entries_that_are_new_and_what_was_searched_is_remembered(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_cursor_goes_back_for_entries_that_are_new_and_what_was_searched_is_
     with Store.open(path, REGTEST) as store:
         store.attach(watch_list(OTHER, SCRIPT), since=3)
         assert (store.cursor, store.searched) == (2, 19)
-        assert [each.hit.entry for each in store.found()] == [1] * 21  # under its new number
+        assert [each.hit.entry for each in store.matches()] == [1] * 21  # under its new number
     with Store.open(path, REGTEST) as store:
         store.attach(watch_list(OTHER))
         assert store.cursor == 2
@@ -228,7 +228,7 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
 def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
-        secret, parameters = store.secret, store.filter_parameters
+        secret, parameters = store.secret, store.bip37_parameters
     connection = sqlite3.connect(path)
     connection.execute("UPDATE matches SET value = value + 1 WHERE n = 4")
     connection.commit()
@@ -238,8 +238,8 @@ def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_pat
     with Store.open(path, REGTEST, rebuild=True) as store:
         watch = WatchList(REGTEST)
         store.attach(watch)
-        assert (store.secret, store.filter_parameters) == (secret, parameters)
-        assert (store.tip, store.cursor, list(store.found())) == (-1, -1, [])
+        assert (store.secret, store.bip37_parameters) == (secret, parameters)
+        assert (store.tip, store.cursor, list(store.matches())) == (-1, -1, [])
         assert SCRIPT in watch
     assert (tmp_path / "w.db.damaged").exists()
 
@@ -283,7 +283,7 @@ def test_what_is_no_database_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
 def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
-        secret, parameters = store.secret, store.filter_parameters
+        secret, parameters = store.secret, store.bip37_parameters
     insert = MarkedRows.insert
     broken = 0
     for room in range(20):
@@ -303,7 +303,7 @@ def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp
                 broken += 1
         with Store.open(path, REGTEST) as store:
             store.attach(watch := WatchList(REGTEST))
-            assert (store.secret, store.filter_parameters) == (secret, parameters)
+            assert (store.secret, store.bip37_parameters) == (secret, parameters)
             assert SCRIPT in watch
             assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or made anew
     assert 5 < broken < 20
@@ -325,9 +325,9 @@ TAMPERED = {
 def test_a_completeness_of_another_program_is_refused_by_name(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.attach(watch_list())
-        store.commit(Batch(headers=GENESIS, found=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))]))  # type: ignore[arg-type]
+        store.commit(Batch(headers=GENESIS, matches=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))]))  # type: ignore[arg-type]
         with pytest.raises(StoreCorruptError, match="completeness 'perhaps', which is none"):
-            list(store.found())
+            list(store.matches())
 
 
 @pytest.mark.parametrize("name", TAMPERED)

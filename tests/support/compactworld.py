@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from spvfilter.light.events import Synced
-from spvfilter.node.filterindex import Question
+from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.responder import Responder
 from support.lightworld import FAST, TIMEOUT_S, Run, World
 
@@ -33,7 +33,7 @@ class Counting(Responder):
 
     asked: Counter[str]
 
-    def on_filters_wanted(self, asked: Question) -> None:
+    def on_filters_wanted(self, asked: FilterRequest) -> None:
         type(self).asked[type(asked).__name__] += 1
         super().on_filters_wanted(asked)
 

@@ -220,7 +220,7 @@ def check_stored(path: Path, world: World) -> None:
         if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
             return  # of a branch that it was not yet told to leave
         searched = max(store.cursor, store.searched)
-        known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.found(confirmed=True)}
+        known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
         assert known == {
             (txid, n, kind == "input") for kind, txid, n, height, _ in world.scan() if height is not None and height <= searched
         }

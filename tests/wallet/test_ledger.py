@@ -11,8 +11,8 @@ from spvfilter.kernel import parse_tx
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch, Store
-from spvfilter.wallet.found import FoundTx, ScannedBlock
 from spvfilter.wallet.ledger import Ledger
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
 from support.lightworld import Books, identity
@@ -74,11 +74,11 @@ class Model:
     def announce(self) -> None:
         raw = self.make()
         self.mempool[txid(raw)] = raw
-        self.tell(self.ledger.see(raw, self.now))
+        self.tell(self.ledger.add_unconfirmed(raw, self.now))
 
     def repeat(self) -> None:
         for raw in self.rng.sample(list(self.mempool.values()), min(3, len(self.mempool))):
-            self.tell(self.ledger.see(raw, self.now))
+            self.tell(self.ledger.add_unconfirmed(raw, self.now))
 
     def mine(self) -> None:
         self.append(self.body(), at=len(self.chain))

@@ -14,9 +14,9 @@ from spvfilter.bloom.fileformat import MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
-from spvfilter.cli.bloom.store import FileStore, RedisStore, Store, is_filter
+from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, is_filter
 from spvfilter.cli.term.page import Page, complain
-from spvfilter.cli.term.progress import Progress, megabytes, progress
+from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import ParameterError
 
 SEEN_CAPACITY, SEEN_FP_RATE = 10_000_000, 1e-6  # of dedupe's filter in memory, 36 MB: it must not take a new line for an old one
@@ -72,20 +72,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _store(url: str | None) -> Iterator[Store]:
+def _store(url: str | None) -> Iterator[FilterStorage]:
     if url is None:
-        yield FileStore()
+        yield FileStorage()
         return
-    with RedisStore(url) as store:
+    with RedisStorage(url) as store:
         yield store
 
 
-def _make(store: Store, name: str | None, args: argparse.Namespace, capacity: int, fp_rate: float) -> None:
+def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, capacity: int, fp_rate: float) -> None:
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
     store.create(name, (capacity, fp_rate, args.hash_funcs), hashing, replace=bool(args.force))
 
 
-def _create(store: Store, args: argparse.Namespace) -> None:
+def _create(store: FilterStorage, args: argparse.Namespace) -> None:
     name, *inputs = args.names
     if args.capacity is None or args.fp_rate is None:
         raise ParameterError("bloom create needs --capacity and --fp-rate")
@@ -96,7 +96,7 @@ def _create(store: Store, args: argparse.Namespace) -> None:
     store.finish()
 
 
-def _add(store: Store, args: argparse.Namespace) -> None:
+def _add(store: FilterStorage, args: argparse.Namespace) -> None:
     name, *inputs = args.names
     keys = Keys(inputs, bool(args.null))
     store.open(name, change=True)
@@ -104,7 +104,7 @@ def _add(store: Store, args: argparse.Namespace) -> None:
     store.finish()
 
 
-def _fill(store: Store, keys: Keys) -> None:
+def _fill(store: FilterStorage, keys: Keys) -> None:
     added = new = 0
     with _progress(keys) as shown:
         for batch in keys.batches():
@@ -115,7 +115,7 @@ def _fill(store: Store, keys: Keys) -> None:
     _warn_past_capacity(store)
 
 
-def _check(store: Store, args: argparse.Namespace) -> None:
+def _check(store: FilterStorage, args: argparse.Namespace) -> None:
     name, *inputs = args.names
     keys = Keys(inputs, bool(args.null))
     store.open(name)
@@ -135,14 +135,14 @@ def _check(store: Store, args: argparse.Namespace) -> None:
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
     """For each line of a batch one byte: whether it is allowed."""
     if path is not None and is_filter(Path(path)):
-        store = FileStore()
+        store = FileStorage()
         store.open(path)
         return store.contains_many
     lines = {key for batch in Keys([path], nul).batches() for key in batch} if path is not None else set()
     return lambda batch: bytes(key in lines for key in batch)
 
 
-def _dedupe(store: Store, args: argparse.Namespace) -> None:
+def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     kept = bool(args.names) and (args.redis is not None or is_filter(Path(args.names[0])))
     if kept and any(getattr(args, name) is not None for name in _SHAPE):
         raise ParameterError("a filter that is there has its own --capacity, --fp-rate, --hash-funcs and --key")
@@ -201,24 +201,24 @@ def _write(keys: list[bytes], nul: bool) -> None:
 
 
 @contextmanager
-def _progress(keys: Keys, *, prints: bool = False) -> Iterator[Progress]:
+def _progress(keys: Keys, *, prints: bool = False) -> Iterator[ProgressDisplay]:
     """Progress where nothing else is on the terminal: neither lines that are typed nor lines that are printed."""
     typed = "-" in keys.paths and sys.stdin is not None and sys.stdin.isatty()
     if typed or (prints and sys.stdout.isatty()):
-        yield Progress()
+        yield ProgressDisplay()
         return
     with progress(None) as shown:
         yield shown
 
 
-def _warn_past_capacity(store: Store) -> None:
+def _warn_past_capacity(store: FilterStorage) -> None:
     said = store.facts()
     if said.capacity is not None and said.estimate > said.capacity + 3 * sqrt(said.capacity):
         held = f"holds about {said.estimate:,.0f}" if isfinite(said.estimate) else "is full"
         complain(f"warning: {store.name} was made for {said.capacity:,} lines and {held}: {said.rate:.3g} of all others seem to be in it")
 
 
-def _info(store: Store, args: argparse.Namespace) -> None:
+def _info(store: FilterStorage, args: argparse.Namespace) -> None:
     page = Page(sys.stdout)
     for name in args.names:
         store.open(name)
@@ -240,7 +240,7 @@ def _info(store: Store, args: argparse.Namespace) -> None:
         _warn_past_capacity(store)
 
 
-def _merge(store: Store, args: argparse.Namespace) -> None:
+def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
     if args.output is None:
         raise ParameterError("bloom merge needs --output FILTER")
     store.merge(args.names, args.output, replace=bool(args.force))

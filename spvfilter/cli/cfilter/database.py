@@ -72,16 +72,16 @@ def export_filters(db: str, network: Network, page: Page) -> int:
     count = size = 0
     with Store.open(db, network) as store:
         headers = HeaderChain.load(network, store.headers(1))
-        last = min(store.filters.height, headers.height)
+        last = min(store.compact_filters.height, headers.height)
         for first in range(0, last + 1, _AT_ONCE):
-            for height, data in sorted(store.filters.kept(first, min(first + _AT_ONCE - 1, last)).items()):
+            for height, data in sorted(store.compact_filters.kept(first, min(first + _AT_ONCE - 1, last)).items()):
                 block = headers.hash_at(height)
                 previous = headers.hash_at(height - 1) if height else bytes(32)
-                record = FilterRecord(block, previous, height, data, store.filters.header_at(height))
+                record = FilterRecord(block, previous, height, data, store.compact_filters.header_at(height))
                 page.line(json.dumps(record.line(BasicFilter.parse(data, block).n), separators=(",", ":")))
                 count += 1
                 size += len(data)
-        waiting = store.filters.waiting()
+        waiting = store.compact_filters.waiting()
     if not count:
         if waiting:
             raise SourceError(f"{db}: {waiting:,} filter(s) kept wait for their filter headers: run watch --mode compact first")

@@ -21,7 +21,7 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.compact import Mode
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.node.tx import COINBASE_MATURITY
-from spvfilter.store.store import Batch, FilterParameters, Store
+from spvfilter.store.store import Batch, Bip37Parameters, Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
@@ -114,7 +114,7 @@ def _prepared(path: Path, watch: WatchList) -> Path:
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
     try:
-        store.commit(Batch(headers=NETWORK.genesis, filter=FilterParameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)))
+        store.commit(Batch(headers=NETWORK.genesis, bip37_parameters=Bip37Parameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)))
     finally:
         store.close()
     return path

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Progress:
+class ProgressDisplay:
     """Shows nothing: standard error is no terminal."""
 
     def update(self, done: int, total: int | None) -> None:
@@ -24,7 +24,7 @@ class Progress:
         """Make way for a line that someone else prints on the same terminal."""
 
 
-class LineProgress(Progress):
+class LineProgress(ProgressDisplay):
     """One line that overwrites itself."""
 
     def __init__(self) -> None:
@@ -46,11 +46,18 @@ class LineProgress(Progress):
             self._shown = 0
 
 
-class RichProgress(Progress):
+class RichProgress(ProgressDisplay):
     """rich's bar; it makes way by itself for what is printed on its console."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress as Bar, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress as Bar,
+            TaskProgressColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
 
         columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         self.bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
@@ -61,10 +68,10 @@ class RichProgress(Progress):
 
 
 @contextmanager
-def progress(console: Console | None) -> Iterator[Progress]:
+def progress(console: Console | None) -> Iterator[ProgressDisplay]:
     """What to show progress with; `console` is the terminal that lines go to meanwhile, if they go to one."""
     if not sys.stderr.isatty():
-        yield Progress()
+        yield ProgressDisplay()
         return
     console = console or rich_console(sys.stderr)
     if console is None:

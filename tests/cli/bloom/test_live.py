@@ -87,7 +87,7 @@ def test_an_interrupted_dedupe_remembers_what_it_printed_and_nothing_else(kept: 
 @pytest.mark.parametrize(("times", "out"), [(1, b"a\nb\n"), (2, b"")], ids=["once", "twice"])
 def test_an_interrupt_waits_for_the_batch_and_a_second_one_does_not(kept: Path, times: int, out: bytes) -> None:
     interrupted = (
-        "import os; import spvfilter.cli.bloom.store as module; add = module.FileStore.add_many; module.FileStore.add_many = "
+        "import os; import spvfilter.cli.bloom.storage as module; add = module.FileStorage.add_many; module.FileStorage.add_many = "
         f"lambda store, lines: ([os.kill(os.getpid(), signal.SIGINT) for _ in range({times})], add(store, lines))[1]"
     )
     ran = process("bloom", "dedupe", kept, stdin=b"a\nb\n", code=WITH_SIGINT.replace("sys.exit", f"{interrupted}; sys.exit"))
@@ -114,8 +114,8 @@ def test_an_interrupted_add_or_create_leaves_what_was_there(kept: Path, action: 
     before = kept.read_bytes()
     shape = ("--capacity", 5, "--fp-rate", 0.1, "--force") if action == "create" else ()
     tell = (
-        "import spvfilter.cli.bloom.store as module; update = module.FileStore.update; "
-        "module.FileStore.update = lambda store, lines: (update(store, lines), print('added', flush=True))[0]"
+        "import spvfilter.cli.bloom.storage as module; update = module.FileStorage.update; "
+        "module.FileStorage.update = lambda store, lines: (update(store, lines), print('added', flush=True))[0]"
     )
     with started(action, kept, "-", *shape, code=WITH_SIGINT.replace("sys.exit", f"{tell}; sys.exit")) as child:
         assert child.stdin is not None

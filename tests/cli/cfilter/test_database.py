@@ -16,7 +16,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import hash_from_hex, hash_to_hex
-from spvfilter.store.filters import FilterBatch
+from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch, Store
 from support.nodeprocess import ADDRESS, NodeProcess, node_process, running
 from support.processes import process
@@ -59,13 +59,13 @@ def db(tmp_path: Path) -> Path:
     path = tmp_path / "wallet.db"
     hashes = [filter_hash(INDEX.data(block)) for block in BLOCKS]
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(headers=b"".join(block.raw[:80] for block in BLOCKS), filters=FilterBatch(hashes=hashes)))
+        store.commit(Batch(headers=b"".join(block.raw[:80] for block in BLOCKS), compact_filters=CompactFilterBatch(hashes=hashes)))
     return path
 
 
 def kept(path: Path) -> set[int]:
     with Store.open(path, REGTEST) as store:
-        return set(store.filters.kept(0, COUNT))
+        return set(store.compact_filters.kept(0, COUNT))
 
 
 def test_what_is_exported_is_what_was_imported(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:

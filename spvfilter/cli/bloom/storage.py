@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     rate: float
 
 
-class Store(ABC):
+class FilterStorage(ABC):
     """One filter at a time, its keys lines: made or opened, used, finished."""
 
     name = "the filter in memory"
@@ -114,7 +114,7 @@ def is_filter(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-class FileStore(Store):
+class FileStorage(FilterStorage):
     """A filter in a file, read into memory and replaced whole."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class FileStore(Store):
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
 
 
-class RedisStore(Store):
+class RedisStorage(FilterStorage):
     """A filter in Redis; every batch is there at once."""
 
     def __init__(self, url: str) -> None:
