@@ -12,7 +12,7 @@ import pytest
 from spvfilter.errors import BlockFilterError, FalseFilterError, SourceError, StoreFullError
 from spvfilter.filters.bip158 import basic_data, filter_hash, filter_header
 from spvfilter.network import REGTEST, SIGNET
-from spvfilter.node.blocktree import Block
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.store import importer
@@ -40,7 +40,7 @@ INDEX = FilterIndex(REGTEST_CHAIN.chain)
 BLOCKS = REGTEST_CHAIN.chain.active
 
 
-def lines(blocks: Sequence[Block] = BLOCKS) -> list[Line]:
+def lines(blocks: Sequence[TreeBlock] = BLOCKS) -> list[Line]:
     return [Line(each.hash, INDEX.data(each), each.header.previous, each.height, INDEX.header(each)) for each in blocks]
 
 
