@@ -1,6 +1,6 @@
 #include "oracle.h"
 
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
     uint8_t last[128] = {0}; /* what does not fill a block, a one, zeros, the size in bits */

@@ -2,7 +2,7 @@
 #ifndef ORACLE_BIP37_H
 #define ORACLE_BIP37_H
 
-#include "bloom/bip37.h"
+#include "bloom/bip37/scan.h"
 #include "check.h"
 
 bool oracle_bloom_contains(const spv_bip37 *filter, const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #define ORACLE_GCS_H
 
 #include "check.h"
-#include "gcs/gcs.h"
+#include "gcs/match.h"
 
 typedef struct {
     uint64_t *values; /* ascending; to be released */

@@ -3,7 +3,7 @@
 #define ORACLE_WATCH_H
 
 #include "check.h"
-#include "watch/watch.h"
+#include "watch/scan.h"
 
 typedef struct {
     unsigned kind;

@@ -5,7 +5,7 @@
 #include "hash/cpu.h"
 #include "block/headers.h"
 #include "block/merkle.h"
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 enum { MAX_BLOCKS = 4096 };
 

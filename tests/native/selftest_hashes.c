@@ -2,8 +2,8 @@
 #include "selftest.h"
 
 #include "hash/murmur3.h"
-#include "hash/murmur3_x64.h"
-#include "hash/sha256_way.h"
+#include "hash/murmur3/x64.h"
+#include "hash/sha256/way.h"
 #include "hash/siphash.h"
 
 enum { LONGEST = 700 };

@@ -1,7 +1,7 @@
 /* Binding of gcs.h: the type GcsQuery, gcs_build and gcs_check; the twin of pure/gcs.py. */
 #include "binding/binding.h"
 
-#include "gcs/gcs.h"
+#include "gcs/match.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Binding of merkle.h and bip37.h; the twin of the second half of pure/blocks.py. */
 #include "binding/binding.h"
 
-#include "bloom/bip37.h"
+#include "bloom/bip37/scan.h"
 #include "block/merkle.h"
 
 static PyObject *merkle_root(PyObject *self, PyObject *argument) {

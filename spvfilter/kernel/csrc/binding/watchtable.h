@@ -5,7 +5,7 @@
 #include "binding/binding.h"
 
 #include "watch/table.h"
-#include "watch/watch.h"
+#include "watch/scan.h"
 
 typedef struct {
     PyObject_HEAD

@@ -4,7 +4,7 @@
 
 #include "bloom/gate.h"
 #include "hash/murmur3.h"
-#include "hash/murmur3_x64.h"
+#include "hash/murmur3/x64.h"
 #include "hash/siphash.h"
 
 /* values.Family. */

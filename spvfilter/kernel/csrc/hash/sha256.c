@@ -1,5 +1,5 @@
 /* SHA-256 of one message at a time, and how every message is padded. */
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 enum { SHORT = sizeof(((spv_padded *)0)->buffer) - 9 }; /* bytes */
 

@@ -3,10 +3,10 @@
 #define SPV_TABLE_H
 
 #include "spv.h"
-#include "watch/table_hash.h"
-#include "watch/table_index.h"
-#include "watch/table_lock.h"
-#include "watch/table_memory.h"
+#include "watch/keyhash.h"
+#include "watch/index.h"
+#include "watch/lock.h"
+#include "watch/memory.h"
 
 enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_KINDS }; /* values.EntryKind */
 enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };

@@ -1,5 +1,5 @@
 /* SHA-256 with ARMv8's SHA-2 instructions: one message, or two whose rounds interleave, since each round waits for the one before it. */
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 #if defined(SPV_SHA256_ARM)
 #include <arm_neon.h>

@@ -1,5 +1,5 @@
 /* SHA-256's compression in plain C: the reference the other ways are held to. */
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 const uint32_t spv_sha256_initial[8] = {
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,

@@ -2,7 +2,7 @@
 #ifndef SPV_BIP37_FILTER_H
 #define SPV_BIP37_FILTER_H
 
-#include "bloom/bip37.h"
+#include "bloom/bip37/scan.h"
 #include "hash/murmur3.h"
 #include "block/script.h"
 

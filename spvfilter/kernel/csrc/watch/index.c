@@ -1,6 +1,6 @@
-#include "watch/table_index.h"
+#include "watch/index.h"
 
-#include "watch/table_memory.h"
+#include "watch/memory.h"
 
 static const uint16_t NO_TAGS[SPV_GROUP];
 

@@ -1,10 +1,10 @@
-#include "watch/watch.h"
+#include "watch/scan.h"
 
 #include <stdlib.h>
 
 #include "hash/sha256.h"
 #include "block/walk.h"
-#include "watch/watch_marks.h"
+#include "watch/marks.h"
 
 enum { AHEAD = 64 }; /* txids made at once, which is faster */
 

@@ -1,6 +1,6 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #define _DARWIN_C_SOURCE
-#include "watch/table_memory.h"
+#include "watch/memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

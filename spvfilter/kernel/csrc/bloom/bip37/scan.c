@@ -1,8 +1,8 @@
-#include "bloom/bip37.h"
+#include "bloom/bip37/scan.h"
 
 #include <stdlib.h>
 
-#include "bloom/bip37_window.h"
+#include "bloom/bip37/window.h"
 
 enum { AT_ONCE = 8192 }; /* transactions walked, then hashed, then tested */
 

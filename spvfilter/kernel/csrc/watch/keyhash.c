@@ -1,6 +1,6 @@
 #define _DEFAULT_SOURCE /* getentropy */
 #define _DARWIN_C_SOURCE
-#include "watch/table_hash.h"
+#include "watch/keyhash.h"
 
 #include <unistd.h>
 #ifdef __APPLE__

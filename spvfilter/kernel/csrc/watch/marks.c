@@ -1,4 +1,4 @@
-#include "watch/watch_marks.h"
+#include "watch/marks.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE
-#include "watch/table_lock.h"
+#include "watch/lock.h"
 
 bool spv_lock_init(spv_lock *lock) {
     *lock = (spv_lock){0};

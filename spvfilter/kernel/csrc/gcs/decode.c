@@ -1,5 +1,5 @@
-#include "gcs/gcs_stream.h"
-#include "gcs/gcs.h"
+#include "gcs/stream.h"
+#include "gcs/match.h"
 #include "block/walk.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Building a Golomb-coded set: one hash and one sort of each item, equal items dropped on the way. */
-#include "gcs/gcs_query.h"
+#include "gcs/query.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SipHash-2-4 of many short items under one key, in lanes of 64 bits: four with AVX2, eight with AVX-512, else one after the other. */
-#include "gcs/gcs_query.h"
+#include "gcs/query.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "bloom/bip37_window.h"
+#include "bloom/bip37/window.h"
 
 void spv_window_start(spv_window *w, const spv_filter *filter, const spv_murmur3_way *way, const uint8_t *raw, size_t size) {
     const size_t reach = SPV_SHORT + SPV_MURMUR3_BEYOND;

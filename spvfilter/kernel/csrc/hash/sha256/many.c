@@ -1,5 +1,5 @@
 /* SHA-256 of many messages at once: each lane takes the next message when its own has ended. */
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 enum {
     BATCH = 8192,  /* messages put in order together */

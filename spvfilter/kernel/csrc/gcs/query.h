@@ -2,7 +2,7 @@
 #ifndef SPV_GCS_QUERY_H
 #define SPV_GCS_QUERY_H
 
-#include "gcs/gcs.h"
+#include "gcs/match.h"
 
 enum { SPV_GCS_LANES = 8 };
 

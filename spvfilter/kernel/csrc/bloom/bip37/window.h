@@ -7,7 +7,7 @@
 #ifndef SPV_BIP37_WINDOW_H
 #define SPV_BIP37_WINDOW_H
 
-#include "bloom/bip37_filter.h"
+#include "bloom/bip37/element.h"
 
 enum {
     SPV_WINDOW = 4096, /* elements */

@@ -1,6 +1,6 @@
 /* SHA-256 with SHA-NI: one message, or two whose rounds interleave, since each round waits for the one before it. */
 #if defined(__x86_64__)
-#include "hash/sha256_way.h"
+#include "hash/sha256/way.h"
 
 #include <immintrin.h>
 

@@ -1,7 +1,7 @@
 /* Asking sets for items. A query that is smaller than a set becomes a bitmap of the values it would have there, and each element is looked up
    as it is decoded, several sets side by side; a larger one streams against a bitmap of the set. */
-#include "gcs/gcs_query.h"
-#include "gcs/gcs_stream.h"
+#include "gcs/query.h"
+#include "gcs/stream.h"
 
 #include <stdlib.h>
 
