@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -200,6 +202,51 @@ def test_exceptions_to_the_sizes_are_still_needed() -> None:
         if isinstance(node, ast.ClassDef)
     }
     assert {name: width for name, width in widths.items() if width > WIDEST} == WIDER
+
+
+CSRC = PACKAGE / "kernel" / "csrc"
+C_FLOORS = [["spv.h", "spv.c", "array.h"], ["hash"], ["block"], ["watch", "bloom", "gcs"], ["binding"]]  # as in the comment of spv.h
+C_FLOOR_OF = {folder: floor for floor, folders in enumerate(C_FLOORS) for folder in folders}
+
+
+def c_files() -> list[str]:
+    return sorted(str(path.relative_to(CSRC)) for path in CSRC.rglob("*.[ch]"))
+
+
+def includes(file: str) -> list[str]:
+    """The files of the kernel that one includes, in order."""
+    return re.findall(r'^#include "(.+)"$', (CSRC / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_c_file_lives_on_a_floor_and_includes_what_is_there() -> None:
+    files = c_files()
+    assert len(files) > 60
+    assert {file.split("/")[0] for file in files} == C_FLOOR_OF.keys()
+    assert {included for file in files for included in includes(file)} <= set(files)
+
+
+@pytest.mark.parametrize("file", c_files())
+def test_c_includes_point_down_only(file: str) -> None:
+    here = file.split("/")[0]
+    for included in includes(file):
+        there = included.split("/")[0]
+        assert there == here or C_FLOOR_OF[there] < C_FLOOR_OF[here] or C_FLOOR_OF[here] == C_FLOOR_OF[there] == 0, included
+
+
+def test_no_circle_of_c_includes() -> None:
+    assert list(TopologicalSorter({file: includes(file) for file in c_files()}).static_order())
+
+
+@pytest.mark.parametrize("file", c_files())
+def test_a_c_file_says_what_it_is_and_has_a_plain_name(file: str) -> None:
+    source, path = (CSRC / file).read_text(encoding="utf-8"), Path(file)
+    assert len(source.splitlines()) <= LONGEST
+    header = str(path.with_suffix(".h"))
+    if path.suffix == ".c" and (CSRC / header).exists():
+        assert includes(file)[0] == header  # which says it
+    else:
+        assert source.startswith("/* ")
+    assert not any(path.name.startswith(f"{folder}_") for folder in path.parts[:-1])
 
 
 def loaded_by(code: str) -> set[str]:

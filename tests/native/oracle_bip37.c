@@ -24,7 +24,7 @@ void oracle_bloom_insert(const spv_bip37 *filter, const uint8_t *data, size_t si
 }
 
 static bool any_push_in(const spv_bip37 *filter, const uint8_t *script, size_t size) {
-    spv_push push;
+    spv_bytes push;
     for (size_t at = 0; spv_next_push(script, size, &at, &push);)
         if (oracle_bloom_contains(filter, push.data, push.size))
             return true;

@@ -2,8 +2,8 @@
 #ifndef ORACLE_BIP37_H
 #define ORACLE_BIP37_H
 
-#include "bloom/bip37/scan.h"
 #include "check.h"
+#include "bloom/bip37/scan.h"
 
 bool oracle_bloom_contains(const spv_bip37 *filter, const uint8_t *data, size_t size);
 void oracle_bloom_insert(const spv_bip37 *filter, const uint8_t *data, size_t size);

@@ -4,6 +4,7 @@
 
 #include "bloom/bits.h"
 #include "bloom/counters.h"
+#include "bloom/whole.h"
 #include "check.h"
 
 typedef struct {

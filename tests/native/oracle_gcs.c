@@ -26,7 +26,7 @@ bool plain_decode(const uint8_t *data, size_t size, unsigned p, plain_set *set) 
     return (at + 7) / 8 == size;
 }
 
-uint64_t plain_value(const spv_item_bytes *item, const uint8_t *key, uint64_t count, uint64_t m) {
+uint64_t plain_value(const spv_bytes *item, const uint8_t *key, uint64_t count, uint64_t m) {
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)oracle_siphash24(item->data, item->size, key) * (count * m) >> 64);
 }
@@ -40,7 +40,7 @@ bool plain_contains(const plain_set *set, uint64_t value) {
     return low < high && set->values[low] == value;
 }
 
-size_t plain_distinct(const spv_item_bytes *items, size_t count) {
+size_t plain_distinct(const spv_bytes *items, size_t count) {
     size_t distinct = 0;
     for (size_t i = 0; i < count; i++) {
         bool repeated = false;
@@ -51,7 +51,7 @@ size_t plain_distinct(const spv_item_bytes *items, size_t count) {
     return distinct;
 }
 
-void check_holds_just(const plain_set *set, const spv_item_bytes *items, size_t count, const uint8_t *key, uint64_t m) {
+void check_holds_just(const plain_set *set, const spv_bytes *items, size_t count, const uint8_t *key, uint64_t m) {
     bool *known = zeroed(set->count, sizeof *known);
     for (size_t i = 0; i < count; i++) {
         uint64_t value = plain_value(items + i, key, set->count, m);

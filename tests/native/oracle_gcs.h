@@ -3,7 +3,6 @@
 #define ORACLE_GCS_H
 
 #include "check.h"
-#include "gcs/match.h"
 
 typedef struct {
     uint64_t *values; /* ascending; to be released */
@@ -14,13 +13,13 @@ typedef struct {
 bool plain_decode(const uint8_t *data, size_t size, unsigned p, plain_set *set);
 
 /* The value of an item in a set of `count` elements. */
-uint64_t plain_value(const spv_item_bytes *item, const uint8_t *key, uint64_t count, uint64_t m);
+uint64_t plain_value(const spv_bytes *item, const uint8_t *key, uint64_t count, uint64_t m);
 bool plain_contains(const plain_set *set, uint64_t value);
 
 /* How many different items there are. */
-size_t plain_distinct(const spv_item_bytes *items, size_t count);
+size_t plain_distinct(const spv_bytes *items, size_t count);
 
 /* That the set holds the items' values and no other. */
-void check_holds_just(const plain_set *set, const spv_item_bytes *items, size_t count, const uint8_t *key, uint64_t m);
+void check_holds_just(const plain_set *set, const spv_bytes *items, size_t count, const uint8_t *key, uint64_t m);
 
 #endif

@@ -13,7 +13,7 @@ static void *grown(void *items, size_t count, size_t *room, size_t size) {
 }
 
 static bool equal(spv_bytes one, spv_bytes other) {
-    return one.size == other.size && same(one.at, other.at, one.size);
+    return one.size == other.size && same(one.data, other.data, one.size);
 }
 
 void plain_free(plain_table *table) {
@@ -30,7 +30,7 @@ plain_coin *plain_find_coin(const plain_table *table, const uint8_t *outpoint) {
 
 uint32_t plain_find(const plain_table *table, unsigned kind, spv_bytes value) {
     if (kind == SPV_OUTPOINT) { /* found only as long as the coin is its own */
-        const plain_coin *coin = plain_find_coin(table, value.at);
+        const plain_coin *coin = plain_find_coin(table, value.data);
         if (!coin || coin->entry >= table->entry_count)
             return SPV_NONE;
         const plain_entry *entry = table->entries + coin->entry;
@@ -50,12 +50,12 @@ uint32_t plain_add(plain_table *table, unsigned kind, spv_bytes value) {
     table->entries = grown(table->entries, table->entry_count, &table->entry_room, sizeof *table->entries);
     table->entries[table->entry_count++] = (plain_entry){kind, value};
     if (kind == SPV_OUTPOINT) {
-        plain_coin *known = plain_find_coin(table, value.at);
+        plain_coin *known = plain_find_coin(table, value.data);
         if (known) {
             known->entry = number;
         } else {
             plain_coin coin = {.entry = number, .value = SPV_NO_VALUE};
-            memcpy(coin.outpoint, value.at, 36);
+            memcpy(coin.outpoint, value.data, 36);
             plain_set_coin(table, &coin, true);
         }
     }
@@ -66,7 +66,7 @@ static plain_coin joined(const plain_coin *old, const plain_coin *new) {
     plain_coin coin = *old;
     if (coin.value == SPV_NO_VALUE)
         coin.value = new->value;
-    if (!coin.script.at)
+    if (!coin.script.data)
         coin.script = new->script;
     return coin;
 }
@@ -82,8 +82,8 @@ void plain_set_coin(plain_table *table, const plain_coin *coin, bool replace) {
 }
 
 static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
-    spv_push push;
-    for (size_t at = 0; spv_next_push(script.at, script.size, &at, &push);) {
+    spv_bytes push;
+    for (size_t at = 0; spv_next_push(script.data, script.size, &at, &push);) {
         uint32_t number = plain_find(table, SPV_DATA, (spv_bytes){push.data, push.size});
         if (number != SPV_NONE)
             return number;
@@ -92,9 +92,9 @@ static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
 }
 
 uint32_t plain_match_script(const plain_table *table, spv_bytes script) {
-    spv_push keys[SPV_MAX_MULTISIG_KEYS];
+    spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
     uint32_t number = plain_find(table, SPV_SCRIPT, script);
-    size_t count = spv_multisig_keys(script.at, script.size, keys);
+    size_t count = spv_multisig_keys(script.data, script.size, keys);
     for (size_t i = 0; i < count && number == SPV_NONE; i++)
         number = plain_find(table, SPV_MULTISIG_KEY, (spv_bytes){keys[i].data, keys[i].size});
     return number == SPV_NONE ? match_pushes(table, script) : number;
@@ -176,7 +176,7 @@ void check_same_hits(const spv_hits *hits, const plain_hits *plain) {
         CHECK(hit->spend == wanted->spend && hit->position == wanted->position && hit->n == wanted->n);
         CHECK(hit->txid < hits->txid_count && same(hits->txids[hit->txid], wanted->txid, 32));
         CHECK(hit->entry == wanted->coin.entry && hit->value == wanted->coin.value);
-        CHECK(!hit->script.at == !wanted->coin.script.at && equal(hit->script, wanted->coin.script));
+        CHECK(!hit->script.data == !wanted->coin.script.data && equal(hit->script, wanted->coin.script));
         memcpy(outpoint, hits->txids[hit->txid], 32);
         spv_put_le32(outpoint + 32, hit->n);
         CHECK(same(hit->spend ? hit->outpoint : outpoint, wanted->coin.outpoint, 36));
@@ -196,6 +196,6 @@ void check_same_table(const spv_table *table, const plain_table *plain) {
         CHECK(number != SPV_NONE);
         spv_coin coin = spv_table_coin(table, number);
         CHECK(same(coin.outpoint, wanted->outpoint, 36) && coin.value == wanted->value && coin.entry == wanted->entry);
-        CHECK(!coin.script.at == !wanted->script.at && equal(coin.script, wanted->script));
+        CHECK(!coin.script.data == !wanted->script.data && equal(coin.script, wanted->script));
     }
 }

@@ -2,9 +2,10 @@
    stores them. Built by scripts/selftest in every way that should find another kind of mistake. */
 #include "selftest.h"
 
-#include "hash/cpu.h"
 #include "block/headers.h"
 #include "block/merkle.h"
+#include "block/txid.h"
+#include "hash/cpu.h"
 #include "hash/sha256/way.h"
 
 enum { MAX_BLOCKS = 4096 };

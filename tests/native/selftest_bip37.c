@@ -7,7 +7,7 @@
 static void insert_something_of(const real_block *block, dice *dice, const spv_bip37 *filter) {
     const spv_tx *tx = block->txs + roll(dice) % block->transactions;
     uint8_t txid[32];
-    spv_push push;
+    spv_bytes push;
     size_t script_at = 0, at = tx->inputs_at;
     switch (roll(dice) % 4) {
     case 0:

@@ -21,7 +21,7 @@ static void add(watched *w, unsigned kind, const uint8_t *at, size_t size) {
 static void add_something_of(watched *w, const real_block *block, dice *dice) {
     const spv_tx *tx = block->txs + roll(dice) % block->transactions;
     size_t in = tx->inputs_at, out = tx->outputs_at, at = 0;
-    spv_push push, keys[SPV_MAX_MULTISIG_KEYS];
+    spv_bytes push, keys[SPV_MAX_MULTISIG_KEYS];
     spv_item input, output;
     for (uint64_t n = roll(dice) % tx->inputs + 1; n; n--)
         input = spv_next_input(block->raw, &in);

@@ -1,4 +1,15 @@
-/* What every file of the kernel's C half shares: the error a reader gives, little-endian loads, hints. No Python, no globals. */
+/* The ground of the kernel's C half: status, error, bytes, little-endian loads, compiler hints.
+
+   The folders are floors. A file includes files of its own folder and of lower floors; folders of one floor include nothing of each other.
+
+       binding              Python's types and functions
+       watch  bloom  gcs    the exact scan; Bloom filters, generic and BIP-37; Golomb-coded sets
+       block                transactions and blocks: walking, txids, Merkle roots, scripts, headers
+       hash                 SHA-256, MurmurHash3, SipHash
+       spv.h, array.h
+
+   Nothing below binding/ knows Python or has mutable globals, but for what is asked of the processor once. tests/test_house.py holds
+   the plan. */
 #ifndef SPV_H
 #define SPV_H
 
@@ -30,6 +41,16 @@ typedef struct {
 /* Fills `error` (printf's rules) and returns SPV_FORMAT. */
 SPV_COLD spv_status spv_refuse(spv_error *error, size_t offset, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Bytes that it does not own. Where a value may be missing, `data` is NULL. */
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+} spv_bytes;
+
+SPV_INLINE bool spv_equal(spv_bytes one, spv_bytes other) {
+    return one.size == other.size && !memcmp(one.data, other.data, one.size);
+}
 
 SPV_INLINE uint16_t spv_le16(const uint8_t *at) {
     return (uint16_t)(at[0] | at[1] << 8);

@@ -1,7 +1,7 @@
 /* Fuzz target: decoding addresses and lines of them. What is decoded encodes to the same text; what is encoded here is decoded. The input
    is u8 network, then a text, lines, and a payload to encode: all of what follows, three times. */
-#include "watch/address.h"
 #include "oracle.h"
+#include "watch/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -162,9 +162,9 @@ static void check_lines(const spv_address_network *network, const uint8_t *from,
         CHECK(spv_decode_address(network, chunk + at, text, &script));
         uint32_t entry = spv_table_find(table, SPV_SCRIPT, (spv_bytes){script.bytes, script.size});
         CHECK(entry != SPV_NONE);
-        if (labels < taken.count && comma && taken.labels[labels].at > chunk + at && taken.labels[labels].at <= end) {
+        if (labels < taken.count && comma && taken.labels[labels].text.data > chunk + at && taken.labels[labels].text.data <= end) {
             const spv_label *label = taken.labels + labels++;
-            CHECK(label->size && label->at + label->size <= end && label->entry == entry);
+            CHECK(label->text.size && label->text.data + label->text.size <= end && label->entry == entry);
         }
         at = (size_t)(end + 1 - chunk);
     }

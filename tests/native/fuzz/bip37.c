@@ -6,8 +6,8 @@
    u32  tweak
    u8   fill
    u8   picks, each u24 offset and u8 length of bytes of what follows: the elements */
-#include "oracle_bip37.h"
 #include "oracle.h"
+#include "oracle_bip37.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -19,7 +19,7 @@ typedef struct {
     uint8_t *memory, *cells; /* the cells lie in the memory, misaligned, and end with it */
     size_t size;             /* bytes of cells */
     uint64_t *scratch;       /* plain positions */
-    spv_key keys[MAX_KEYS];  /* every key that was added or asked for */
+    spv_bytes keys[MAX_KEYS];  /* every key that was added or asked for */
     size_t key_count;
     bool counters, shared;
 } filters;
@@ -60,7 +60,7 @@ static void take_away(filters *f, const uint8_t *key, size_t size) {
 static void add_batch(filters *f, const spv_keys *keys, size_t from, size_t count) {
     size_t fresh = 0;
     for (size_t i = from; i < from + count; i++) {
-        spv_key key = spv_key_at(keys, i);
+        spv_bytes key = spv_key_at(keys, i);
         size_t functions = plain_positions(&f->plain, key.data, key.size, f->scratch);
         fresh += (f->counters ? plain_counters_add : plain_bits_add)(&f->plain, f->scratch, functions);
     }
@@ -71,7 +71,7 @@ static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t coun
     uint8_t *mask = zeroed(count, 1);
     (f->counters ? spv_counters_has_many : spv_bits_has_many)(&f->batch, keys, from, count, mask);
     for (size_t i = 0; i < count; i++) {
-        spv_key key = spv_key_at(keys, from + i);
+        spv_bytes key = spv_key_at(keys, from + i);
         size_t functions = plain_positions(&f->plain, key.data, key.size, f->scratch);
         CHECK(mask[i] == (plain_least(&f->plain, f->scratch, functions) > 0));
     }
@@ -88,7 +88,7 @@ static size_t operate(filters *f, const uint8_t *data, size_t size) {
     if (data[0] % 5 < 3) {
         width = width < room ? width : room;
         if (f->key_count < MAX_KEYS)
-            f->keys[f->key_count++] = (spv_key){key, width};
+            f->keys[f->key_count++] = (spv_bytes){key, width};
         (data[0] % 5 == 0 ? add : data[0] % 5 == 1 ? ask : take_away)(f, key, width);
         return 3 + width;
     }
@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f->scratch = zeroed(functions, sizeof *f->scratch);
     spv_shape_make(&f->shape, f->plain.family, f->plain.cell_count, f->plain.hash_funcs, f->plain.partitioned, f->plain.key);
     f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared};
-    f->batch.positions = zeroed(functions > SPV_WINDOW_CELLS ? functions : SPV_WINDOW_CELLS, sizeof *f->batch.positions);
+    f->batch.positions = zeroed(functions > SPV_AHEAD_CELLS ? functions : SPV_AHEAD_CELLS, sizeof *f->batch.positions);
     uint8_t *older = exact_copy(f->cells, f->size);
     for (size_t at = HEAD, taken; at < size && (taken = operate(f, data + at, size - at)); at += taken)
         if (at < size / 2)

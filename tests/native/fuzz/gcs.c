@@ -5,6 +5,9 @@
    16   bytes of the SipHash key
    u8   items, each u8 size and bytes
    the rest is a set, as a peer might send it */
+#include "gcs/build.h"
+#include "gcs/decode.h"
+#include "gcs/match.h"
 #include "oracle_gcs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -16,7 +19,7 @@ typedef struct {
     uint64_t m;
     const uint8_t *key;
     size_t odd; /* the set that is empty */
-    const spv_item_bytes *items;
+    const spv_bytes *items;
     size_t count;
     spv_gcs_query *query; /* of the items */
 } question;
@@ -40,7 +43,7 @@ static void check_set(const question *ask, const uint8_t *data, size_t size, pla
     }
     spv_gcs_set sets[SETS];
     for (size_t i = 0; i < SETS; i++)
-        sets[i] = i == ask->odd ? (spv_gcs_set){ask->key, &empty, 1} : (spv_gcs_set){ask->key, data, size};
+        sets[i] = i == ask->odd ? (spv_gcs_set){ask->key, {&empty, 1}} : (spv_gcs_set){ask->key, {data, size}};
     memset(mask, 9, sizeof mask);
     CHECK(spv_gcs_match_many(ask->query, sets, SETS, ask->p, ask->m, mask, &failed, &again) == status);
     for (size_t i = 0; sound && i < SETS; i++)
@@ -72,12 +75,12 @@ static void check_built(const question *ask) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEAD)
         return 0;
-    spv_item_bytes items[255];
+    spv_bytes items[255];
     question ask = {.p = data[0] % 32 + 1, .odd = data[0] >> 5 & 3, .m = spv_le32(data + 1), .key = data + 5, .items = items};
     ask.m += !ask.m;
     size_t at = HEAD;
     while (ask.count < data[21] && at < size && size - at - 1 >= data[at]) {
-        items[ask.count++] = (spv_item_bytes){data + at + 1, data[at]};
+        items[ask.count++] = (spv_bytes){data + at + 1, data[at]};
         at += 1u + data[at];
     }
     ask.query = spv_gcs_query_new(items, ask.count);

@@ -1,7 +1,8 @@
 /* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
-#include "block/merkle.h"
 #include "oracle.h"
+#include "block/merkle.h"
 #include "block/script.h"
+#include "block/txid.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -43,7 +44,7 @@ static trail again(const uint8_t *raw, const spv_tx *tx) {
 
 static void check_script(const uint8_t *from, size_t size) {
     uint8_t *script = exact_copy(from, size);
-    spv_push push, first[SPV_MAX_MULTISIG_KEYS], keys[SPV_MAX_MULTISIG_KEYS];
+    spv_bytes push, first[SPV_MAX_MULTISIG_KEYS], keys[SPV_MAX_MULTISIG_KEYS];
     size_t pushes = 0, at = 0;
     const uint8_t *last = script;
     while (spv_next_push(script, size, &at, &push)) {

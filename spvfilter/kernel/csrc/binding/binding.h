@@ -1,8 +1,8 @@
 /* What the files of the binding share. Only this folder knows Python; it holds no logic that csrc/ could have.
  * No format of Py_BuildValue or PyArg_Parse* has a `#`: what it stands for differs between the versions of Python whose headers a wheel is
  * built with and those it runs under. Bytes are made by PyBytes_FromStringAndSize and taken as a Py_buffer. */
-#ifndef SPV_BINDING_H
-#define SPV_BINDING_H
+#ifndef SPV_BINDING_BINDING_H
+#define SPV_BINDING_BINDING_H
 
 #ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000

@@ -1,11 +1,12 @@
 /* What the files that bind BitCore and CounterCore share: one struct for both, and a key's bytes while they are needed. */
-#ifndef SPV_CORES_H
-#define SPV_CORES_H
+#ifndef SPV_BINDING_CORES_H
+#define SPV_BINDING_CORES_H
 
 #include "binding/binding.h"
 
 #include "bloom/bits.h"
 #include "bloom/counters.h"
+#include "bloom/whole.h"
 
 #ifdef Py_GIL_DISABLED /* what the interpreter's lock does elsewhere: nobody changes the buffer meanwhile */
 #define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
@@ -68,7 +69,7 @@ SPV_INLINE void spv_let_go(spv_held *held) {
 
 /* Where encoding the key runs no one's Python code and the result lives as long as the key, or is a number put into `number`: true and
    its bytes. Else false, with no exception set: spv_hold then tells what it is. */
-bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *found);
+bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found);
 
 /* pure.cells.Hashed._positions of a held key, into `room` where SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
    with an exception set. Runs the user's functions where the family is his own. */

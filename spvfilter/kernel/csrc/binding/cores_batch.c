@@ -15,7 +15,7 @@ typedef struct {
     uint8_t *mask;     /* answers, a byte each */
     size_t answers, room;
     spv_batch batch;
-    uint64_t near[SPV_WINDOW_CELLS];
+    uint64_t near[SPV_AHEAD_CELLS];
 } batch_run;
 
 static bool make_room(batch_run *run, size_t count) {
@@ -115,7 +115,7 @@ static bool work_one(batch_run *run, PyObject *key) {
 /* Keys taken from an iterable, and what keeps their bytes where they are. */
 typedef struct {
     size_t count;
-    spv_key keys[CHUNK];
+    spv_bytes keys[CHUNK];
     union {
         PyObject *owner;
         uint8_t number[8];
@@ -289,7 +289,7 @@ static PyObject *run(PyObject *self, PyObject *keys, bool asks) {
     run.fresh = run.answers = run.room = 0;
     run.mask = NULL;
     run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = core->view.len > FAR};
-    run.batch.positions = core->shape.functions <= SPV_WINDOW_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
+    run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)
         return PyErr_NoMemory();
     PyObject *result = NULL;

@@ -122,7 +122,7 @@ void spv_let_go_slow(spv_held *held) {
     Py_XDECREF(held->owner);
 }
 
-bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *found) {
+bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found) {
     Py_ssize_t size;
     if (core->custom)
         return false;
@@ -130,7 +130,7 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *f
     case SPV_ENCODE_BYTES:
         if (!Py_IS_TYPE(key, &PyBytes_Type) && !PyBytes_Check(key))
             return false;
-        *found = (spv_key){(const uint8_t *)PyBytes_AsString(key), (size_t)PyBytes_Size(key)};
+        *found = (spv_bytes){(const uint8_t *)PyBytes_AsString(key), (size_t)PyBytes_Size(key)};
         return true;
     case SPV_ENCODE_UTF8:
         if (!PyUnicode_Check(key))
@@ -144,7 +144,7 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_key *f
     case SPV_ENCODE_UINT64:
         if (!PyLong_CheckExact(key))
             return false;
-        *found = (spv_key){number, 8};
+        *found = (spv_bytes){number, 8};
         if (to_number(key, core->encoder == SPV_ENCODE_INT64, number))
             return true;
         PyErr_Clear();
@@ -178,7 +178,7 @@ uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[S
         return NULL;
     }
     if (!core->custom || !functions) {
-        const spv_key key = {held->data, held->size};
+        const spv_bytes key = {held->data, held->size};
         spv_positions(&core->shape, &(spv_keys){.keys = &key}, 0, 1, positions);
         return positions;
     }

@@ -1,14 +1,16 @@
-/* Binding of gcs.h: the type GcsQuery, gcs_build and gcs_check; the twin of pure/gcs.py. */
+/* Binding of gcs/: the type GcsQuery, gcs_build and gcs_check; the twin of pure/gcs.py. */
 #include "binding/binding.h"
 
+#include "gcs/build.h"
+#include "gcs/decode.h"
 #include "gcs/match.h"
 
 #include <stdlib.h>
 
 /* The bytes of a list's items, which must all be bytes objects; the list keeps them where they are. */
-static spv_item_bytes *list_bytes(PyObject *list, size_t *count) {
+static spv_bytes *list_bytes(PyObject *list, size_t *count) {
     *count = (size_t)PyList_Size(list);
-    spv_item_bytes *items = PyMem_Malloc((*count ? *count : 1) * sizeof *items);
+    spv_bytes *items = PyMem_Malloc((*count ? *count : 1) * sizeof *items);
     if (!items) {
         PyErr_NoMemory();
         return NULL;
@@ -20,7 +22,7 @@ static spv_item_bytes *list_bytes(PyObject *list, size_t *count) {
             PyMem_Free(items);
             return NULL;
         }
-        items[i] = (spv_item_bytes){(const uint8_t *)data, (size_t)size};
+        items[i] = (spv_bytes){(const uint8_t *)data, (size_t)size};
     }
     return items;
 }
@@ -69,7 +71,7 @@ static PyObject *gcs_build(PyObject *self, PyObject *arguments, PyObject *names)
         return NULL;
     PyObject *list = parameters(p, m, key.len) ? bytes_list(iterable) : NULL;
     size_t count;
-    spv_item_bytes *items = list ? list_bytes(list, &count) : NULL;
+    spv_bytes *items = list ? list_bytes(list, &count) : NULL;
     if (items) {
         uint8_t *built = NULL;
         size_t size = 0;
@@ -123,7 +125,7 @@ static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *na
         return NULL;
     PyObject *list = bytes_list(iterable);
     size_t count;
-    spv_item_bytes *items = list ? list_bytes(list, &count) : NULL;
+    spv_bytes *items = list ? list_bytes(list, &count) : NULL;
     query_object *self = NULL;
     if (items) {
         allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -164,7 +166,7 @@ static PyObject *match_any(PyObject *self, PyObject *arguments, PyObject *names)
         uint8_t match = 0;
         size_t failed;
         const spv_gcs_query *query = ((query_object *)self)->query;
-        spv_gcs_set set = {key.buf, data.buf, (size_t)data.len};
+        spv_gcs_set set = {key.buf, {data.buf, (size_t)data.len}};
         Py_BEGIN_ALLOW_THREADS
         status = spv_gcs_match_many(query, &set, 1, (unsigned)p, (uint64_t)m, &match, &failed, &error);
         Py_END_ALLOW_THREADS
@@ -190,7 +192,7 @@ static spv_gcs_set *read_sets(PyObject *list, size_t *count) {
             PyErr_SetString(PyExc_TypeError, "pairs (key, data) of bytes expected");
         } else if (!PyBytes_AsStringAndSize(PyTuple_GetItem(pair, 0), &key, &key_size)
                    && !PyBytes_AsStringAndSize(PyTuple_GetItem(pair, 1), &data, &size) && parameters(1, 1, key_size)) {
-            sets[i] = (spv_gcs_set){(const uint8_t *)key, (const uint8_t *)data, (size_t)size};
+            sets[i] = (spv_gcs_set){(const uint8_t *)key, {(const uint8_t *)data, (size_t)size}};
             continue;
         }
         PyMem_Free(sets);

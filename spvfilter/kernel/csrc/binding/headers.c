@@ -1,4 +1,4 @@
-/* Binding of headers.h; the twin of pure/headers.py. */
+/* Binding of block/headers.h; the twin of pure/headers.py. */
 #include "binding/binding.h"
 
 #include "block/headers.h"

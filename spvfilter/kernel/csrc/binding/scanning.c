@@ -1,8 +1,8 @@
-/* Binding of merkle.h and bip37.h; the twin of the second half of pure/blocks.py. */
+/* Binding of block/merkle.h and bloom/bip37/scan.h; the twin of the second half of pure/blocks.py. */
 #include "binding/binding.h"
 
-#include "bloom/bip37/scan.h"
 #include "block/merkle.h"
+#include "bloom/bip37/scan.h"
 
 static PyObject *merkle_root(PyObject *self, PyObject *argument) {
     (void)self;

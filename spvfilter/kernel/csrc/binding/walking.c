@@ -1,8 +1,8 @@
-/* Binding of walk.h, script.h and the identifiers of sha256.h; the twin of the first half of pure/blocks.py. */
+/* Binding of block/walk.h, block/script.h and block/txid.h; the twin of the first half of pure/blocks.py. */
 #include "binding/binding.h"
 
 #include "block/script.h"
-#include "hash/sha256.h"
+#include "block/txid.h"
 #include "block/walk.h"
 
 static PyObject *place(size_t at, size_t start, size_t end) {
@@ -240,7 +240,7 @@ static PyObject *is_p2pk(PyObject *self, PyObject *argument) {
 
 static PyObject *multisig_keys(PyObject *self, PyObject *argument) {
     Py_buffer script;
-    spv_push keys[SPV_MAX_MULTISIG_KEYS];
+    spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
     (void)self;
     if (PyObject_GetBuffer(argument, &script, PyBUF_SIMPLE))
         return NULL;

@@ -1,4 +1,4 @@
-/* Binding of table.h: the type WatchTable, the twin of pure.table.WatchTable. Its scans are in watchtable_scan.c. */
+/* Binding of watch/table.h: the type WatchTable, the twin of pure.table.WatchTable. Its scans are in watchtable_scan.c. */
 #include "binding/watchtable.h"
 
 #include <errno.h>
@@ -64,16 +64,16 @@ bool spv_take_coin(PyObject *outpoint, PyObject *entry, PyObject *value, PyObjec
         return false;
     if (!take_number(value, SPV_NO_VALUE, INT64_MAX, "not a value in satoshi", &satoshi))
         return false;
-    coin->outpoint = point.at;
+    coin->outpoint = point.data;
     coin->entry = (uint32_t)number;
     coin->value = satoshi;
     return true;
 }
 
 PyObject *spv_bytes_or_none(spv_bytes bytes) {
-    if (!bytes.at)
+    if (!bytes.data)
         return Py_NewRef(Py_None);
-    return PyBytes_FromStringAndSize((const char *)bytes.at, (Py_ssize_t)bytes.size);
+    return PyBytes_FromStringAndSize((const char *)bytes.data, (Py_ssize_t)bytes.size);
 }
 
 static PyObject *number_or_no_entry(uint32_t number) {
@@ -131,7 +131,7 @@ static PyObject *coin(PyObject *self, PyObject *argument) {
     if (!spv_take_bytes(argument, &outpoint))
         return NULL;
     PyThreadState *state = spv_begin_read(table);
-    uint32_t number = outpoint.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, outpoint.at) : SPV_NONE;
+    uint32_t number = outpoint.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, outpoint.data) : SPV_NONE;
     if (number != SPV_NONE)
         known = spv_table_coin(table, number);
     spv_finish_read(table, state);

@@ -4,8 +4,8 @@
 
 #include "binding/binding.h"
 
-#include "watch/table.h"
 #include "watch/scan.h"
+#include "watch/table.h"
 
 typedef struct {
     PyObject_HEAD

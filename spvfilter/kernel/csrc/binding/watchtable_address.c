@@ -1,7 +1,8 @@
-/* Binding of address.h: decode_address, and WatchTable's add_address_lines; the twins are in pure/address.py and pure/table.py. */
+/* Binding of watch/address.h and watch/lines.h: decode_address, and WatchTable's add_address_lines; the twins are in pure/address.py and pure/table.py. */
 #include "binding/watchtable.h"
 
 #include "watch/address.h"
+#include "watch/lines.h"
 
 /* The parameters p2pkh_version, p2sh_version, hrp; false with an exception set. What the kernel does not know decides nothing. */
 static bool take_network(PyObject *const *arguments, spv_address_network *network) {
@@ -19,7 +20,7 @@ static bool take_network(PyObject *const *arguments, spv_address_network *networ
     }
     spv_bytes part = {(const uint8_t *)hrp, (size_t)size};
     if (!spv_address_network_init(network, (uint8_t)p2pkh_version, (uint8_t)p2sh_version, part))
-        spv_address_network_init(network, (uint8_t)p2pkh_version, (uint8_t)p2sh_version, (spv_bytes){part.at, 0});
+        spv_address_network_init(network, (uint8_t)p2pkh_version, (uint8_t)p2sh_version, (spv_bytes){part.data, 0});
     return true;
 }
 
@@ -46,7 +47,7 @@ static PyObject *label_list(const spv_address_lines *taken) {
     PyObject *list = PyList_New((Py_ssize_t)taken->count);
     for (size_t i = 0; list && i < taken->count; i++) {
         const spv_label *label = &taken->labels[i];
-        PyObject *text = PyBytes_FromStringAndSize((const char *)label->at, (Py_ssize_t)label->size);
+        PyObject *text = PyBytes_FromStringAndSize((const char *)label->text.data, (Py_ssize_t)label->text.size);
         PyObject *pair = Py_BuildValue("(kN)", (unsigned long)label->entry, text);
         if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair)) {
             Py_DECREF(list);
@@ -69,7 +70,7 @@ PyObject *spv_wt_add_address_lines(PyObject *self, PyObject *const *arguments, P
         return NULL;
     if (at < 0 || (size_t)at > chunk.size)
         return PyErr_Format(PyExc_IndexError, "byte %zd of %zu", at, chunk.size);
-    chunk.at += at;
+    chunk.data += at;
     chunk.size -= (size_t)at;
     Py_BEGIN_ALLOW_THREADS
     spv_write(&table->lock);

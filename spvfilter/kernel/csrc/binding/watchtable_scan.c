@@ -1,4 +1,4 @@
-/* Binding of watch.h: WatchTable's scans, without the GIL, and what it learns of their hits. */
+/* Binding of watch/scan.h: WatchTable's scans, without the GIL, and what it learns of their hits. */
 #include "binding/watchtable.h"
 
 #include <stdlib.h>
@@ -63,7 +63,7 @@ PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_watch_block(spv_table_of(self), found == Py_None ? NULL : spv_table_of(found), block.at, block.size, &hits, &error);
+    status = spv_watch_block(spv_table_of(self), found == Py_None ? NULL : spv_table_of(found), block.data, block.size, &hits, &error);
     Py_END_ALLOW_THREADS
     PyObject *list = status ? spv_raise(status, &error) : list_of(&hits);
     spv_hits_free(&hits);
@@ -78,7 +78,7 @@ PyObject *spv_wt_scan_tx(PyObject *self, PyObject *raw) {
     if (!spv_take_bytes(raw, &tx))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_watch_tx(spv_table_of(self), tx.at, tx.size, &hits, &error);
+    status = spv_watch_tx(spv_table_of(self), tx.data, tx.size, &hits, &error);
     Py_END_ALLOW_THREADS
     PyObject *list = status ? spv_raise(status, &error) : list_of(&hits);
     spv_hits_free(&hits);

@@ -1,17 +1,13 @@
 #include "block/headers.h"
 
-enum { AT_ONCE = 64 };
+static spv_message header_at(const void *headers, size_t number) {
+    return (spv_message){.body = {(const uint8_t *)headers + number * SPV_HEADER_SIZE, SPV_HEADER_SIZE}};
+}
 
 spv_status spv_header_hashes(const uint8_t *headers, size_t size, spv_hash *out, spv_error *error) {
-    size_t left = size % SPV_HEADER_SIZE, count = size / SPV_HEADER_SIZE;
+    const size_t left = size % SPV_HEADER_SIZE;
     if (left)
         return spv_refuse(error, size - left, "header", "truncated: %d bytes wanted, %zu left", SPV_HEADER_SIZE, left);
-    for (size_t done = 0; done < count; done += AT_ONCE) {
-        size_t now = count - done < AT_ONCE ? count - done : AT_ONCE;
-        spv_tx spans[AT_ONCE]; /* hashed whole, as a transaction with its witness is */
-        for (size_t i = 0; i < now; i++)
-            spans[i] = (spv_tx){.start = (done + i) * SPV_HEADER_SIZE, .end = (done + i + 1) * SPV_HEADER_SIZE};
-        spv_wtxids(headers, spans, now, out + done);
-    }
+    spv_sha256d_many(header_at, headers, size / SPV_HEADER_SIZE, out);
     return SPV_OK;
 }

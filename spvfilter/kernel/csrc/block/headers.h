@@ -1,7 +1,8 @@
 /* Hashing runs of headers; the twin of pure/headers.py. */
-#ifndef SPV_HEADERS_H
-#define SPV_HEADERS_H
+#ifndef SPV_BLOCK_HEADERS_H
+#define SPV_BLOCK_HEADERS_H
 
+#include "block/walk.h"
 #include "hash/sha256.h"
 
 /* pure.headers.header_hashes: room for size / 80 hashes at `out`. */

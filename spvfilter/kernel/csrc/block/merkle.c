@@ -1,5 +1,7 @@
 #include "block/merkle.h"
 
+#include "block/txid.h"
+
 #include <stdlib.h>
 
 enum { AT_ONCE = 4096 }; /* transactions walked, then hashed */

@@ -1,6 +1,6 @@
 /* Merkle roots, and whether a block's transactions are those its header commits to; the twin of pure/blocks.py's merkle_root and check_block. */
-#ifndef SPV_MERKLE_H
-#define SPV_MERKLE_H
+#ifndef SPV_BLOCK_MERKLE_H
+#define SPV_BLOCK_MERKLE_H
 
 #include "hash/sha256.h"
 

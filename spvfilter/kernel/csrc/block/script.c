@@ -12,7 +12,7 @@ bool spv_is_p2pk(const uint8_t *script, size_t size) {
     return (size == 35 || size == 67) && script[0] == size - 2 && script[size - 1] == OP_CHECKSIG && spv_is_pubkey(script + 1, size - 2);
 }
 
-size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_push keys[SPV_MAX_MULTISIG_KEYS]) {
+size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]) {
     if (size < 3 || script[size - 1] != OP_CHECKMULTISIG)
         return 0;
     if (script[0] < OP_1 || script[0] > OP_16 || script[size - 2] < OP_1 || script[size - 2] > OP_16)
@@ -33,7 +33,7 @@ size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_push keys[SPV_M
         if (length > end - start || !spv_is_pubkey(script + start, length) || count == total)
             return 0;
         if (keys)
-            keys[count] = (spv_push){script + start, length};
+            keys[count] = (spv_bytes){script + start, length};
         count++;
         at = start + length;
     }

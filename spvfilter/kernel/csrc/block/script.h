@@ -1,16 +1,11 @@
 /* Scripts: their pushes and the shapes the relevance test and the watch table ask for. No execution. */
-#ifndef SPV_SCRIPT_H
-#define SPV_SCRIPT_H
+#ifndef SPV_BLOCK_SCRIPT_H
+#define SPV_BLOCK_SCRIPT_H
 
 #include "spv.h"
 
-typedef struct {
-    const uint8_t *data;
-    size_t size;
-} spv_push;
-
 /* primitives.script_pushes: the next non-empty push of the script from *at on, or false: no more, or one that does not parse. */
-SPV_INLINE bool spv_next_push(const uint8_t *script, size_t size, size_t *at, spv_push *push) {
+SPV_INLINE bool spv_next_push(const uint8_t *script, size_t size, size_t *at, spv_bytes *push) {
     size_t cursor = *at;
     while (cursor < size) {
         uint8_t opcode = script[cursor++];
@@ -43,6 +38,6 @@ enum { SPV_MAX_MULTISIG_KEYS = 16 };
 bool spv_is_pubkey(const uint8_t *data, size_t size);   /* pure.is_pubkey */
 bool spv_is_p2pk(const uint8_t *script, size_t size);   /* pure.is_p2pk */
 /* pure.multisig_keys: how many keys, 1 to 16, or 0 for any other script; `keys` may be NULL. */
-size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_push keys[SPV_MAX_MULTISIG_KEYS]);
+size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]);
 
 #endif

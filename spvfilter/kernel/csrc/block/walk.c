@@ -1,18 +1,6 @@
 #include "block/walk.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-spv_status spv_refuse(spv_error *error, size_t offset, const char *field, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
-    va_end(arguments);
-    error->offset = offset;
-    error->field = field;
-    return SPV_FORMAT;
-}
 
 spv_status spv_refuse_bytes(size_t size, size_t at, size_t wanted, const char *field, spv_error *error) {
     return spv_refuse(error, at, field, "truncated: %zu bytes wanted, %zu left", wanted, size - at);

@@ -1,6 +1,6 @@
 /* Walking serialised transactions and blocks within their bounds; the twin of pure/blocks.py's walk_tx, parse_tx and walk_block. */
-#ifndef SPV_WALK_H
-#define SPV_WALK_H
+#ifndef SPV_BLOCK_WALK_H
+#define SPV_BLOCK_WALK_H
 
 #include "spv.h"
 

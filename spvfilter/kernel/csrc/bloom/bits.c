@@ -73,11 +73,11 @@ SPV_INLINE size_t set_window(const spv_batch *batch, size_t count, bool shared) 
 }
 
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
-    const size_t window = spv_window(batch->shape), end = from + count;
+    const size_t window = spv_keys_ahead(batch->shape), end = from + count;
     size_t fresh = 0;
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        spv_hash_window(batch, keys, at, now);
+        spv_hash_ahead(batch, keys, at, now);
         batch->shared = spv_gate_again(batch->gate, batch->shared);
         fresh += batch->shared ? set_window(batch, now, true) : set_window(batch, now, false);
     }
@@ -94,17 +94,17 @@ SPV_INLINE uint8_t all_of(const uint8_t *bits, const uint64_t *positions, size_t
 
 void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
     const spv_shape *shape = batch->shape;
-    const size_t window = spv_window(shape), functions = shape->functions, end = from + count;
+    const size_t window = spv_keys_ahead(shape), functions = shape->functions, end = from + count;
     if (shape->family == SPV_FAMILY_BIP37 && !batch->far) { /* most keys end at the second of many hashes */
         for (size_t at = from; at < end; at++) {
-            const spv_key key = spv_key_at(keys, at);
+            const spv_bytes key = spv_key_at(keys, at);
             mask[at - from] = spv_bits_has(shape, batch->cells, key.data, key.size);
         }
         return;
     }
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        spv_hash_window(batch, keys, at, now);
+        spv_hash_ahead(batch, keys, at, now);
         const uint64_t *positions = batch->positions;
         for (size_t i = 0; i < now; i++, positions += functions)
             mask[at - from + i] = all_of(batch->cells, positions, functions);

@@ -1,8 +1,8 @@
 /* A generic filter's bits: the twin of pure.bits.BitCore. Bit b is 1 << (b & 7) of byte b >> 3.
 
    `shared` says that a write must be atomic (gate.h). Buffers need no alignment. */
-#ifndef SPV_BITS_H
-#define SPV_BITS_H
+#ifndef SPV_BLOOM_BITS_H
+#define SPV_BLOOM_BITS_H
 
 #include "bloom/cells.h"
 
@@ -18,13 +18,5 @@ bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count);
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 /* BitCore.contains_many: mask[i] is 1 where key from + i is contained, else 0. */
 void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask);
-
-/* Whole arrays, `size` bytes of them. */
-uint64_t spv_bits_count(const uint8_t *bits, size_t size);
-uint64_t spv_bits_count_union(const uint8_t *mine, const uint8_t *theirs, size_t size);
-uint64_t spv_bits_count_between(const uint8_t *bits, uint64_t first, uint64_t end); /* bits `first` to before `end` */
-void spv_bits_or(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared);
-void spv_bits_and(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared);
-bool spv_bits_subset(const uint8_t *mine, const uint8_t *theirs, size_t size);
 
 #endif

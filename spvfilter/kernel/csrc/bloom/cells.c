@@ -36,7 +36,7 @@ SPV_INLINE void positions_of(
     const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch) {
     const size_t functions = shape->functions;
     for (size_t i = 0; i < count && functions; i++, positions += functions) {
-        const spv_key key = spv_key_at(keys, from + i);
+        const spv_bytes key = spv_key_at(keys, from + i);
         if (shape->family == SPV_FAMILY_BIP37)
             bip37(shape, key.data, key.size, positions);
         else
@@ -50,6 +50,6 @@ void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, si
     positions_of(shape, keys, from, count, positions, NULL);
 }
 
-void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
+void spv_hash_ahead(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
     positions_of(batch->shape, keys, from, count, batch->positions, batch->far ? batch : NULL);
 }

@@ -1,6 +1,6 @@
 /* Where a generic filter puts a key: the twin of pure/cells.py's position functions, for all families but the user's own. */
-#ifndef SPV_CELLS_H
-#define SPV_CELLS_H
+#ifndef SPV_BLOOM_CELLS_H
+#define SPV_BLOOM_CELLS_H
 
 #include "bloom/gate.h"
 #include "hash/murmur3.h"
@@ -10,7 +10,7 @@
 /* values.Family. */
 typedef enum { SPV_FAMILY_BIP37 = 1, SPV_FAMILY_FAST = 2, SPV_FAMILY_SIPHASH = 3, SPV_FAMILY_CUSTOM = 255 } spv_family;
 
-enum { SPV_WINDOW = 32, SPV_WINDOW_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
+enum { SPV_AHEAD = 32, SPV_AHEAD_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
 
 typedef struct {
     spv_family family;
@@ -22,20 +22,15 @@ typedef struct {
     uint64_t reciprocal; /* ⌈2^64 / span⌉, for BIP-37's remainder of 32-bit hashes; 0 where span is 1 or beyond 32 bits */
 } spv_shape;
 
-typedef struct {
-    const uint8_t *data;
-    size_t size;
-} spv_key;
-
 /* Many keys: `keys`, or where that is NULL the rows of a table. */
 typedef struct {
-    const spv_key *keys;
+    const spv_bytes *keys;
     const uint8_t *rows;
     size_t width; /* bytes of a row */
 } spv_keys;
 
-SPV_INLINE spv_key spv_key_at(const spv_keys *keys, size_t number) {
-    return keys->keys ? keys->keys[number] : (spv_key){keys->rows + number * keys->width, keys->width};
+SPV_INLINE spv_bytes spv_key_at(const spv_keys *keys, size_t number) {
+    return keys->keys ? keys->keys[number] : (spv_bytes){keys->rows + number * keys->width, keys->width};
 }
 
 /* Cells, and how batches write to them. */
@@ -44,7 +39,7 @@ typedef struct {
     uint8_t *cells;
     unsigned shift; /* 2^shift cells are in a byte: 3 for bits, 1 for counters */
     spv_gate *gate;
-    uint64_t *positions; /* room for SPV_WINDOW_CELLS, or for one key's if those are more */
+    uint64_t *positions; /* room for SPV_AHEAD_CELLS, or for one key's if those are more */
     bool far;            /* the cells are too many for a near cache: fetch them ahead */
     bool shared;         /* what spv_gate_enter said; kept up to date by the batch */
 } spv_batch;
@@ -114,12 +109,12 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
 void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions);
 
 /* The same into batch->positions, and the bytes they are in fetched ahead. */
-void spv_hash_window(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
+void spv_hash_ahead(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 
 /* How many keys are hashed ahead. */
-SPV_INLINE size_t spv_window(const spv_shape *shape) {
-    const size_t fit = shape->functions ? SPV_WINDOW_CELLS / shape->functions : SPV_WINDOW;
-    return fit > SPV_WINDOW ? SPV_WINDOW : fit ? fit : 1;
+SPV_INLINE size_t spv_keys_ahead(const spv_shape *shape) {
+    const size_t fit = shape->functions ? SPV_AHEAD_CELLS / shape->functions : SPV_AHEAD;
+    return fit > SPV_AHEAD ? SPV_AHEAD : fit ? fit : 1;
 }
 
 #endif

@@ -82,11 +82,11 @@ unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, siz
 }
 
 size_t spv_counters_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
-    const size_t window = spv_window(batch->shape), functions = batch->shape->functions, end = from + count;
+    const size_t window = spv_keys_ahead(batch->shape), functions = batch->shape->functions, end = from + count;
     size_t fresh = 0;
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        spv_hash_window(batch, keys, at, now);
+        spv_hash_ahead(batch, keys, at, now);
         batch->shared = spv_gate_again(batch->gate, batch->shared);
         for (size_t i = 0; i < now; i++)
             fresh += spv_counters_add(batch->cells, batch->positions + i * functions, functions, batch->shared);
@@ -95,10 +95,10 @@ size_t spv_counters_add_many(spv_batch *batch, const spv_keys *keys, size_t from
 }
 
 void spv_counters_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
-    const size_t window = spv_window(batch->shape), functions = batch->shape->functions, end = from + count;
+    const size_t window = spv_keys_ahead(batch->shape), functions = batch->shape->functions, end = from + count;
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
-        spv_hash_window(batch, keys, at, now);
+        spv_hash_ahead(batch, keys, at, now);
         for (size_t i = 0; i < now; i++)
             mask[at - from + i] = spv_counters_least(batch->cells, batch->positions + i * functions, functions) > 0;
     }

@@ -3,8 +3,8 @@
 
    `shared` says that a write must be atomic (gate.h): then each byte is compared and exchanged, which needs no lock and is as right
    between processes as between threads. Buffers need no alignment. */
-#ifndef SPV_COUNTERS_H
-#define SPV_COUNTERS_H
+#ifndef SPV_BLOOM_COUNTERS_H
+#define SPV_BLOOM_COUNTERS_H
 
 #include "bloom/cells.h"
 

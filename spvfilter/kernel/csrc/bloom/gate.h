@@ -3,8 +3,8 @@
    Plain writes are twice as fast as atomic ones, but lose what others write to the same byte meanwhile. They are made by whoever holds
    the interpreter's lock while nobody writes without it, and by one thread that writes without it until a second writer comes; from
    then on, and from the start where the memory is not the filter's alone, all writes are atomic. */
-#ifndef SPV_GATE_H
-#define SPV_GATE_H
+#ifndef SPV_BLOOM_GATE_H
+#define SPV_BLOOM_GATE_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,8 @@
-/* Whole bit arrays, 64 bits at a time and at the memory's speed. Plain loads and stores need no alignment; atomic ones are made to
-   aligned words, and to single bytes before and behind them. */
-#include "bloom/bits.h"
+/* 64 bits at a time, at the memory's speed. Plain loads and stores need no alignment; atomic ones are made to aligned words, and to
+   single bytes before and behind them. */
+#include "bloom/whole.h"
 #include "hash/cpu.h"
+#include "hash/words.h"
 
 typedef uint64_t __attribute__((may_alias)) word; /* over bytes */
 

@@ -1,11 +1,12 @@
-/* Building a Golomb-coded set: one hash and one sort of each item, equal items dropped on the way. */
+/* One hash and one sort of each item; equal items are dropped on the way. */
+#include "gcs/build.h"
 #include "gcs/query.h"
 
 #include <stdlib.h>
 
 typedef struct {
     uint64_t hash;
-    const spv_item_bytes *item;
+    const spv_bytes *item;
 } hashed;
 
 enum { RADIX = 11, PASSES = 4 }; /* the upper 44 bits; what they leave unsorted is next to each other */
@@ -122,7 +123,7 @@ static spv_status encode(const hashed *items, size_t n, unsigned p, uint64_t m, 
 }
 
 spv_status spv_gcs_build(
-    const spv_item_bytes *items, size_t count, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
+    const spv_bytes *items, size_t count, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
 ) {
     spv_status status = SPV_NOMEM;
     spv_gcs_query *query = spv_gcs_pack(items, count);

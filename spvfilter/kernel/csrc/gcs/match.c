@@ -1,267 +1,265 @@
-/* Asking sets for items. A query that is smaller than a set becomes a bitmap of the values it would have there, and each element is looked up
-   as it is decoded, several sets side by side; a larger one streams against a bitmap of the set. */
-#include "gcs/query.h"
+/* A query that is small beside a set streams the set: a sieve is made of the values the query's items would have there, and each element
+   is put to it as it is decoded. Two such sets are searched side by side, as decoding waits for its own loads. A query that is not small
+   streams itself against a sieve of the decoded set, which settles that set at once. */
+#include "gcs/match.h"
+#include "gcs/decode.h"
+#include "gcs/sieve.h"
 #include "gcs/stream.h"
 
 #include <stdlib.h>
 
-SPV_INLINE uint64_t map_to(uint64_t hash, uint64_t span) {
+/* What is asked; nothing of it changes. */
+typedef struct {
+    const spv_gcs_query *query;
+    unsigned p;
+    uint64_t m;
+} question;
+
+/* What became of the sets. They end in any order: of those that fail the first one counts. */
+typedef struct {
+    uint8_t *mask;
+    size_t failed; /* the first set that failed so far, or their count */
+    spv_status status;
+    spv_error *error;
+} verdicts;
+
+static void settle(verdicts *to, size_t number, spv_status status, bool match, const spv_error *error) {
+    if (!status) {
+        to->mask[number] = match;
+    } else if (number < to->failed) {
+        to->failed = number;
+        to->status = status;
+        if (status == SPV_FORMAT)
+            *to->error = *error;
+    }
+}
+
+/* The values that the query's items have in a set, in no order, in memory that is used again. */
+typedef struct {
+    uint64_t *values;
+    size_t count;
+} wanted_values;
+
+SPV_INLINE uint64_t map_to(uint64_t hash, uint64_t span) { /* BIP-158 § Hashing data objects */
     return (uint64_t)((unsigned __int128)hash * span >> 64);
 }
 
-enum { WIDTH = 2 }; /* sets side by side: each waits for its own loads */
+static spv_status want(wanted_values *wanted, const question *asked, const uint8_t key[16], uint64_t span) {
+    const size_t count = asked->query->room;
+    if (!wanted->values && !(wanted->values = malloc(count * sizeof *wanted->values)))
+        return SPV_NOMEM;
+    wanted->count = count;
+    spv_gcs_hash(asked->query, key, wanted->values);
+    for (size_t i = 0; i < count; i++)
+        wanted->values[i] = map_to(wanted->values[i], span);
+    return SPV_OK;
+}
 
-/* Two bitmaps of a set of values, by their high and by their low bits: what is not in both is not in the set. */
-typedef struct {
-    uint64_t *high, *low;
-    size_t room;       /* words of both */
-    unsigned shift;    /* from a value to its high bits */
-    uint64_t high_words, low_mask; /* less one */
-} sieve;
+/* A small query: sets are streamed. */
 
+/* One set on its way through the decoder. */
 typedef struct {
     spv_gcs_stream stream;
-    sieve in; /* of the values looked for */
-    uint64_t *wanted; /* these, in no order */
-    size_t count, number; /* of them; which set this is */
+    spv_sieve sieve; /* of what is wanted */
+    wanted_values wanted;
+    size_t number; /* of the set */
     bool match;
-} lane;
+} search;
 
-/* Its lowest bit says whether a value's high bits are in the sieve. */
-SPV_INLINE uint64_t in_high(const sieve *of, uint64_t value) {
-    return of->high[value >> of->shift >> 6 & of->high_words] >> (value >> of->shift & 63);
+/* A value that passed the high map: whether it is wanted. Seldom called, as the first that is settles the set. */
+static void look(search *s, uint64_t value) {
+    if (!s->match && spv_sieve_low(&s->sieve, value))
+        for (size_t i = 0; i < s->wanted.count; i++)
+            s->match |= s->wanted.values[i] == value;
 }
 
-SPV_INLINE bool in_low(const sieve *of, uint64_t value) {
-    uint64_t place = value & of->low_mask;
-    return of->low[place >> 6] >> (place & 63) & 1;
-}
-
-SPV_INLINE bool make_sieve(sieve *made, const uint64_t *values, size_t count, uint64_t span) {
-    enum { SPREAD = 96, LEAST = 12, MOST = 22, LOW = 1 }; /* bits per value; bits of an index into the upper map; how many fewer for the lower */
-    unsigned bits = LEAST, width = span > 1 ? 64 - (unsigned)__builtin_clzll(span - 1) : 1; /* of a value */
-    while (bits < MOST && ((uint64_t)1 << bits) < SPREAD * (uint64_t)count)
-        bits++;
-    const size_t high_words = (size_t)1 << bits >> 6, low_words = high_words >> LOW, words = high_words + low_words;
-    if (words > made->room) {
-        uint64_t *larger = realloc(made->high, words * sizeof *larger);
-        if (!larger)
-            return false;
-        made->high = larger;
-        made->room = words;
+/* The next two elements of `stream`, which is s->stream in registers, as `sieve` is s->sieve. False where spv_gcs_two does not do them. */
+SPV_INLINE bool try_two(search *s, spv_gcs_stream *stream, const spv_sieve *sieve, unsigned p) {
+    uint64_t first;
+    if (!spv_gcs_two(stream, p, &first))
+        return false;
+    if (SPV_UNLIKELY((spv_sieve_high(sieve, first) | spv_sieve_high(sieve, stream->value)) & 1)) {
+        look(s, first);
+        look(s, stream->value);
     }
-    uint64_t *high = made->high, *low = high + high_words;
-    const unsigned shift = width > bits ? width - bits : 0;
-    memset(high, 0, words * sizeof *high);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t value = values[i];
-        high[value >> shift >> 6 & (high_words - 1)] |= (uint64_t)1 << (value >> shift & 63);
-        low[value >> 6 & (low_words - 1)] |= (uint64_t)1 << (value & 63);
-    }
-    made->low = low;
-    made->shift = shift;
-    made->high_words = high_words - 1;
-    made->low_mask = 64 * low_words - 1;
     return true;
 }
 
-/* A value whose high bits are in the sieve: remembers whether it is looked for. The first that is settles the set. */
-static void look(lane *lane, uint64_t value) {
-    if (!lane->match && in_low(&lane->in, value))
-        for (size_t i = 0; i < lane->count; i++)
-            lane->match |= lane->wanted[i] == value;
+/* Goes on with one set by pairs of elements, or with two of them in turns, until one has no pair that spv_gcs_two does. */
+SPV_INLINE void run(search *s, search *t, unsigned p) {
+    spv_gcs_stream a = s->stream, b = t ? t->stream : a;
+    const spv_sieve in_a = s->sieve, in_b = t ? t->sieve : in_a;
+    const uint64_t of_a = spv_gcs_rounds(&a), of_b = spv_gcs_rounds(&b);
+    for (uint64_t left = of_a < of_b ? of_a : of_b; left; left--)
+        if (!try_two(s, &a, &in_a, p) || (t && !try_two(t, &b, &in_b, p)))
+            break;
+    s->stream = a;
+    if (t)
+        t->stream = b;
 }
 
-static bool among_sorted(const uint64_t *values, size_t count, uint64_t value) {
-    size_t low = 0, high = count;
+SPV_GCS_BMI2 static void run_bmi2(search *s, search *t, unsigned p) {
+    if (t)
+        run(s, t, p);
+    else
+        run(s, NULL, p);
+}
+
+static void run_plain(search *s, search *t, unsigned p) {
+    if (t)
+        run(s, t, p);
+    else
+        run(s, NULL, p);
+}
+
+/* At most `most` elements one by one, whatever they are; false once there is no more, or the bits end. */
+static bool walk(search *s, unsigned p, uint64_t most) {
+    spv_gcs_stream *of = &s->stream;
+    for (; most; most--) {
+        if (of->i == of->n || !spv_gcs_next(of, p))
+            return false;
+        if (spv_sieve_high(&s->sieve, of->value) & 1)
+            look(s, of->value);
+    }
+    return of->i < of->n;
+}
+
+/* Takes a search that `run` has left on by what run could not do; false once it is at its end. */
+static bool go_on(search *s, unsigned p) {
+    enum { ALONE = 16 }; /* elements, once one was met that is no half of a pair */
+    if (!spv_gcs_rounds(&s->stream))
+        return walk(s, p, UINT64_MAX);
+    return try_two(s, &s->stream, &s->sieve, p) || walk(s, p, ALONE);
+}
+
+enum { SIDE_BY_SIDE = 2 };
+
+/* The searches under way are the first `count`; those behind them keep their memory for the next. */
+typedef struct {
+    search each[SIDE_BY_SIDE];
+    size_t count;
+} searches;
+
+/* Goes on until a search ends, and settles its set. */
+static void advance(searches *under_way, unsigned p, verdicts *to) {
+    search *each = under_way->each;
+    for (bool all = true; all;) {
+        (SPV_GCS_HAS_BMI2 ? run_bmi2 : run_plain)(each, under_way->count == SIDE_BY_SIDE ? each + 1 : NULL, p);
+        for (size_t i = under_way->count; i-- > 0;) {
+            if (go_on(each + i, p))
+                continue;
+            spv_error refusal;
+            settle(to, each[i].number, spv_gcs_end(&each[i].stream, &refusal), each[i].match, &refusal);
+            search ended = each[i];
+            each[i] = each[--under_way->count];
+            each[under_way->count] = ended;
+            all = false;
+        }
+    }
+}
+
+static spv_status start(search *s, const question *asked, const spv_gcs_stream *stream, const uint8_t key[16], size_t number) {
+    const uint64_t span = stream->n * asked->m;
+    spv_status status = want(&s->wanted, asked, key, span);
+    if (!status && !spv_sieve_make(&s->sieve, s->wanted.values, s->wanted.count, span))
+        status = SPV_NOMEM;
+    s->stream = *stream;
+    s->number = number;
+    s->match = false;
+    return status;
+}
+
+/* A query that is not small: sets are decoded. */
+
+typedef struct {
+    spv_gcs_values set; /* ascending */
+    spv_sieve sieve;    /* of the set */
+    wanted_values wanted;
+} decoded;
+
+static bool among_sorted(const spv_gcs_values *set, uint64_t value) {
+    size_t low = 0, high = set->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (values[middle] < value)
+        if (set->values[middle] < value)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < count && values[low] == value;
+    return low < set->count && set->values[low] == value;
 }
 
-/* Whether any value wanted, of which some are lost, is in the set of which the sieve was made; few survive the first map, asked without branches. */
-SPV_INLINE bool any_in_set(lane *lane, const spv_gcs_values *set) {
-    const sieve in = lane->in;
-    uint64_t *wanted = lane->wanted;
+/* Whether any wanted value is in the set. Few survive the high map, which all are put to first, without branches. */
+static bool any_in_set(const decoded *d) {
+    const spv_sieve sieve = d->sieve;
+    uint64_t *wanted = d->wanted.values;
     size_t left = 0;
-    for (size_t i = 0; i < lane->count; i++) {
-        uint64_t value = wanted[i];
+    for (size_t i = 0; i < d->wanted.count; i++) {
+        const uint64_t value = wanted[i];
         wanted[left] = value;
-        left += in_high(&in, value) & 1;
+        left += spv_sieve_high(&sieve, value) & 1;
     }
     for (size_t i = 0; i < left; i++)
-        if (in_low(&in, wanted[i]) && among_sorted(set->values, set->count, wanted[i]))
+        if (spv_sieve_low(&sieve, wanted[i]) && among_sorted(&d->set, wanted[i]))
             return true;
     return false;
 }
 
-/* One lane or two, as far as both go or until one is stuck on a long quotient: 1 or 2, which. */
-SPV_INLINE unsigned seek(lane *lanes, int width, unsigned p) {
-    spv_gcs_stream a = lanes[0].stream, b = lanes[width - 1].stream;
-    const sieve in_a = lanes[0].in, in_b = lanes[width - 1].in;
-    uint64_t most = spv_gcs_rounds(&a), other = spv_gcs_rounds(&b), first, done;
-    unsigned stuck = 0;
-    if (other < most)
-        most = other;
-    for (done = 0; done < most; done++) {
-        if (!spv_gcs_two(&a, p, &first)) {
-            stuck = 1;
-            break;
-        }
-        if (SPV_UNLIKELY((in_high(&in_a, first) | in_high(&in_a, a.value)) & 1)) {
-            look(lanes, first);
-            look(lanes, a.value);
-        }
-        if (width == 1)
-            continue;
-        if (!spv_gcs_two(&b, p, &first)) {
-            stuck = 2;
-            break;
-        }
-        if (SPV_UNLIKELY((in_high(&in_b, first) | in_high(&in_b, b.value)) & 1)) {
-            look(lanes + 1, first);
-            look(lanes + 1, b.value);
-        }
-    }
-    b.i += 2 * done;
-    a.i += 2 * (done + (stuck == 2));
-    if (width == 2)
-        lanes[1].stream = b;
-    lanes[0].stream = a;
-    return stuck;
+static spv_status match_decoded(decoded *d, const question *asked, const spv_gcs_set *set, bool *match, spv_error *error) {
+    *match = false;
+    spv_status status = spv_gcs_decode(set->data.data, set->data.size, asked->p, &d->set, error);
+    if (status || !d->set.count || !asked->query->room)
+        return status;
+    const uint64_t span = d->set.count * asked->m;
+    status = want(&d->wanted, asked, set->key, span);
+    if (!status && !spv_sieve_make(&d->sieve, d->set.values, d->set.count, span))
+        status = SPV_NOMEM;
+    *match = !status && any_in_set(d);
+    return status;
 }
 
-/* At most so many elements of one set, whatever they are. False where its bits end. */
-static bool walk(lane *lane, unsigned p, uint64_t most) {
-    spv_gcs_stream *of = &lane->stream;
-    for (; most && of->i < of->n; most--) {
-        if (!spv_gcs_next(of, p))
-            return false;
-        if (in_high(&lane->in, of->value) & 1)
-            look(lane, of->value);
-    }
-    return true;
-}
+/* Both. */
 
-typedef struct {
-    const spv_gcs_query *query;
-    const spv_gcs_set *sets;
-    size_t count, next, failed; /* sets; the first not begun; the first that failed */
-    unsigned p;
-    uint64_t m;
-    uint8_t *mask;
-    spv_status status;
-    spv_error *error;
-    spv_gcs_values values; /* of a set, for a large query */
-    lane lanes[WIDTH];
-} work;
-
-/* What became of a set. Sets are begun in order but end in any: of those that fail the first one counts. */
-static void settle(work *on, size_t number, spv_status status, bool match, const spv_error *error) {
-    if (!status) {
-        on->mask[number] = match;
-    } else if (number < on->failed) {
-        on->failed = number;
-        on->status = status;
-        if (status == SPV_FORMAT)
-            *on->error = *error;
-    }
-}
-
-SPV_INLINE spv_status want(const work *on, lane *lane, const spv_gcs_set *set, uint64_t span) {
-    size_t count = on->query->room;
-    if (!lane->wanted && !(lane->wanted = malloc((count ? count : 1) * sizeof *lane->wanted)))
-        return SPV_NOMEM;
-    lane->count = count;
-    spv_gcs_hash(on->query, set->key, lane->wanted);
-    for (size_t i = 0; i < count; i++)
-        lane->wanted[i] = map_to(lane->wanted[i], span);
-    return SPV_OK;
-}
-
-enum { SMALL_QUERY = 1 << 12 }; /* up to here its values may be searched one by one for what passes a sieve of them */
-
-/* Begins sets until one is on its way in this lane; where the query is not small beside a set that is settled at once. False: no more. */
-SPV_INLINE bool load(work *on, lane *lane) {
-    const size_t room = on->query->room;
-    while (on->next < on->count && !on->status) {
-        size_t number = on->next++;
-        const spv_gcs_set *set = on->sets + number;
-        spv_error error;
-        bool match = false;
-        spv_status status = spv_gcs_begin(&lane->stream, set->data, set->size, on->p, &error);
-        const uint64_t n = status ? 0 : lane->stream.n, span = n * on->m;
-        if (!status && room && 2 * room <= n && room <= SMALL_QUERY) {
-            status = want(on, lane, set, span);
-            if (!status && !make_sieve(&lane->in, lane->wanted, room, span))
-                status = SPV_NOMEM;
-            if (!status) {
-                lane->number = number;
-                lane->match = false;
-                return true;
-            }
-        } else if (!status) {
-            status = spv_gcs_decode(set->data, set->size, on->p, &on->values, &error);
-            if (!status && n && room) {
-                status = want(on, lane, set, span);
-                if (!status && !make_sieve(&lane->in, on->values.values, (size_t)n, span))
-                    status = SPV_NOMEM;
-                match = !status && any_in_set(lane, &on->values);
-            }
-        }
-        settle(on, number, status, match, &error);
-    }
-    return false;
-}
-
-SPV_INLINE void match(work *on) {
-    enum { ALONE = 16 }; /* elements that a lane which is stuck goes on by itself */
-    const unsigned p = on->p;
-    lane *lanes = on->lanes;
-    for (size_t busy = 0;;) {
-        while (busy < WIDTH && load(on, lanes + busy))
-            busy++;
-        if (!busy)
-            return;
-        unsigned stuck = busy == 1 ? seek(lanes, 1, p) : seek(lanes, 2, p);
-        for (size_t i = busy; i-- > 0;) {
-            bool sound = !(stuck >> i & 1) || walk(lanes + i, p, ALONE);
-            if (sound && spv_gcs_rounds(&lanes[i].stream))
-                continue;
-            spv_error refusal;
-            walk(lanes + i, p, UINT64_MAX);
-            settle(on, lanes[i].number, spv_gcs_end(&lanes[i].stream, &refusal), lanes[i].match, &refusal);
-            lane idle = lanes[i];
-            lanes[i] = lanes[--busy];
-            lanes[busy] = idle;
-        }
-    }
-}
-
-SPV_GCS_BMI2 static void match_bmi2(work *on) {
-    match(on);
-}
-
-static void match_plain(work *on) {
-    match(on);
+static bool is_small(const spv_gcs_query *query, uint64_t n) {
+    enum { SMALL = 1 << 12 }; /* values that may be looked through one by one for what passes a sieve of them */
+    return query->room && 2 * query->room <= n && query->room <= SMALL;
 }
 
 spv_status spv_gcs_match_many(
     const spv_gcs_query *query, const spv_gcs_set *sets, size_t count, unsigned p, uint64_t m, uint8_t *mask, size_t *failed,
     spv_error *error
 ) {
-    work on = {.query = query, .sets = sets, .count = count, .failed = count, .p = p, .m = m, .mask = mask, .error = error};
-    (SPV_GCS_HAS_BMI2 ? match_bmi2 : match_plain)(&on);
-    for (int i = 0; i < WIDTH; i++) {
-        free(on.lanes[i].wanted);
-        free(on.lanes[i].in.high);
+    const question asked = {query, p, m};
+    verdicts to = {.mask = mask, .failed = count, .error = error};
+    searches under_way = {.count = 0};
+    decoded large = {.wanted = {0}};
+    for (size_t number = 0; number < count && !to.status; number++) {
+        const spv_gcs_set *set = sets + number;
+        spv_gcs_stream stream;
+        spv_error refusal;
+        bool match = false;
+        spv_status status = spv_gcs_begin(&stream, set->data.data, set->data.size, p, &refusal);
+        if (!status && is_small(query, stream.n)) {
+            status = start(under_way.each + under_way.count, &asked, &stream, set->key, number);
+            if (!status) {
+                if (++under_way.count == SIDE_BY_SIDE)
+                    advance(&under_way, p, &to);
+                continue;
+            }
+        } else if (!status) {
+            status = match_decoded(&large, &asked, set, &match, &refusal);
+        }
+        settle(&to, number, status, match, &refusal);
     }
-    free(on.values.values);
-    *failed = on.failed;
-    return on.status;
+    while (under_way.count)
+        advance(&under_way, p, &to);
+    for (size_t i = 0; i < SIDE_BY_SIDE; i++) {
+        free(under_way.each[i].wanted.values);
+        spv_sieve_free(&under_way.each[i].sieve);
+    }
+    free(large.set.values);
+    free(large.wanted.values);
+    spv_sieve_free(&large.sieve);
+    *failed = to.failed;
+    return to.status;
 }

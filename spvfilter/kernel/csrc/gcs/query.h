@@ -1,25 +1,32 @@
-/* How a query's items are packed; for gcs_hash.c and gcs.c alone. */
+/* Items to look for in sets, or to make one of: packed by length, so that they are hashed side by side under any key. */
 #ifndef SPV_GCS_QUERY_H
 #define SPV_GCS_QUERY_H
 
-#include "gcs/match.h"
+#include "spv.h"
 
-enum { SPV_GCS_LANES = 8 };
-
-/* Items of one length, in blocks of SPV_GCS_LANES, word by word across the lanes. */
+/* Items of one length, in blocks of SPV_SIP_LANES. */
 typedef struct {
     size_t first_word, words; /* in query->words; of each item */
-    size_t blocks, first_hash, items;
+    size_t blocks, items;     /* the last block repeats the last item */
+    size_t first_hash;        /* where this group's hashes begin */
 } spv_gcs_group;
 
-struct spv_gcs_query {
-    size_t count, room, groups; /* items; hashes with the lanes left over; groups */
+/* Made once, read by any number of threads. */
+typedef struct {
+    size_t count, room, groups; /* items; hashes, with those of repeated items; groups */
     spv_gcs_group *group;
-    uint64_t *words;
-    const spv_item_bytes **item; /* in packed order, the caller's; NULL once they may be gone */
-};
+    uint64_t *words;            /* as spv_siphash24_many takes them */
+    const spv_bytes **item;     /* in packed order, the caller's; NULL in a query that outlives them */
+} spv_gcs_query;
 
-/* As spv_gcs_query_new, with `item` set. */
-spv_gcs_query *spv_gcs_pack(const spv_item_bytes *items, size_t count);
+/* NULL: no memory. The items are read during the call only. */
+spv_gcs_query *spv_gcs_query_new(const spv_bytes *items, size_t count);
+/* The same with `item` set, for as long as the items are there. */
+spv_gcs_query *spv_gcs_pack(const spv_bytes *items, size_t count);
+void spv_gcs_query_free(spv_gcs_query *query); /* NULL is nothing to free */
+size_t spv_gcs_query_count(const spv_gcs_query *query);
+
+/* SipHash-2-4 of every item, in packed order, query->room of them. */
+void spv_gcs_hash(const spv_gcs_query *query, const uint8_t key[16], uint64_t *hashes);
 
 #endif

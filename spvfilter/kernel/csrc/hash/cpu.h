@@ -1,6 +1,6 @@
 /* What the processor at run time has beyond what the compiler may assume. */
-#ifndef SPV_CPU_H
-#define SPV_CPU_H
+#ifndef SPV_HASH_CPU_H
+#define SPV_HASH_CPU_H
 
 enum {
     SPV_CPU_SHA = 1,    /* SHA-NI with SSSE3 and SSE4.1, or ARMv8's SHA-2 instructions */

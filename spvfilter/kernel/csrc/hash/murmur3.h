@@ -1,6 +1,6 @@
 /* MurmurHash3 x86_32 and the remainder that makes it a bit of a filter: of one key, or of many of one length at once. */
-#ifndef SPV_MURMUR3_H
-#define SPV_MURMUR3_H
+#ifndef SPV_HASH_MURMUR3_H
+#define SPV_HASH_MURMUR3_H
 
 #include "spv.h"
 

@@ -1,4 +1,5 @@
 /* SHA-256 of one message at a time, and how every message is padded. */
+#include "hash/sha256.h"
 #include "hash/sha256/way.h"
 
 enum { SHORT = sizeof(((spv_padded *)0)->buffer) - 9 }; /* bytes */
@@ -24,7 +25,7 @@ SPV_INLINE void append_end(spv_padded *padded, uint8_t *at, size_t size, uint64_
     append(padded, at, blocks);
 }
 
-void spv_pad(spv_padded *padded, const uint8_t *data, size_t size) {
+static void pad_whole(spv_padded *padded, const uint8_t *data, size_t size) {
     size_t rest = size <= SHORT ? size : size & 63;
     padded->stretches = 0;
     append(padded, data, (size - rest) / 64);
@@ -32,7 +33,8 @@ void spv_pad(spv_padded *padded, const uint8_t *data, size_t size) {
     memmove(padded->buffer, data + size - rest, rest); /* gcc makes a slow instruction of such a memcpy */
 }
 
-void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time) {
+/* A message in three pieces. */
+static void pad_pieces(spv_padded *padded, const uint8_t *head, const uint8_t *body, size_t size, const uint8_t *tail) {
     uint8_t *end = padded->buffer + 4;
     size_t rest = size;
     padded->stretches = 0;
@@ -46,9 +48,16 @@ void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t 
         append(padded, body + 60, (size - 60) / 64);
         append_end(padded, end, rest + 4, (uint64_t)size + 8);
     }
-    memcpy(padded->buffer, version, 4);
+    memcpy(padded->buffer, head, 4);
     memmove(end, body + size - rest, rest);
-    memcpy(end + rest, lock_time, 4);
+    memcpy(end + rest, tail, 4);
+}
+
+void spv_pad(spv_padded *padded, const spv_message *message) {
+    if (message->head)
+        pad_pieces(padded, message->head, message->body.data, message->body.size, message->tail);
+    else
+        pad_whole(padded, message->body.data, message->body.size);
 }
 
 void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]) {
@@ -63,25 +72,18 @@ void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_
 static void twice(spv_padded *padded, uint8_t digest[32]) {
     const spv_sha256_way *way = spv_sha256_chosen();
     spv_hash_padded(way, padded, digest);
-    spv_pad(padded, digest, 32);
+    pad_whole(padded, digest, 32);
     spv_hash_padded(way, padded, digest);
 }
 
 void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]) {
     spv_padded padded;
-    spv_pad(&padded, data, size);
+    pad_whole(&padded, data, size);
     twice(&padded, digest);
 }
 
-void spv_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]) {
+void spv_sha256d_message(const spv_message *message, uint8_t digest[32]) {
     spv_padded padded;
-    if (tx->witness)
-        spv_pad_stripped(&padded, raw + tx->start, raw + tx->start + 6, tx->witness - tx->start - 6, raw + tx->end - 4);
-    else
-        spv_pad(&padded, raw + tx->start, tx->end - tx->start);
+    spv_pad(&padded, message);
     twice(&padded, digest);
-}
-
-void spv_wtxid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]) {
-    spv_sha256d(raw + tx->start, tx->end - tx->start, digest);
 }

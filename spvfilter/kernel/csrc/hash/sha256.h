@@ -1,21 +1,27 @@
-/* SHA-256 as Bitcoin uses it: twice, over transactions and pairs of hashes. The fastest way this machine has is chosen at run time. */
-#ifndef SPV_SHA256_H
-#define SPV_SHA256_H
+/* SHA-256 as Bitcoin uses it: twice. One message, many of any length at once, or pairs of hashes, in the fastest way of this machine. */
+#ifndef SPV_HASH_SHA256_H
+#define SPV_HASH_SHA256_H
 
 #include "spv.h"
-#include "block/walk.h"
 
 typedef uint8_t spv_hash[32]; /* wire order */
 
+/* A message in one piece, or in three: four bytes at `head`, `body`, and four at `tail`. */
+typedef struct {
+    spv_bytes body;
+    const uint8_t *head, *tail; /* both NULL for one piece */
+} spv_message;
+
+/* Message `number` of many, which `context` describes; asked for several times. */
+typedef spv_message spv_message_at(const void *context, size_t number);
+
 /* sha256d of `size` bytes. */
 void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]);
-/* pure.txid and pure.wtxid of one walked transaction. */
-void spv_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);
-void spv_wtxid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);
+/* sha256d of a message. */
+void spv_sha256d_message(const spv_message *message, uint8_t digest[32]);
 
-/* The same of `count` at once, which takes a fraction of the time; out[i] belongs to txs[i]. */
-void spv_txids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out);
-void spv_wtxids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out);
+/* The same of `count` messages at once, which takes a fraction of the time; out[i] belongs to message i. */
+void spv_sha256d_many(spv_message_at *message_at, const void *context, size_t count, spv_hash *out);
 /* sha256d of each of `count` pairs of hashes, 64 bytes; `out` may be `pairs`. */
 void spv_sha256d_pairs(const spv_hash *pairs, size_t count, spv_hash *out);
 

@@ -1,6 +1,6 @@
 /* 64-bit words of a message, as hash functions take them. */
-#ifndef SPV_WORDS_H
-#define SPV_WORDS_H
+#ifndef SPV_HASH_WORDS_H
+#define SPV_HASH_WORDS_H
 
 #include "spv.h"
 

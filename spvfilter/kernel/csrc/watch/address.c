@@ -103,14 +103,14 @@ bool spv_address_network_init(spv_address_network *network, uint8_t p2pkh_versio
     if (hrp.size > SPV_MAX_HRP)
         return false;
     for (size_t i = 0; i < hrp.size; i++) {
-        if (hrp.at[i] < 'a' || hrp.at[i] > 'z')
+        if (hrp.data[i] < 'a' || hrp.data[i] > 'z')
             return false;
-        network->hrp[i] = hrp.at[i];
-        network->residue = residue_step(network->residue, hrp.at[i] >> 5);
+        network->hrp[i] = hrp.data[i];
+        network->residue = residue_step(network->residue, hrp.data[i] >> 5);
     }
     network->residue = residue_step(network->residue, 0);
     for (size_t i = 0; i < hrp.size; i++)
-        network->residue = residue_step(network->residue, hrp.at[i] & 31);
+        network->residue = residue_step(network->residue, hrp.data[i] & 31);
     return true;
 }
 

@@ -1,6 +1,6 @@
-/* An index from hashes to numbers: open addressing in groups of 16 tags. It knows no bytes; the caller compares them. */
-#ifndef SPV_TABLE_INDEX_H
-#define SPV_TABLE_INDEX_H
+/* A hash index: from hashes to numbers, by open addressing in groups of 16 tags. The caller compares the bytes that the numbers stand for. */
+#ifndef SPV_WATCH_INDEX_H
+#define SPV_WATCH_INDEX_H
 
 #include "spv.h"
 

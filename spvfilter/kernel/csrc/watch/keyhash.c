@@ -7,11 +7,11 @@
 #include <sys/random.h>
 #endif
 
-bool spv_key_draw(spv_key *key) {
+bool spv_table_key_draw(spv_table_key *key) {
     return !getentropy(key->word, sizeof key->word);
 }
 
-uint64_t spv_keyed_other(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size) {
+uint64_t spv_keyed_other(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size) {
     if (size > 40) {
         for (; size > 40; at += 24, size -= 24)
             seed = spv_mix(spv_le64(at) ^ key->word[1] ^ seed, spv_le64(at + 8) ^ key->word[2])

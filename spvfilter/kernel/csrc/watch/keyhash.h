@@ -1,15 +1,15 @@
-/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic; whoever does not know the key cannot aim. */
-#ifndef SPV_TABLE_HASH_H
-#define SPV_TABLE_HASH_H
+/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic, but without the key no collisions can be made. */
+#ifndef SPV_WATCH_KEYHASH_H
+#define SPV_WATCH_KEYHASH_H
 
 #include "spv.h"
 
 typedef struct {
     uint64_t word[8]; /* drawn at random for each table */
-} spv_key;
+} spv_table_key;
 
 /* False, with errno set, where the system gives no randomness. */
-bool spv_key_draw(spv_key *key);
+bool spv_table_key_draw(spv_table_key *key);
 
 /* Both halves of the 128-bit product, folded. */
 SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
@@ -26,7 +26,7 @@ SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
 
 /* 17 bytes to 40 without a branch: the first 16, the last 16, and the 8 in the middle; they overlap where there are fewer. What the last
    product takes besides the sum is exact, so that nobody can make differences cancel without the key. */
-SPV_INLINE uint64_t spv_keyed_middling(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size) {
+SPV_INLINE uint64_t spv_keyed_middling(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size) {
     const uint8_t *middle = at + (size - 8) / 2, *last = at + size - 16;
     uint64_t sum = spv_mix(spv_le64(at) ^ key->word[1], spv_le64(at + 8) ^ key->word[2])
         + spv_mix(spv_le64(last) ^ key->word[3], spv_le64(last + 8) ^ key->word[4]);
@@ -38,14 +38,14 @@ SPV_INLINE bool spv_is_middling(size_t size) {
 }
 
 /* Fewer than 17 bytes, or more than 40. */
-uint64_t spv_keyed_other(const spv_key *key, uint64_t seed, const uint8_t *at, size_t size);
+uint64_t spv_keyed_other(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size);
 
-SPV_INLINE uint64_t spv_keyed_seed(const spv_key *key, unsigned domain, size_t size) {
+SPV_INLINE uint64_t spv_keyed_seed(const spv_table_key *key, unsigned domain, size_t size) {
     return key->word[0] ^ ((uint64_t)size << 2 | domain);
 }
 
 /* `domain` < 4 keeps apart what is equal in bytes only. */
-SPV_INLINE uint64_t spv_keyed_hash(const spv_key *key, unsigned domain, const uint8_t *at, size_t size) {
+SPV_INLINE uint64_t spv_keyed_hash(const spv_table_key *key, unsigned domain, const uint8_t *at, size_t size) {
     uint64_t seed = spv_keyed_seed(key, domain, size);
     if (SPV_LIKELY(spv_is_middling(size)))
         return spv_keyed_middling(key, seed, at, size);

@@ -1,8 +1,8 @@
-#include "watch/address.h"
+#include "watch/lines.h"
 
-#include <stdlib.h>
+#include "array.h"
 
-enum { MOST_LINE = 1000 /* bytes; longer ones are left to watchfile.py, which has a limit */ };
+enum { MOST_LINE = 1000 /* bytes; longer ones are left to watch/textfile.py, which has a limit */ };
 
 /* How many bytes the UTF-8 character at `at` has, by the table of Unicode § 3.9 (no surrogates, no overlong forms); 0 for bytes that
    are none and for what no label may hold: control characters, line and paragraph separators. */
@@ -25,26 +25,22 @@ static size_t label_character(const uint8_t *at, size_t left) {
 
 static bool is_label(spv_bytes label) {
     for (size_t at = 0, step; at < label.size; at += step)
-        if (!(step = label_character(label.at + at, label.size - at)))
+        if (!(step = label_character(label.data + at, label.size - at)))
             return false;
     return true;
 }
 
 static bool keep_label(spv_address_lines *taken, spv_bytes label, uint32_t entry) {
-    if (taken->count == taken->room) {
-        size_t room = taken->room ? 2 * taken->room : 64;
-        spv_label *grown = realloc(taken->labels, room * sizeof *grown);
-        if (!grown)
-            return false;
-        taken->labels = grown;
-        taken->room = room;
-    }
-    taken->labels[taken->count++] = (spv_label){label.at, label.size, entry};
+    spv_label *labels = spv_array_grown(taken->labels, taken->count, &taken->room, sizeof *labels);
+    if (!labels)
+        return false;
+    taken->labels = labels;
+    labels[taken->count++] = (spv_label){label, entry};
     return true;
 }
 
 spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, spv_address_lines *taken) {
-    const uint8_t *at = chunk.at, *end = chunk.at + chunk.size, *newline;
+    const uint8_t *at = chunk.data, *end = chunk.data + chunk.size, *newline;
     *taken = (spv_address_lines){0};
     while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
         size_t size = (size_t)(newline - at);
@@ -67,7 +63,7 @@ spv_status spv_add_address_lines(spv_table *table, const spv_address_network *ne
         at = newline + 1;
         taken->lines++;
     }
-    taken->consumed = (size_t)(at - chunk.at);
+    taken->consumed = (size_t)(at - chunk.data);
     return SPV_OK;
 }
 

@@ -1,6 +1,6 @@
-/* Readers together or one writer alone, in turns: who waits for a writer gets in before the next one, so nobody starves. */
-#ifndef SPV_TABLE_LOCK_H
-#define SPV_TABLE_LOCK_H
+/* A fair readers-writer lock: readers that wait for a writer get in before the next writer. */
+#ifndef SPV_WATCH_LOCK_H
+#define SPV_WATCH_LOCK_H
 
 #include "spv.h"
 

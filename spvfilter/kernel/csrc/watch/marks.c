@@ -1,7 +1,6 @@
 #include "watch/marks.h"
 
-#include <stdlib.h>
-
+#include "array.h"
 #include "block/walk.h"
 
 /* Memory is what this waits for: the hashes of a batch are made and their groups asked for before the first of them is looked at. */
@@ -30,17 +29,13 @@ typedef struct {
 
 static void mark(marker *m, const probe *probe, uint32_t number) {
     spv_marks *marks = m->marks;
-    if (marks->count == marks->room) {
-        size_t room = marks->room ? 2 * marks->room : 64;
-        spv_mark *grown = realloc(marks->marks, room * sizeof *grown);
-        if (!grown) {
-            m->status = SPV_NOMEM;
-            return;
-        }
-        marks->marks = grown;
-        marks->room = room;
+    spv_mark *grown = spv_array_grown(marks->marks, marks->count, &marks->room, sizeof *grown);
+    if (!grown) {
+        m->status = SPV_NOMEM;
+        return;
     }
-    marks->marks[marks->count++] = (spv_mark){
+    marks->marks = grown;
+    grown[marks->count++] = (spv_mark){
         probe->at, probe->tx & (((uint32_t)1 << REASON_SHIFT) - 1), number, probe->tx >> REASON_SHIFT,
     };
 }

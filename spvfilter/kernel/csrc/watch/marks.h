@@ -1,4 +1,4 @@
-/* The first half of the exact scan: one walk that marks what concerns a table as it is, all outputs and the spends of its coins. */
+/* Marks: the outputs and inputs of a block that concern a watch table as it is. The first half of the exact scan, in one walk. */
 #ifndef SPV_WATCH_MARKS_H
 #define SPV_WATCH_MARKS_H
 

@@ -1,6 +1,6 @@
-/* The memory of a watch table: it grows by chunks, so that nothing large is ever there twice, and bytes once given never move. */
-#ifndef SPV_TABLE_MEMORY_H
-#define SPV_TABLE_MEMORY_H
+/* Memory of a watch table: arenas, piles of records, and zeroed blocks on huge pages. They grow by chunks; bytes once given never move. */
+#ifndef SPV_WATCH_MEMORY_H
+#define SPV_WATCH_MEMORY_H
 
 #include "spv.h"
 

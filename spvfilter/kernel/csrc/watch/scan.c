@@ -1,9 +1,7 @@
 #include "watch/scan.h"
 
-#include <stdlib.h>
-
-#include "hash/sha256.h"
-#include "block/walk.h"
+#include "array.h"
+#include "block/txid.h"
 #include "watch/marks.h"
 
 enum { AHEAD = 64 }; /* txids made at once, which is faster */
@@ -29,15 +27,11 @@ typedef struct {
 /* hits and txids */
 
 static spv_hit *new_hit(spv_hits *hits) {
-    if (hits->count == hits->room) {
-        size_t room = hits->room ? 2 * hits->room : 16;
-        spv_hit *grown = realloc(hits->hits, room * sizeof *grown);
-        if (!grown)
-            return NULL;
-        hits->hits = grown;
-        hits->room = room;
-    }
-    return &hits->hits[hits->count++];
+    spv_hit *grown = spv_array_grown(hits->hits, hits->count, &hits->room, sizeof *grown);
+    if (!grown)
+        return NULL;
+    hits->hits = grown;
+    return &grown[hits->count++];
 }
 
 void spv_hits_free(spv_hits *hits) {
@@ -85,14 +79,10 @@ static spv_status identify(scan *s, spv_error *error) {
     spv_hits *hits = s->hits;
     if (s->identified)
         return SPV_OK;
-    if (hits->txid_count == hits->txid_room) {
-        uint32_t room = hits->txid_room ? 2 * hits->txid_room : 16;
-        uint8_t(*grown)[32] = realloc(hits->txids, room * sizeof *grown);
-        if (!grown)
-            return SPV_NOMEM;
-        hits->txids = grown;
-        hits->txid_room = room;
-    }
+    spv_hash *grown = spv_array_grown(hits->txids, hits->txid_count, &hits->txid_room, sizeof *grown);
+    if (!grown)
+        return SPV_NOMEM;
+    hits->txids = grown;
     make_txid(s, hits->txids[hits->txid_count]);
     spv_status status = spv_index_reserve(&s->by_txid, hits->txid_count, txid_hash, s);
     if (status)

@@ -1,7 +1,8 @@
 /* The exact scan: every output and input of a block or transaction that concerns a table. The twin of pure.table's scan_block and scan_tx. */
-#ifndef SPV_WATCH_H
-#define SPV_WATCH_H
+#ifndef SPV_WATCH_SCAN_H
+#define SPV_WATCH_SCAN_H
 
+#include "hash/sha256.h"
 #include "watch/table.h"
 
 /* values.Hit, but for what stands in the bytes scanned and for txids, which a transaction's hits share. */
@@ -16,9 +17,9 @@ typedef struct {
 
 typedef struct {
     spv_hit *hits;
-    uint8_t (*txids)[32];
-    size_t count, room;
-    uint32_t txid_count, txid_room;
+    spv_hash *txids;
+    size_t count, room, txid_room;
+    uint32_t txid_count;
 } spv_hits;
 
 /* Both lock the tables themselves: others may learn meanwhile. `found` may be NULL, or the table itself. The hits are to be freed

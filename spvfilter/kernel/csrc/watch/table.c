@@ -16,7 +16,7 @@ spv_table *spv_table_new(void) {
     table->coins.record = sizeof(spv_coin_record);
     spv_index_init(&table->index);
     spv_index_init(&table->coin_index);
-    if (spv_key_draw(&table->key)) {
+    if (spv_table_key_draw(&table->key)) {
         if (spv_lock_init(&table->lock))
             return table;
         errno = ENOMEM;
@@ -52,7 +52,7 @@ static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
     if (extended)
         spv_put_le32(record + 1, (uint32_t)value.size);
     if (value.size)
-        memcpy(record + (extended ? 5 : 1), value.at, value.size);
+        memcpy(record + (extended ? 5 : 1), value.data, value.size);
     return record;
 }
 
@@ -64,7 +64,7 @@ static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
     const spv_table *table = context;
     const uint8_t *record = spv_table_record(table, number);
     spv_bytes value = spv_entry_bytes(record);
-    *hash = spv_keyed_hash(&table->key, record[0] & 3, value.at, value.size);
+    *hash = spv_keyed_hash(&table->key, record[0] & 3, value.data, value.size);
     return (record[0] & 3) != SPV_OUTPOINT;
 }
 
@@ -80,8 +80,8 @@ static uint32_t find_hashed(const spv_table *table, unsigned kind, spv_bytes val
 
 uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value) {
     if (kind != SPV_OUTPOINT)
-        return find_hashed(table, kind, value, spv_keyed_hash(&table->key, kind, value.at, value.size));
-    uint32_t coin = value.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, value.at) : SPV_NONE;
+        return find_hashed(table, kind, value, spv_keyed_hash(&table->key, kind, value.data, value.size));
+    uint32_t coin = value.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, value.data) : SPV_NONE;
     if (coin == SPV_NONE)
         return SPV_NONE;
     uint32_t entry = spv_table_coin_record(table, coin)->entry;
@@ -91,16 +91,16 @@ uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value) 
 }
 
 static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t number) {
-    uint32_t coin = spv_table_find_coin(table, value.at);
+    uint32_t coin = spv_table_find_coin(table, value.data);
     if (coin == SPV_NONE)
-        return spv_table_set_coin(table, &(spv_coin){value.at, {NULL, 0}, SPV_NO_VALUE, number}, false);
+        return spv_table_set_coin(table, &(spv_coin){value.data, {NULL, 0}, SPV_NO_VALUE, number}, false);
     ((spv_coin_record *)spv_pile_at(&table->coins, coin, sizeof(spv_coin_record)))->entry = number;
     return SPV_OK;
 }
 
 /* An outpoint has 36 bytes: the caller has looked. */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number) {
-    uint64_t hash = spv_keyed_hash(&table->key, kind, value.at, value.size);
+    uint64_t hash = spv_keyed_hash(&table->key, kind, value.data, value.size);
     uint32_t known = kind == SPV_OUTPOINT ? spv_table_find(table, kind, value) : find_hashed(table, kind, value, hash);
     if (known != SPV_NONE) {
         *number = known;
@@ -130,8 +130,8 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
 /* scripts */
 
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script) {
-    spv_push push;
-    for (size_t at = 0; spv_next_push(script.at, script.size, &at, &push);) {
+    spv_bytes push;
+    for (size_t at = 0; spv_next_push(script.data, script.size, &at, &push);) {
         uint32_t entry = spv_table_find(table, SPV_DATA, (spv_bytes){push.data, push.size});
         if (entry != SPV_NONE)
             return entry;
@@ -141,8 +141,8 @@ uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script) {
 
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script) {
     if (table->of_kind[SPV_MULTISIG_KEY]) {
-        spv_push keys[SPV_MAX_MULTISIG_KEYS];
-        size_t count = spv_multisig_keys(script.at, script.size, keys);
+        spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
+        size_t count = spv_multisig_keys(script.data, script.size, keys);
         for (size_t i = 0; i < count; i++) {
             uint32_t entry = spv_table_find(table, SPV_MULTISIG_KEY, (spv_bytes){keys[i].data, keys[i].size});
             if (entry != SPV_NONE)
@@ -179,14 +179,14 @@ spv_coin spv_table_coin(const spv_table *table, uint32_t number) {
 
 spv_coin spv_coin_joined(spv_coin old, spv_coin new) {
     old.value = old.value == SPV_NO_VALUE ? new.value : old.value;
-    old.script = old.script.at ? old.script : new.script;
+    old.script = old.script.data ? old.script : new.script;
     return old;
 }
 
 /* The number by which a coin refers to a script: an entry's where it is one, else that of a copy. */
 static spv_status refer(spv_table *table, spv_bytes script, uint32_t *number) {
     *number = SPV_NONE;
-    if (!script.at || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
+    if (!script.data || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
         return SPV_OK;
     if (script.size > UINT32_MAX || table->scripts.count > SPV_MAX_ENTRY)
         return SPV_RANGE;
@@ -210,7 +210,7 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
         record = *spv_table_coin_record(table, number);
         if (!replace)
             next = spv_coin_joined(old, next);
-        if (!next.script.at || !old.script.at || !spv_equal(next.script, old.script))
+        if (!next.script.data || !old.script.data || !spv_equal(next.script, old.script))
             record.script = SPV_NONE;
     }
     spv_status status = SPV_OK;

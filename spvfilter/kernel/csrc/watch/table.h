@@ -1,10 +1,10 @@
 /* The packed table of a watch list: entries, and coins (watched outpoints with what is known of them). The twin of pure.table.WatchTable. */
-#ifndef SPV_TABLE_H
-#define SPV_TABLE_H
+#ifndef SPV_WATCH_TABLE_H
+#define SPV_WATCH_TABLE_H
 
 #include "spv.h"
-#include "watch/keyhash.h"
 #include "watch/index.h"
+#include "watch/keyhash.h"
 #include "watch/lock.h"
 #include "watch/memory.h"
 
@@ -12,14 +12,8 @@ enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_KINDS }; /* val
 enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };
 #define SPV_NO_VALUE ((int64_t)-1)
 
-/* Bytes somewhere in a table, which stay as long as it; `at` is NULL for none. */
 typedef struct {
-    const uint8_t *at;
-    size_t size;
-} spv_bytes;
-
-typedef struct {
-    spv_key key;
+    spv_table_key key;
     spv_arena arena;
     spv_pile entries;    /* of const uint8_t *: where the entry lies in the arena */
     spv_index index;     /* of entries, but for outpoints, which are found by their coins */
@@ -39,7 +33,7 @@ typedef struct {
     uint32_t script; /* an entry's number, or with the top bit one of `scripts`, or SPV_NONE */
 } spv_coin_record;
 
-/* What is known of a coin; the outpoint stays where it is only as long as the lock is held. */
+/* What is known of a coin; `script` lies in the table. The outpoint stays where it is only as long as the lock is held. */
 typedef struct {
     const uint8_t *outpoint;
     spv_bytes script;
@@ -90,12 +84,8 @@ SPV_INLINE const spv_coin_record *spv_table_coin_record(const spv_table *table, 
     return spv_pile_at(&table->coins, number, sizeof(spv_coin_record));
 }
 
-SPV_INLINE uint64_t spv_outpoint_hash(const spv_key *key, const uint8_t *outpoint) {
+SPV_INLINE uint64_t spv_outpoint_hash(const spv_table_key *key, const uint8_t *outpoint) {
     return spv_keyed_hash(key, SPV_OUTPOINT, outpoint, SPV_OUTPOINT_SIZE);
-}
-
-SPV_INLINE bool spv_equal(spv_bytes one, spv_bytes other) {
-    return one.size == other.size && !memcmp(one.at, other.at, one.size);
 }
 
 /* What the index is asked for. */
@@ -113,7 +103,7 @@ SPV_INLINE bool spv_is_entry(const void *context, uint32_t number) {
 
 SPV_INLINE bool spv_is_coin(const void *context, uint32_t number) {
     const spv_wanted *wanted = context;
-    return !memcmp(spv_table_coin_record(wanted->table, number)->outpoint, wanted->value.at, SPV_OUTPOINT_SIZE);
+    return !memcmp(spv_table_coin_record(wanted->table, number)->outpoint, wanted->value.data, SPV_OUTPOINT_SIZE);
 }
 
 #endif

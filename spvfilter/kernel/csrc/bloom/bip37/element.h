@@ -1,10 +1,10 @@
-/* One element against a BIP-37 filter. Internal to bip37*.c. */
-#ifndef SPV_BIP37_FILTER_H
-#define SPV_BIP37_FILTER_H
+/* One element against a BIP-37 filter. Internal to this folder. */
+#ifndef SPV_BLOOM_BIP37_ELEMENT_H
+#define SPV_BLOOM_BIP37_ELEMENT_H
 
+#include "block/script.h"
 #include "bloom/bip37/scan.h"
 #include "hash/murmur3.h"
-#include "block/script.h"
 
 /* A filter ready to be tested. */
 typedef struct {

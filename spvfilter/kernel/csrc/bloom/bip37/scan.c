@@ -1,7 +1,7 @@
 #include "bloom/bip37/scan.h"
 
-#include <stdlib.h>
-
+#include "array.h"
+#include "block/txid.h"
 #include "bloom/bip37/window.h"
 
 enum { AT_ONCE = 8192 }; /* transactions walked, then hashed, then tested */
@@ -10,22 +10,29 @@ enum { AT_ONCE = 8192 }; /* transactions walked, then hashed, then tested */
 #define THE_TXID UINT32_C(0xFFFFFFFF)
 #define AN_INPUT UINT32_C(0xFFFFFFFE)
 
+/* The large part of a scan, in one allocation: glibc learns its size, and does not return it to the system after each scan. */
+typedef struct {
+    spv_window window;
+    uint16_t first[SPV_WINDOW]; /* the elements with which transactions begin in the window */
+    spv_tx txs[];               /* AT_ONCE, or all of a smaller block; behind them their txids */
+} buffers;
+
 typedef struct {
     const uint8_t *raw;
     const spv_filter *filter;
     spv_tx_matches *matches;
-    uint32_t done;  /* transactions before txs[0] */
+    spv_window *window;
+    uint16_t *first;
+    size_t begun;     /* how many transactions begin in the window */
+    spv_tx *txs;
+    spv_hash *txids;
+    uint32_t done;    /* transactions before txs[0] */
     /* Where the decisions are. */
     uint32_t tx;      /* behind the current one, which is txs[tx - 1] */
     bool found;
     uint32_t matched; /* the output of it that matched last; AN_INPUT before any */
     uint32_t output;  /* one of its outputs, and where it lies; only moves on */
     size_t output_at;
-    size_t begun;     /* how many transactions begin in the window */
-    uint16_t first[SPV_WINDOW]; /* the elements with which they do */
-    spv_window window;
-    spv_hash *txids;  /* behind txs, and behind them room for what lanes read too much */
-    spv_tx txs[];     /* AT_ONCE, or all of a smaller block */
 } scan;
 
 void spv_tx_matches_free(spv_tx_matches *matches) {
@@ -34,15 +41,11 @@ void spv_tx_matches_free(spv_tx_matches *matches) {
 }
 
 static spv_status append(spv_tx_matches *matches, spv_tx_match match) {
-    if (matches->count == matches->room) {
-        size_t room = matches->room ? 2 * matches->room : 16;
-        spv_tx_match *items = realloc(matches->items, room * sizeof *items);
-        if (!items)
-            return SPV_NOMEM;
-        matches->items = items;
-        matches->room = room;
-    }
-    matches->items[matches->count++] = match;
+    spv_tx_match *items = spv_array_grown(matches->items, matches->count, &matches->room, sizeof *items);
+    if (!items)
+        return SPV_NOMEM;
+    matches->items = items;
+    items[matches->count++] = match;
     return SPV_OK;
 }
 
@@ -76,7 +79,7 @@ static bool update(scan *s, uint32_t index) {
 
 /* Tests the window's elements and decides, in Core's order, what they mean; the window is empty then. */
 static spv_status decide(scan *s) {
-    spv_window *w = &s->window;
+    spv_window *w = s->window;
     size_t begun = 0;
     spv_status status = SPV_OK;
     spv_window_test(w);
@@ -100,12 +103,12 @@ static spv_status decide(scan *s) {
 }
 
 SPV_INLINE spv_status put(scan *s, const uint8_t *data, size_t size, uint32_t owner, bool safe) {
-    spv_window_put(&s->window, data, size, owner, safe);
-    return SPV_UNLIKELY(s->window.count == SPV_WINDOW) ? decide(s) : SPV_OK;
+    spv_window_put(s->window, data, size, owner, safe);
+    return SPV_UNLIKELY(s->window->count == SPV_WINDOW) ? decide(s) : SPV_OK;
 }
 
 SPV_INLINE spv_status put_pushes(scan *s, const uint8_t *script, size_t size, uint32_t owner) {
-    spv_push push;
+    spv_bytes push;
     spv_status status = SPV_OK;
     for (size_t at = 0; !status && spv_next_push(script, size, &at, &push);)
         status = put(s, push.data, push.size, owner, false);
@@ -114,7 +117,7 @@ SPV_INLINE spv_status put_pushes(scan *s, const uint8_t *script, size_t size, ui
 
 /* A transaction's elements, in Core's order. */
 static spv_status put_tx(scan *s, const spv_tx *tx, const uint8_t *txid) {
-    s->first[s->begun++] = (uint16_t)s->window.count;
+    s->first[s->begun++] = (uint16_t)s->window->count;
     spv_status status = put(s, txid, 32, THE_TXID, true);
     size_t at = tx->outputs_at;
     for (uint32_t i = 0; i < tx->outputs && !status; i++) {
@@ -165,20 +168,26 @@ spv_status spv_bip37_scan_block(const uint8_t *raw, size_t size, const spv_bip37
         return status;
     size_t room = count < AT_ONCE ? count : AT_ONCE;
     spv_filter ready = spv_filter_of(filter);
-    /* all at once: glibc learns the size and does not return the memory to the system after each scan */
-    scan *s = malloc(sizeof *s + room * (sizeof *s->txs + sizeof *s->txids) + SPV_MURMUR3_BEYOND);
-    if (!s)
+    buffers *memory = malloc(sizeof *memory + room * (sizeof(spv_tx) + sizeof(spv_hash)) + SPV_MURMUR3_BEYOND);
+    if (!memory)
         return SPV_NOMEM;
-    memset(s, 0, offsetof(scan, first));
-    s->raw = raw, s->filter = &ready, s->matches = matches, s->txids = (spv_hash *)(s->txs + room);
-    spv_window_start(&s->window, &ready, spv_murmur3_usable(0), raw, size);
-    status = scan_all(s, size, at, count, error);
-    free(s);
+    scan s = {
+        .raw = raw,
+        .filter = &ready,
+        .matches = matches,
+        .window = &memory->window,
+        .first = memory->first,
+        .txs = memory->txs,
+        .txids = (spv_hash *)(memory->txs + room),
+    };
+    spv_window_start(s.window, &ready, spv_murmur3_usable(0), raw, size);
+    status = scan_all(&s, size, at, count, error);
+    free(memory);
     return status;
 }
 
 static bool pushes_any(const spv_filter *filter, const uint8_t *script, size_t size) {
-    spv_push push;
+    spv_bytes push;
     uint32_t bit;
     for (size_t at = 0; spv_next_push(script, size, &at, &push);)
         if (spv_filter_contains(filter, push.data, push.size, &bit))

@@ -1,8 +1,8 @@
 /* The BIP-37 relevance test of blocks and transactions; the twin of pure/blocks.py's bip37_scan_block and bip37_scan_tx. */
-#ifndef SPV_BIP37_H
-#define SPV_BIP37_H
+#ifndef SPV_BLOOM_BIP37_SCAN_H
+#define SPV_BLOOM_BIP37_SCAN_H
 
-#include "hash/sha256.h"
+#include "spv.h"
 
 enum { SPV_UPDATE_NONE = 0, SPV_UPDATE_ALL = 1, SPV_UPDATE_P2PUBKEY_ONLY = 2 };
 

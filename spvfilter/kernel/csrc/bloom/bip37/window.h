@@ -1,11 +1,11 @@
-/* A window of elements tested against a BIP-37 filter together, ahead of the order in which matches change it. Internal to bip37.c.
+/* A window of elements tested against a BIP-37 filter together, ahead of the order in which matches change it. Internal to this folder.
 
    Where an element's bits lie does not depend on the filter. So elements are hashed out of order, those of one size side by side, and
    each is left either with all its bits set or with one that was not. Then they are asked for in order: while the filter is as it was, only
    those with all bits set can be in it; once it has changed, an element whose known bit is still unset is not in it, and any other
    is tested in full. That is exact after any number of changes, and each element is hashed twice at most. */
-#ifndef SPV_BIP37_WINDOW_H
-#define SPV_BIP37_WINDOW_H
+#ifndef SPV_BLOOM_BIP37_WINDOW_H
+#define SPV_BLOOM_BIP37_WINDOW_H
 
 #include "bloom/bip37/element.h"
 

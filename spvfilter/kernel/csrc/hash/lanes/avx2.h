@@ -1,6 +1,6 @@
-/* The words of the templates sha256_lanes.h and murmur3_lanes.h, for eight lanes of AVX2. For one file each; not a header to share types. */
-#ifndef SPV_LANES_AVX2_H
-#define SPV_LANES_AVX2_H
+/* Vectors of eight lanes of AVX2: what the templates sha256/lanes.h and murmur3/lanes.h are written in. Included once in a file. */
+#ifndef SPV_HASH_LANES_AVX2_H
+#define SPV_HASH_LANES_AVX2_H
 
 #include "spv.h"
 

@@ -1,6 +1,6 @@
-/* The words of the templates sha256_lanes.h and murmur3_lanes.h, for sixteen lanes of AVX-512 F and BW. As lanes_avx2.h. */
-#ifndef SPV_LANES_AVX512_H
-#define SPV_LANES_AVX512_H
+/* Vectors of sixteen lanes of AVX-512 F and BW: as lanes/avx2.h. */
+#ifndef SPV_HASH_LANES_AVX512_H
+#define SPV_HASH_LANES_AVX512_H
 
 #include "spv.h"
 

@@ -1,4 +1,4 @@
-/* MurmurHash3 x86_32 of LANES keys in step, a lane of a vector each: a template. It takes NAME, and its words from lanes_….h. The keys'
+/* MurmurHash3 x86_32 of LANES keys in step, a lane of a vector each: a template. It takes NAME, and its words from hash/lanes/. The keys'
    words are mixed once for both seeds. */
 
 TARGET SPV_INLINE VECTOR mix(VECTOR word) {

@@ -1,6 +1,6 @@
 /* MurmurHash3 x64_128 (Austin Appleby, public domain), one key at a time. */
-#ifndef SPV_MURMUR3_X64_H
-#define SPV_MURMUR3_X64_H
+#ifndef SPV_HASH_MURMUR3_X64_H
+#define SPV_HASH_MURMUR3_X64_H
 
 #include "hash/words.h"
 

@@ -1,4 +1,4 @@
-/* SHA-256's compression of LANES messages in step, a lane of a vector each: a template. It takes NAME, and its words from lanes_….h. */
+/* SHA-256's compression of LANES messages in step, a lane of a vector each: a template. It takes NAME, and its words from hash/lanes/. */
 
 #define ROUND(a, b, c, d, e, f, g, h, i) \
     do { \

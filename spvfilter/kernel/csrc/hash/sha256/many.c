@@ -6,11 +6,12 @@ enum {
     LENGTHS = 256  /* lengths told apart when they are; longer ones come first in any order */
 };
 
+/* Messages `first` to before `first` + BATCH of the caller's. */
 typedef struct {
-    const uint8_t *raw;
-    const spv_tx *txs;
-    spv_hash *out;
-    bool stripped;
+    spv_message_at *message_at;
+    const void *context;
+    size_t first;
+    spv_hash *out; /* of `first` */
 } job;
 
 /* Lane i is in stretch[i] of message[i], which has left[i] blocks more, at data[i]. A lane without a message has more than ever come. */
@@ -27,11 +28,15 @@ SPV_INLINE bool idle(size_t left) {
     return left > NEVER / 2;
 }
 
+SPV_INLINE spv_message message_of(const job *j, size_t number) {
+    return j->message_at(j->context, j->first + number);
+}
+
 /* Whole blocks of a message, at most LENGTHS - 1. */
-SPV_INLINE size_t blocks_of(const job *j, size_t message) {
-    const spv_tx *tx = j->txs + message;
-    size_t size = j->stripped && tx->witness ? tx->witness - tx->start + 2 : tx->end - tx->start;
-    return size < 64 * (LENGTHS - 1) ? (size + 8) / 64 : LENGTHS - 1;
+SPV_INLINE uint8_t blocks_of(const job *j, size_t number) {
+    const spv_message message = message_of(j, number);
+    const size_t size = message.body.size + (message.head ? 8 : 0);
+    return (uint8_t)(size < 64 * (LENGTHS - 1) ? (size + 8) / 64 : LENGTHS - 1);
 }
 
 SPV_INLINE void put_digest(const uint32_t *state, size_t step, uint8_t digest[32]) {
@@ -49,14 +54,10 @@ SPV_INLINE void take_stretch(lanes_at_work *w, size_t i) {
     w->left[i] = w->padded[i].stretch[w->stretch[i]].blocks;
 }
 
-static void take_message(lanes_at_work *w, size_t i, const job *j, size_t message) {
-    const spv_tx *tx = j->txs + message;
-    const uint8_t *at = j->raw + tx->start, *end = j->raw + tx->end;
-    if (j->stripped && tx->witness)
-        spv_pad_stripped(w->padded + i, at, at + 6, tx->witness - tx->start - 6, end - 4);
-    else
-        spv_pad(w->padded + i, at, tx->end - tx->start);
-    w->message[i] = message;
+static void take_message(lanes_at_work *w, size_t i, const job *j, size_t number) {
+    const spv_message message = message_of(j, number);
+    spv_pad(w->padded + i, &message);
+    w->message[i] = number;
     w->stretch[i] = 0;
     take_stretch(w, i);
 }
@@ -125,12 +126,13 @@ static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *
 }
 
 static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t digest[32]) {
+    const spv_message first = {.body = {pair, 64}}, second = {.body = {digest, 32}};
     spv_padded padded;
     if (pair) {
-        spv_pad(&padded, pair, 64);
+        spv_pad(&padded, &first);
         spv_hash_padded(way, &padded, digest);
     }
-    spv_pad(&padded, digest, 32);
+    spv_pad(&padded, &second);
     spv_hash_padded(way, &padded, digest);
 }
 
@@ -183,34 +185,33 @@ void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t cou
 /* Longest first: what runs in step then ends together, and the last to end is short. */
 static void sort_by_length(const job *j, uint16_t count, uint16_t order[BATCH]) {
     uint16_t starts[LENGTHS] = {0}, sum = 0;
-    for (uint16_t i = 0; i < count; i++)
-        starts[blocks_of(j, i)]++;
+    uint8_t blocks[BATCH];
+    for (uint16_t i = 0; i < count; i++) {
+        blocks[i] = blocks_of(j, i);
+        starts[blocks[i]]++;
+    }
     for (size_t i = LENGTHS; i--;) {
         uint16_t here = starts[i];
         starts[i] = sum;
         sum = (uint16_t)(sum + here);
     }
     for (uint16_t i = 0; i < count; i++)
-        order[starts[blocks_of(j, i)]++] = i;
+        order[starts[blocks[i]]++] = i;
 }
 
-void spv_hash_txs(const spv_sha256_way *way, const uint8_t *raw, const spv_tx *txs, size_t count, bool stripped, spv_hash *out) {
+void spv_hash_many(const spv_sha256_way *way, spv_message_at *message_at, const void *context, size_t count, spv_hash *out) {
     uint16_t order[BATCH];
     for (size_t done = 0; done < count; done += BATCH) {
         size_t some = count - done < BATCH ? count - done : BATCH;
-        job j = {raw, txs + done, out + done, stripped};
+        job j = {message_at, context, done, out + done};
         sort_by_length(&j, (uint16_t)some, order);
         hash_batch(way, &j, order, some);
     }
     hash_alike(way, NULL, count, out);
 }
 
-void spv_txids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out) {
-    spv_hash_txs(spv_sha256_chosen(), raw, txs, count, true, out);
-}
-
-void spv_wtxids(const uint8_t *raw, const spv_tx *txs, size_t count, spv_hash *out) {
-    spv_hash_txs(spv_sha256_chosen(), raw, txs, count, false, out);
+void spv_sha256d_many(spv_message_at *message_at, const void *context, size_t count, spv_hash *out) {
+    spv_hash_many(spv_sha256_chosen(), message_at, context, count, out);
 }
 
 void spv_sha256d_pairs(const spv_hash *pairs, size_t count, spv_hash *out) {

@@ -1,6 +1,6 @@
 /* Which way of SHA-256 runs here. */
-#include "hash/cpu.h"
 #include "hash/sha256/way.h"
+#include "hash/cpu.h"
 
 #include <stdatomic.h>
 

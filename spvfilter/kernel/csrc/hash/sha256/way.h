@@ -1,6 +1,6 @@
-/* The ways to compress SHA-256 blocks that this build has, of which one is chosen at run time. Internal to sha256*.c and what tests them. */
-#ifndef SPV_SHA256_WAY_H
-#define SPV_SHA256_WAY_H
+/* The ways to compress SHA-256 blocks that this build has, of which one is chosen at run time. Internal to hash/ and its tests. */
+#ifndef SPV_HASH_SHA256_WAY_H
+#define SPV_HASH_SHA256_WAY_H
 
 #include "hash/sha256.h"
 
@@ -26,8 +26,8 @@ const spv_sha256_way *spv_sha256_usable(size_t number);
 const spv_sha256_way *spv_sha256_chosen(void);
 bool spv_sha256_agrees(const spv_sha256_way *way);
 
-/* sha256d of each transaction's bytes, stripped of witness or not. */
-void spv_hash_txs(const spv_sha256_way *way, const uint8_t *raw, const spv_tx *txs, size_t count, bool stripped, spv_hash *out);
+/* spv_sha256d_many and spv_sha256d_pairs in one way. */
+void spv_hash_many(const spv_sha256_way *way, spv_message_at *message_at, const void *context, size_t count, spv_hash *out);
 void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out);
 
 void spv_sha256_portable(uint32_t state[8], const uint8_t *data, size_t blocks);
@@ -54,10 +54,8 @@ typedef struct {
     uint8_t buffer[8 * 64];
 } spv_padded;
 
-void spv_pad(spv_padded *padded, const uint8_t *data, size_t size);
+void spv_pad(spv_padded *padded, const spv_message *message);
 void spv_hash_padded(const spv_sha256_way *way, const spv_padded *padded, uint8_t digest[32]); /* once */
-/* Version, body and lock time, four bytes, `size` and four: what a txid commits to. */
-void spv_pad_stripped(spv_padded *padded, const uint8_t *version, const uint8_t *body, size_t size, const uint8_t *lock_time);
 
 SPV_INLINE void spv_put_be32(uint8_t *at, uint32_t value) {
     value = __builtin_bswap32(value);

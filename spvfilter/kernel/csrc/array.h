@@ -1,0 +1,22 @@
+/* Arrays that double: {items, count, room}, all zero when empty, `items` to be freed. */
+#ifndef SPV_ARRAY_H
+#define SPV_ARRAY_H
+
+#include "spv.h"
+
+#include <stdlib.h>
+
+enum { SPV_ARRAY_LEAST = 16 }; /* items of the first allocation */
+
+/* `items` with room for one more than `count`: the same, or moved and twice as long. NULL: no memory, and `items` is as it was. */
+SPV_INLINE void *spv_array_grown(void *items, size_t count, size_t *room, size_t item_size) {
+    if (SPV_LIKELY(count < *room))
+        return items;
+    const size_t more = *room ? 2 * *room : SPV_ARRAY_LEAST;
+    void *grown = more <= SIZE_MAX / 2 / item_size ? realloc(items, more * item_size) : NULL;
+    if (grown)
+        *room = more;
+    return grown;
+}
+
+#endif

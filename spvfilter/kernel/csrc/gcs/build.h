@@ -1,0 +1,14 @@
+/* Building a Golomb-coded set; the twin of pure/gcs.py's gcs_build. */
+#ifndef SPV_GCS_BUILD_H
+#define SPV_GCS_BUILD_H
+
+#include "spv.h"
+
+enum { SPV_GCS_MAX_ITEMS = 0x02000000 }; /* Core serialize.h MAX_SIZE */
+
+/* pure.gcs.gcs_build: *built is malloc'd, *size its bytes. SPV_RANGE for more than SPV_GCS_MAX_ITEMS distinct items. */
+spv_status spv_gcs_build(
+    const spv_bytes *items, size_t count, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
+);
+
+#endif

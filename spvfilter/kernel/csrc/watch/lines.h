@@ -1,0 +1,26 @@
+/* Lines `address` or `address,label` of a text file, added to a watch table. */
+#ifndef SPV_WATCH_LINES_H
+#define SPV_WATCH_LINES_H
+
+#include "watch/address.h"
+#include "watch/table.h"
+
+/* A label to give to an entry: bytes of UTF-8 without control characters, line ends or surrogates. */
+typedef struct {
+    spv_bytes text;
+    uint32_t entry;
+} spv_label;
+
+typedef struct {
+    spv_label *labels;
+    size_t count, room;
+    size_t lines;   /* taken, from the first one on */
+    size_t consumed; /* bytes of these */
+} spv_address_lines;
+
+/* Adds the addresses of whole lines `address` or `address,label`, ended by LF or CRLF, up to the first line that is anything else: it
+   and what follows are not touched. To be freed whatever the status; where that is not SPV_OK, the lines before were added. */
+spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, spv_address_lines *taken);
+void spv_address_lines_free(spv_address_lines *taken);
+
+#endif
