@@ -54,8 +54,6 @@ if TYPE_CHECKING:
         Bip37Filter as Bip37Filter,
         MatchedTx as MatchedTx,
         UpdateFlags as UpdateFlags,
-        filteradd_payload as filteradd_payload,
-        parse_filteradd as parse_filteradd,
     )
     from spvfilter.filters.bip158 import BasicFilter as BasicFilter
     from spvfilter.filters.gcs import GolombCodedSet as GolombCodedSet
@@ -104,7 +102,7 @@ _HOME = {
     "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning StoreError TooLargeError WatchFileError "
     "WrongNetworkError",
     "filters.bip158": "BasicFilter",
-    "filters.bip37": "Bip37Filter MatchedTx UpdateFlags filteradd_payload parse_filteradd",
+    "filters.bip37": "Bip37Filter MatchedTx UpdateFlags",
     "bloom.filter": "BloomFilter",
     "filters.batch": "match_filters",
     "bloom.counting": "CountingBloomFilter",

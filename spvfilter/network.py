@@ -23,7 +23,6 @@ class Network:
     dns_seeds: tuple[str, ...] = field(default=(), repr=False)
     p2pkh_version: int  # base58check version byte
     p2sh_version: int
-    wif_version: int
     hrp: str  # human-readable part of bech32 addresses
     genesis: bytes = field(repr=False)  # its header, 80 bytes
     genesis_hash: bytes  # wire order
@@ -83,7 +82,6 @@ MAINNET = Network(
     ),
     p2pkh_version=0x00,
     p2sh_version=0x05,
-    wif_version=0x80,
     hrp="bc",
     genesis=_genesis(1_231_006_505, 0x1D00FFFF, 2_083_236_893, _MERKLE_ROOT),
     genesis_hash=_hash("000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"),
@@ -126,7 +124,6 @@ TESTNET3 = Network(
     ),
     p2pkh_version=0x6F,
     p2sh_version=0xC4,
-    wif_version=0xEF,
     hrp="tb",
     genesis=_genesis(1_296_688_602, 0x1D00FFFF, 414_098_458, _MERKLE_ROOT),
     genesis_hash=_hash("000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943"),
@@ -146,7 +143,6 @@ TESTNET4 = Network(
     dns_seeds=("seed.testnet4.bitcoin.sprovoost.nl", "seed.testnet4.wiz.biz"),
     p2pkh_version=0x6F,
     p2sh_version=0xC4,
-    wif_version=0xEF,
     hrp="tb",
     genesis=_genesis(1_714_777_860, 0x1D00FFFF, 393_743_547, "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"),
     genesis_hash=_hash("00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043"),
@@ -166,7 +162,6 @@ SIGNET = Network(
     dns_seeds=("seed.signet.bitcoin.sprovoost.nl", "seed.signet.achownodes.xyz"),
     p2pkh_version=0x6F,
     p2sh_version=0xC4,
-    wif_version=0xEF,
     hrp="tb",
     genesis=_genesis(1_598_918_400, 0x1E0377AE, 52_613_770, _MERKLE_ROOT),
     genesis_hash=_hash("00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6"),
@@ -183,7 +178,6 @@ REGTEST = Network(
     default_port=18444,
     p2pkh_version=0x6F,
     p2sh_version=0xC4,
-    wif_version=0xEF,
     hrp="bcrt",
     genesis=_genesis(1_296_688_602, 0x207FFFFF, 2, _MERKLE_ROOT),
     genesis_hash=_hash("0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206"),

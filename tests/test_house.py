@@ -20,7 +20,7 @@ LONGEST = 500  # lines of a file
 TALLEST = 60  # lines of a function
 WIDEST = 15  # attributes of a class
 WIDER = {
-    "network.Network": 20,  # a row of a table of constants, frozen
+    "network.Network": 19,  # a row of a table of constants, frozen
     "wire.session.Session": 18,  # one state machine: what either side has said, buffers both ways, and two clocks
     "light.sync.Sync": 20,  # until the engine takes its place, as the next two
     "light.client.LightClient": 26,
@@ -140,7 +140,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_the_rule_sees_what_it_judges() -> None:
-    assert rooms_entered("filters.bip37") == {"bloom", "errors", "kernel", "primitives", "protocol"}
+    assert rooms_entered("filters.bip37") == {"bloom", "errors", "kernel", "primitives", "protocol", "wire"}
     assert {"address", "kernel", "watch"} <= rooms_entered("watch.watchlist")
     assert {"light", "watch", "filters"} <= set.union(*(rooms_entered(module) for module in modules() if room(module) == "cli"))
 

@@ -13,13 +13,13 @@ from spvfilter.errors import ParameterError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
 from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
 
-# Core kernel/chainparams.cpp: name, magic, P2PKH, P2SH and WIF versions, bech32 prefix, port, BIP-34 height
+# Core kernel/chainparams.cpp: name, magic, P2PKH and P2SH versions, bech32 prefix, port, BIP-34 height
 PUBLISHED = [
-    (MAINNET, "mainnet", "f9beb4d9", 0, 5, 128, "bc", 8333, 227931),
-    (TESTNET3, "testnet3", "0b110907", 111, 196, 239, "tb", 18333, 21111),
-    (TESTNET4, "testnet4", "1c163f28", 111, 196, 239, "tb", 48333, 1),
-    (SIGNET, "signet", "0a03cf40", 111, 196, 239, "tb", 38333, 1),
-    (REGTEST, "regtest", "fabfb5da", 111, 196, 239, "bcrt", 18444, 1),
+    (MAINNET, "mainnet", "f9beb4d9", 0, 5, "bc", 8333, 227931),
+    (TESTNET3, "testnet3", "0b110907", 111, 196, "tb", 18333, 21111),
+    (TESTNET4, "testnet4", "1c163f28", 111, 196, "tb", 48333, 1),
+    (SIGNET, "signet", "0a03cf40", 111, 196, "tb", 38333, 1),
+    (REGTEST, "regtest", "fabfb5da", 111, 196, "bcrt", 18444, 1),
 ]
 MERKLE_ROOT = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"
 MERKLE_ROOT_TESTNET4 = "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"
@@ -54,12 +54,10 @@ GENESIS = [
 ]
 
 
-@pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "wif", "hrp", "port", "bip34"), PUBLISHED)
-def test_parameters_are_as_published(
-    known: Network, name: str, magic: str, p2pkh: int, p2sh: int, wif: int, hrp: str, port: int, bip34: int
-) -> None:
+@pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "hrp", "port", "bip34"), PUBLISHED)
+def test_parameters_are_as_published(known: Network, name: str, magic: str, p2pkh: int, p2sh: int, hrp: str, port: int, bip34: int) -> None:
     assert (known.name, known.magic.hex(), known.hrp) == (name, magic, hrp)
-    assert (known.p2pkh_version, known.p2sh_version, known.wif_version) == (p2pkh, p2sh, wif)
+    assert (known.p2pkh_version, known.p2sh_version) == (p2pkh, p2sh)
     assert (known.default_port, known.bip34_height) == (port, bip34)
 
 

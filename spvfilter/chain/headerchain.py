@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from spvfilter.errors import CheckpointError, LowWorkError, ParameterError, Unco
 from spvfilter.kernel import header_hashes
 from spvfilter.network import Network
 from spvfilter.primitives import Header, hash_to_hex
-from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
+from spvfilter.protocol import HEADER_SIZE
 
 NEAR_TIP = 144  # blocks' work that a fork may lie behind the tip and still be stored, Core GetAntiDoSWorkThreshold
 
@@ -198,25 +198,6 @@ class HeaderChain:
             if len(hashes) > 10:
                 step *= 2
         return [*hashes, self._active.hash_at(self._active.first)]
-
-    def fork_height(self, locator: Sequence[bytes]) -> int:
-        """The height of the first hash of a locator in the best chain; the first header's where there is none."""
-        heights = (self._active.height_of(block_hash) for block_hash in locator)
-        return next((height for height in heights if height is not None), self._active.first)
-
-    def headers_after(self, locator: Sequence[bytes], stop: bytes = bytes(32), limit: int = MAX_HEADERS) -> bytes:
-        """The answer to getheaders: headers, 80 bytes each, behind the locator up to `stop`, that included.
-
-        Without a locator, the one header whose hash is `stop` (Core net_processing GETHEADERS).
-        """
-        if not locator:
-            place = self._find(stop)
-            return b"" if place is None else self._raw(*place)
-        first = self.fork_height(locator) + 1
-        last = self._active.height_of(stop)
-        if last is not None and last >= first:
-            limit = min(limit, last - first + 1)
-        return self._active.headers(first, limit)
 
     # What peers tell
 

@@ -11,10 +11,11 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
 from spvfilter.bloom.filter import BloomBits
-from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
+from spvfilter.errors import FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
-from spvfilter.primitives import OutPoint, Reader, Serializable, compact_size, to_bytes
-from spvfilter.protocol import MAX_ELEMENT_SIZE, MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
+from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
+from spvfilter.wire.messages.filters import FilterLoad
 
 DEFAULT_FP_RATE = 0.0001
 MIN_CAPACITY = 256  # elements a wallet's filter is sized for at least: small ones cannot meet a rate, and tell how few they hold
@@ -201,27 +202,15 @@ class Bip37Filter(BloomBits):
 
         Raises FormatError: truncated, trailing bytes, more than 36,000 bytes or 50 functions. The flags byte is kept as it came.
         """
-        reader = Reader(to_bytes(payload))
-        size = reader.compact_size("filter size")
-        if size > MAX_FILTER_SIZE:
-            raise FormatError(f"{size} bytes, at most {MAX_FILTER_SIZE} (BIP-37)", offset=0, field="filter size")
-        field = bytearray(reader.take(size, "filter"))
-        at = reader.at
-        hash_funcs = reader.uint(4, "hash_funcs")
-        if hash_funcs > MAX_HASH_FUNCS:
-            raise FormatError(f"{hash_funcs} functions, at most {MAX_HASH_FUNCS} (BIP-37)", offset=at, field="hash_funcs")
-        tweak = reader.uint(4, "tweak")
-        flags = reader.uint(1, "flags")
-        reader.finish("filterload")
+        load = FilterLoad.parse(to_bytes(payload))
         made = cls.__new__(cls)
-        made._set_up(field, hash_funcs, tweak, UpdateFlags.NONE)
-        made._raw_flags = flags
+        made._set_up(bytearray(load.data), load.hash_funcs, load.tweak, UpdateFlags.NONE)
+        made._raw_flags = load.flags
         made.capacity = made.nominal_fp_rate = None
         return made
 
     def __bytes__(self) -> bytes:
-        numbers = self.hash_funcs.to_bytes(4, "little") + self.tweak.to_bytes(4, "little")
-        return compact_size(self.bits // 8) + bytes(self._field) + numbers + bytes((self._raw_flags,))
+        return bytes(FilterLoad(bytes(self._field), self.hash_funcs, self.tweak, self._raw_flags))
 
     def __eq__(self, other: object) -> bool:
         """Whether the two are the same filterload."""
@@ -312,22 +301,3 @@ def _lost_spends(wanted: list[bytes], flags: int) -> int:
     if flags == UpdateFlags.ALL:
         return 0
     return sum(1 for element in wanted if len(element) != OUTPOINT_SIZE and not (flags == UpdateFlags.P2PUBKEY_ONLY and is_pubkey(element)))
-
-
-def filteradd_payload(element: bytes | OutPoint) -> bytes:
-    """Payload of a filteradd message: CompactSize and the element, at most 520 bytes, else ParameterError."""
-    data = bytes(element) if isinstance(element, OutPoint) else to_bytes(element)
-    if len(data) > MAX_ELEMENT_SIZE:
-        raise ParameterError(f"a filteradd carries at most {MAX_ELEMENT_SIZE} bytes, not {len(data)}")
-    return compact_size(len(data)) + data
-
-
-def parse_filteradd(payload: bytes) -> bytes:
-    """The element in a filteradd payload. Raises FormatError: truncated, trailing bytes, more than 520 bytes."""
-    reader = Reader(to_bytes(payload))
-    size = reader.compact_size("element size")
-    if size > MAX_ELEMENT_SIZE:
-        raise FormatError(f"{size} bytes, at most {MAX_ELEMENT_SIZE} (BIP-37)", offset=0, field="element size")
-    element = reader.take(size, "element")
-    reader.finish("filteradd")
-    return element

@@ -17,7 +17,7 @@ from spvfilter.chain.forks import MAX_FORK_HEADERS, MAX_FORKS
 from spvfilter.errors import FormatError, HeaderError, LowWorkError, UnconnectedHeadersError
 from spvfilter.network import REGTEST, Network
 from support.build import sha256d
-from support.headerchains import GENESIS_TIME, NOW, grow, mine, regular, split, tip_hash, unproven
+from support.headerchains import GENESIS_TIME, NOW, grow, headers_after, mine, regular, split, tip_hash, unproven
 from support.vectors import effort
 
 SALT = bytes(range(16))
@@ -74,7 +74,7 @@ def test_the_second_pass_holds_no_more_than_its_lookahead() -> None:
     sync = HeaderSync(chain, SALT)
     start = resident()
     while sync.wants_more:
-        sync.receive(source.headers_after(sync.locator()), NOW)
+        sync.receive(headers_after(source, sync.locator()), NOW)
         assert resident() - start < 4 * MIB + 120 * chain.height
     assert chain.tip_hash == source.tip_hash
 

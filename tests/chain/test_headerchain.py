@@ -116,39 +116,6 @@ def test_a_locator_is_as_cores(height: int, heights: list[int]) -> None:
     assert [chain.height_of(block_hash) for block_hash in chain.locator()] == heights
 
 
-def test_the_fork_with_a_peer_is_its_first_hash_that_is_ours() -> None:
-    chain = chain_of(50)
-    fork = regular(chain, 5, height=40, branch=1)
-    chain.accept(fork, NOW)
-    other = [tip_hash(fork), sha256d(fork[:80]), chain.hash_at(38), chain.hash_at(10)]
-    assert chain.fork_height(other) == 38
-    assert chain.fork_height([bytes(32), chain.hash_at(10), chain.hash_at(38)]) == 10
-    assert chain.fork_height([bytes(32)]) == chain.fork_height([]) == 0
-
-
-def test_headers_are_served_behind_a_locator_up_to_the_stop_or_2000() -> None:
-    chain = chain_of(2_100)
-    whole = chain.headers(0, 2_101)
-    assert chain.headers_after([chain.hash_at(2_099)]) == whole[-80:]
-    assert chain.headers_after([chain.tip_hash]) == b""
-    assert chain.headers_after([sha256d(b"")]) == whole[80 : 80 * 2_001]
-    assert chain.headers_after([chain.hash_at(99)]) == whole[80 * 100 : 80 * 2_100]
-    assert chain.headers_after([chain.hash_at(10)], chain.hash_at(12)) == whole[80 * 11 : 80 * 13]
-    assert chain.headers_after([chain.hash_at(10)], chain.hash_at(11)) == whole[80 * 11 : 80 * 12]
-    assert chain.headers_after([chain.hash_at(10)], limit=3) == whole[80 * 11 : 80 * 14]
-    for elsewhere in (chain.hash_at(10), chain.hash_at(3), sha256d(b"")):  # a stop that does not come
-        assert chain.headers_after([chain.hash_at(10)], elsewhere) == whole[80 * 11 : 80 * 2_011]
-
-
-def test_without_a_locator_the_stop_itself_is_served() -> None:
-    chain = chain_of(20)
-    fork = regular(chain, 1, height=15, branch=1)
-    chain.accept(fork, NOW)
-    assert chain.headers_after([], chain.hash_at(7)) == bytes(chain.header_at(7))
-    assert chain.headers_after([], tip_hash(fork)) == fork
-    assert chain.headers_after([], sha256d(b"")) == chain.headers_after([]) == b""
-
-
 # What peers tell
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from spvfilter.chain import HeaderChain, Tip, Update
 from spvfilter.errors import LowWorkError, UnconnectedHeadersError
 from support.build import sha256d
-from support.headerchains import EASY_TESTNET3, NOW, mine, obey, split
+from support.headerchains import EASY_TESTNET3, NOW, fork_height, headers_after, mine, obey, split
 
 HARD = 0x201FFFFF  # eight hashes where the network's limit takes two
 ROOT = mine(bytes(32), 1_600_000_000, HARD)
@@ -114,10 +114,10 @@ def test_a_peer_finds_its_way_from_any_chain_to_ours(nodes: list[Node], data: st
     common = 0
     while common < min(len(ours.path), len(theirs.path)) and ours.path[common] == theirs.path[common]:
         common += 1
-    found = mine_.fork_height(other.locator())
+    found = fork_height(mine_, other.locator())
     assert found <= common
     assert len(theirs.path) - found <= 2 * (len(theirs.path) - common) + 12  # no more than twice as far back
-    answer = mine_.headers_after(other.locator())
+    answer = headers_after(mine_, other.locator())
     assert tuple(split(answer)) == ours.path[found:]
     update = other.accept(answer, NOW)
     if ours.tip.work > theirs.tip.work:

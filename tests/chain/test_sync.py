@@ -13,7 +13,7 @@ from spvfilter.errors import CommitmentError, FormatError, LowWorkError, Paramet
 from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import Header
 from support.build import sha256d
-from support.headerchains import NOW, mine, regular, tip_hash, unproven
+from support.headerchains import NOW, headers_after, mine, regular, tip_hash, unproven
 
 SALT = bytes(range(16))
 
@@ -48,7 +48,7 @@ class Step:
 def talk(sync: HeaderSync, peer: HeaderChain) -> Iterator[Step]:
     """All messages until nothing more is wanted."""
     for _ in range(1_000):
-        before, message = sync.phase, peer.headers_after(sync.locator())
+        before, message = sync.phase, headers_after(peer, sync.locator())
         update = sync.receive(message, NOW)
         yield Step(message, before, sync.phase, sync.height, update)
         if not sync.wants_more:
@@ -106,7 +106,7 @@ def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_fol
     chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
     peer = fork_of(long_chain, 9_000, 1)
     sync = HeaderSync(chain, SALT)
-    first = peer.headers_after(sync.locator())
+    first = headers_after(peer, sync.locator())
     assert sync.receive(first, NOW) == Update(15_000)
     assert 2_000 < chain.height_of(tip_hash(first)) < 9_000  # type: ignore[operator]  # it is there
     assert sync.locator()[0] == tip_hash(first)
@@ -245,7 +245,7 @@ def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain
     sync = HeaderSync(chain, SALT)
     messages = 0
     for _ in range(100):
-        message = long_chain.headers_after(sync.locator())
+        message = headers_after(long_chain, sync.locator())
         if sync.phase is not SyncPhase.DIRECT:
             here = (sync.phase, sync.height, sync.locator())
             assert sync.receive(long_chain.headers(15_000, 1), NOW).stored == 0
@@ -267,7 +267,7 @@ def test_a_bad_header_in_a_pass_leaves_it_where_it_was(long_chain: HeaderChain) 
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     for _ in range(100):
-        message = long_chain.headers_after(sync.locator())
+        message = headers_after(long_chain, sync.locator())
         here = (sync.phase, sync.height, sync.locator())
         last = Header.parse(message[-80:])
         bad = message[:-80] + unproven(last.previous, last.time)
@@ -396,7 +396,7 @@ def test_a_stopped_sync_goes_on_from_what_is_stored(long_chain: HeaderChain) -> 
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     while not chain.height:
-        sync.receive(long_chain.headers_after(sync.locator()), NOW)
+        sync.receive(headers_after(long_chain, sync.locator()), NOW)
     assert chain.height < 14_500
     assert sync.phase is SyncPhase.REDOWNLOAD
     again = HeaderChain.load(chain.network, [chain.headers(1, chain.height)], NOW)

@@ -23,7 +23,7 @@ from spvfilter.errors import (
 from spvfilter.network import MAINNET, REGTEST, SIGNET, TESTNET3, Network
 from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
 from support.build import sha256d
-from support.headerchains import NOW, OPEN_MAINNET, hashes, header_file, split, tip_hash
+from support.headerchains import NOW, OPEN_MAINNET, hashes, header_file, headers_after, split, tip_hash
 from support.realdata import runs
 from support.vectors import vector_cases, vector_file, vectors_root
 
@@ -115,7 +115,7 @@ def test_mainnet_is_taken_in_two_passes_up_to_its_minimum_of_work() -> None:
     sync = HeaderSync(chain, bytes(range(16)))
     taken = b""
     while sync.wants_more:
-        update = sync.receive(whole.headers_after(sync.locator()), NOW)
+        update = sync.receive(headers_after(whole, sync.locator()), NOW)
         assert not update.old_headers
         taken += update.new_headers
     assert taken == headers[80:]

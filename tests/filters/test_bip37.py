@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, filter_hash_funcs, filter_size, filteradd_payload, parse_filteradd
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, filter_hash_funcs, filter_size
 from spvfilter.primitives import OutPoint
 from support import build
 from support.oracle import Filter
@@ -188,11 +188,11 @@ def test_filters_up_to_the_limits_are_read(size: int, hash_funcs: int) -> None:
 @pytest.mark.parametrize(
     ("raw", "field"),
     [
-        (payload(bytes(36_001), 1), "filter size"),
+        (payload(bytes(36_001), 1), "filter length"),
         (payload(b"\xff", 51), "hash_funcs"),
         (payload(b"\xff", 2**32 - 1), "hash_funcs"),
-        (b"", "filter size"),
-        (b"\xfd\x01\x00" + payload(b"\xff", 1)[1:], "filter size"),  # not the shortest form
+        (b"", "filter length"),
+        (b"\xfd\x01\x00" + payload(b"\xff", 1)[1:], "filter length"),  # not the shortest form
         (payload(b"\xff", 1) + b"\x00", "filterload"),
     ],
 )
@@ -208,8 +208,6 @@ def test_absurd_sizes_raise_before_memory_is_taken(count: int) -> None:
     for raw in (build.var_int(count) + bytes(40_000), payload(b"\xff", min(count, 2**32 - 1))):
         with pytest.raises(FormatError):
             Bip37Filter.parse(raw)
-    with pytest.raises(FormatError):
-        parse_filteradd(build.var_int(count) + bytes(40_000))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -237,25 +235,6 @@ def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothin
     assert b"anything" in found
     assert b"" in found
     assert (bytes(found), found.current_fp_rate, found.estimated_elements) == (raw, 1.0, math.inf)
-
-
-@pytest.mark.parametrize("element", [b"", b"x", bytes(36), bytes(252), bytes(253), bytes(520)])
-def test_filteradd_carries_an_element(element: bytes) -> None:
-    assert filteradd_payload(element) == build.var_bytes(element)
-    assert parse_filteradd(filteradd_payload(element)) == element
-    for end in range(len(filteradd_payload(element))):
-        with pytest.raises(FormatError):
-            parse_filteradd(filteradd_payload(element)[:end])
-
-
-def test_filteradd_ends_at_520_bytes() -> None:
-    with pytest.raises(ParameterError, match="521"):
-        filteradd_payload(bytes(521))
-    with pytest.raises(FormatError, match="521"):
-        parse_filteradd(build.var_bytes(bytes(521)))
-    with pytest.raises(FormatError, match="trailing"):
-        parse_filteradd(filteradd_payload(b"x") + b"\x00")
-    assert filteradd_payload(OutPoint(bytes(32), 1)) == b"\x24" + bytes(32) + b"\x01\x00\x00\x00"
 
 
 # What every filter holds

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
 from spvfilter.chain import HeaderChain, Tip
 from spvfilter.network import MAINNET, REGTEST, Network
+from spvfilter.protocol import MAX_HEADERS
 from support.build import EASY_BITS, sha256d
 from support.vectors import vector_path
 
@@ -118,6 +119,17 @@ def judge(tip: Tip, time: int, bits: int, *, now: int = NOW, version: int = 4) -
 def header_file(name: str) -> bytes:
     """A binary file of 06_headers."""
     return vector_path(f"06_headers/{name}").read_bytes()
+
+
+def fork_height(chain: HeaderChain, locator: Sequence[bytes]) -> int:
+    """The height of the first locator hash that is in the best chain; 0 if none is."""
+    heights = (chain.height_of(block_hash) for block_hash in locator)
+    return next((height for height in heights if height is not None), 0)
+
+
+def headers_after(chain: HeaderChain, locator: Sequence[bytes]) -> bytes:
+    """A peer's answer to getheaders: the headers after the fork, 2,000 at most."""
+    return chain.headers(fork_height(chain, locator) + 1, MAX_HEADERS)
 
 
 def chain_of(count: int, network: Network = REGTEST) -> HeaderChain:

@@ -188,7 +188,7 @@ def test_a_malformed_version_ends_the_session() -> None:
     (event,) = peer.events()
     assert isinstance(event, Disconnected)
     assert isinstance(event.error, MessageError)
-    assert (event.error.command, event.error.field) == ("version", "user agent length")
+    assert (event.error.command, event.error.field) == ("version", "user agent")
 
 
 @pytest.mark.parametrize("command", ["verack", "wtxidrelay", "sendaddrv2", "sendheaders"])

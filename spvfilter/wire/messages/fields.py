@@ -29,7 +29,7 @@ class PayloadReader(Reader):
 
     def var_bytes(self, field: str, most: int) -> bytes:
         """A CompactSize length of at most `most`, and so many bytes."""
-        return self.take(self.count(f"{field} length", most, 1), field)
+        return self.take(self.count(f"{field} length", most, 0), field)
 
     def hash(self, field: str) -> bytes:
         return self.take(HASH_SIZE, field)

@@ -20,10 +20,8 @@ from spvfilter.wire.messages.fields import PayloadReader, check_hashes, check_mo
 MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
-GETCFILTERS_SIZE = 1 + 4 + HASH_SIZE
 MAX_CFILTER_SIZE = MAX_PAYLOAD_SIZE - 1 - HASH_SIZE - 5
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
-GETCFCHECKPT_SIZE = 1 + HASH_SIZE
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 
 

@@ -37,7 +37,7 @@ def test_published_bad_addresses_are_refused_or_to_be_ignored() -> None:
         try:
             message = parse_message("addrv2", entry(case["encoded"]) if "truncated" not in case["reason"] else entry(case["encoded"])[:-2])
         except MessageError as error:
-            assert error.field == "address length"
+            assert error.field in ("address length", "address")
         else:
             assert isinstance(message, AddrV2)
             assert message.addresses[0].host is None
