@@ -1,8 +1,9 @@
-"""Whether a compact filter can be the one of its block, as far as the block alone tells. No network.
+"""Judging a compact filter by its block, as far as the block alone tells.
 
-Every output script must match, but for empty ones and OP_RETURN, and every spent script that is known, or that the input itself gives
-away: P2PKH, P2SH, P2WPKH and P2WSH show what they hash. A taproot or bare spend does not, so that a filter may be neither refuted
-nor proved.
+Every output script must match, but for empty ones and OP_RETURN, and so must the spent script of every output that the same block made or
+that is known. What an input spends cannot be told from the input alone: a script that it seems to show may be another one with the same
+bytes (a P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). Such scripts may be in the filter
+or not, so a filter is often neither refuted nor proved.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ class Verdict(Enum):
 class Judgement:
     verdict: Verdict
     reason: str = ""  # why it is false
-    elements: int = 0  # the filter says it has
 
 
 def judge(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]) -> Judgement:
@@ -45,43 +45,42 @@ def judge(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[byt
         claimed = BasicFilter.parse(data, block_hash)
     except FormatError as error:
         return Judgement(Verdict.FALSE, str(error))
-    outputs, spent, unknown = _scripts(raw_block, known)
-    required = filter_elements(outputs, spent)
-    if not unknown:
+    required, untold = _scripts(raw_block, known)
+    if not untold:
         true = basic_data(block_hash, required) == data
-        return Judgement(Verdict.TRUE, elements=claimed.n) if true else Judgement(Verdict.FALSE, "has other elements than the block")
+        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "has other elements than the block")
     for script in required:
         if not claimed.match(script):
             return Judgement(Verdict.FALSE, f"lacks the script {script.hex()}")
-    if not len(required) <= claimed.n <= len(required) + unknown:
-        return Judgement(Verdict.FALSE, f"{claimed.n} elements, where the block has {len(required)} to {len(required) + unknown}")
-    return Judgement(Verdict.POSSIBLE, elements=claimed.n)
+    if not len(required) <= claimed.n <= len(required) + untold:
+        return Judgement(Verdict.FALSE, f"{claimed.n} elements, where the block has {len(required)} to {len(required) + untold}")
+    return Judgement(Verdict.POSSIBLE)
 
 
-def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[list[bytes], list[bytes], int]:
-    """Output scripts, spent scripts as far as they can be told, and how many cannot."""
+def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[bytes], int]:
+    """The elements that the block's filter has for certain, and how many inputs spend a script that the block does not tell."""
     outputs: list[bytes] = []
     spent: list[bytes] = []
-    unknown = 0
+    untold = 0
     made: dict[bytes, bytes] = {}  # outpoint → script, of this block
     for position, tx in enumerate(walk_block(raw)):
         scripts = [raw[start:end] for _, start, end in tx.outputs]
         if position:
-            for (at, start, end), witness in zip(tx.inputs, witnesses(raw, tx), strict=True):
+            for at, _, _ in tx.inputs:
                 outpoint = raw[at : at + 36]
-                script = made[outpoint] if outpoint in made else known(outpoint) or spent_script(raw[start:end], witness)
+                script = made[outpoint] if outpoint in made else known(outpoint)
                 if script is None:
-                    unknown += 1
+                    untold += 1
                 else:
                     spent.append(script)
         this_txid = txid(raw, tx)
         made.update((this_txid + index.to_bytes(4, "little"), script) for index, script in enumerate(scripts))
         outputs += scripts
-    return outputs, spent, unknown
+    return filter_elements(outputs, spent), untold
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """The scriptPubKey that an input spends, None where the input does not tell."""
+    """The scriptPubKey that an input seems to spend, None where it shows none. Never certain: other scripts can have the same bytes."""
     if witness:
         return _nested(script_sig) if script_sig else _native(witness)
     pushes = list(script_pushes(script_sig))

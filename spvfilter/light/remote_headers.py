@@ -57,7 +57,7 @@ class HeaderQuestions:
     @property
     def is_behind(self) -> bool:
         """Whether the chain up to that block has less work than the best one."""
-        return (self._chain.work_of(self.best) or 0) < self._chain.work
+        return not self.best or (self._chain.work_of(self.best) or 0) < self._chain.work
 
     async def sync(self) -> None:
         """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""

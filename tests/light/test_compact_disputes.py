@@ -1,0 +1,172 @@
+"""Disputes over compact filters that no block decides: nobody honest is banned, nothing is hidden, and a silent peer ends nothing."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import pytest
+
+from spvfilter.filters.bip158 import basic_data, filter_elements
+from spvfilter.hashes import hash160
+from spvfilter.light.compact_headers import MAX_UNDECIDED
+from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.build import build_tx
+from spvfilter.node.filterindex import FilterIndex
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
+from spvfilter.node.scripts import SIGNATURE, Lock, p2tr, push
+from spvfilter.node.server import Node
+from spvfilter.primitives import OutPoint
+from spvfilter.wire.messages.inventory import GetHeaders
+from spvfilter.wire.session import Session
+from support.lightworld import FAST, STRANGER, Run, World, running, where
+
+ANYBODY = p2tr(sha256(b"anybody").digest())
+REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"  # 33 bytes that look like a public key; a valid P2SH redeem script
+LOOKALIKE = Lock(b"\xa9\x14" + hash160(REDEEM) + b"\x87", push(SIGNATURE) + push(REDEEM))
+
+
+@dataclass
+class Lie:
+    """What a liar's filters have more or less than the true ones, by height."""
+
+    more: dict[int, bytes] = field(default_factory=dict)
+    fewer: dict[int, set[bytes]] = field(default_factory=dict)
+
+    def responder(self) -> type[Responder]:
+        lie = self
+
+        class Index(FilterIndex):
+            def build(self, block: TreeBlock) -> bytes:
+                outputs = [out.script_pubkey for tx in self.chain.txs(block) for out in tx.outputs]
+                elements = filter_elements(outputs, [coin.script_pubkey for coin in (block.spent or {}).values()])
+                more = {lie.more[block.height]} if block.height in lie.more else set()
+                return basic_data(block.hash, (elements | more) - lie.fewer.get(block.height, set()))
+
+        class Liar(Responder):
+            def __init__(self, regtest: Regtest, session: Session) -> None:
+                super().__init__(regtest, session)
+                self.filters = Index(regtest.chain)
+
+        return Liar
+
+
+def transfer(world: World, lock: Lock) -> int:
+    """A stranger's coin of this lock is spent to another of the same lock, so that the filter of that block could hold one element more."""
+    coin = world.regtest.pay(lock.pays(1_000_000))
+    world.regtest.mine()
+    world.regtest.submit_tx(build_tx([lock.spends(OutPoint(coin, 0))], [lock.pays(999_000)]))
+    world.regtest.mine()
+    return world.regtest.height
+
+
+def hidden_payment(world: World) -> tuple[int, set[bytes]]:
+    """A block that pays the wallet, and what a liar leaves out of its filter."""
+    world.regtest.mine(3)
+    world.receive(world.locks[1], 50_000_000)
+    world.regtest.mine()
+    at = world.regtest.height
+    world.regtest.mine(3)
+    return at, {lock.script_pubkey for lock in world.locks}
+
+
+async def finds_all(run: Run, world: World, liar: Node) -> None:
+    """Every payment is found, the liar is banned, and no honest peer is even warned of as a liar."""
+    wanted = world.scan()
+    await run.until(lambda books: books.synced and books.confirmed() == wanted and any(warning.banned for warning in books.warnings))
+    assert {warning.address for warning in run.books.warnings if warning.banned} == {where(liar)}
+
+
+@pytest.mark.parametrize("honest", [1, 7])
+@pytest.mark.parametrize("liar_first", [True, False])
+async def test_an_element_too_many_in_one_block_hides_no_payment_in_a_later_one(honest: int, liar_first: bool) -> None:
+    world = World(3)
+    odd = transfer(world, ANYBODY)
+    lie = Lie({odd: b"\x00\x14" + b"bogus element here!!"}, dict([hidden_payment(world)]))
+    async with AsyncExitStack() as stack:
+        liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
+        others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(honest)]
+        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+            await finds_all(run, world, liar)
+
+
+@pytest.mark.parametrize("liar_first", [True, False])
+async def test_a_script_that_an_input_seems_to_show_bans_nobody(liar_first: bool) -> None:
+    world = World(3)
+    coin = world.regtest.pay(LOOKALIKE.pays(1_000_000))
+    world.regtest.mine()
+    world.regtest.submit_tx(build_tx([LOOKALIKE.spends(OutPoint(coin, 0))], [STRANGER.pays(999_000)]))
+    world.regtest.mine()
+    odd = world.regtest.height
+    at, scripts = hidden_payment(world)
+    lie = Lie({odd: b"\x76\xa9\x14" + hash160(REDEEM) + b"\x88\xac"}, {odd: {LOOKALIKE.script_pubkey}, at: scripts})
+    async with AsyncExitStack() as stack:
+        liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
+        others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(7)]
+        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+            await finds_all(run, world, liar)
+
+
+async def test_a_spend_that_no_block_decides_is_found_where_its_block_is_disputed() -> None:
+    """The wallet's coin is older than its search: its spend shows in no filter of the liar, and no block refutes that filter."""
+    world = World(3)
+    world.receive(world.locks[1], 50_000_000)
+    world.regtest.mine()
+    world.spend()
+    world.regtest.mine()
+    world.regtest.mine(2)
+    lie = Lie(fewer={height: {lock.script_pubkey for lock in world.locks} for height in range(world.regtest.height + 1)})
+    async with AsyncExitStack() as stack:
+        liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
+        honest = await stack.enter_async_context(Node(world.regtest))
+        async with running(world, liar, honest, limits=FAST, mode="compact") as run:
+            wanted = world.scan()
+            await run.until(lambda books: books.synced and books.confirmed() == wanted)
+            assert where(honest) not in {warning.address for warning in run.books.warnings if warning.banned}
+
+
+@pytest.mark.parametrize("liar_first", [True, False])
+async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_from_the_many(liar_first: bool) -> None:
+    world = World(3)
+    odd = [transfer(world, ANYBODY) for _ in range(MAX_UNDECIDED + 5)]
+    lie = Lie(dict.fromkeys(odd, b"\x00\x14" + b"bogus element here!!"), dict([hidden_payment(world)]))
+    async with AsyncExitStack() as stack:
+        liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
+        others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(3)]
+        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+            wanted = world.scan()
+            await run.until(
+                lambda books: (
+                    books.synced and books.confirmed() == wanted and any(warning.address == where(liar) for warning in books.warnings)
+                )
+            )
+            assert not [warning for warning in run.books.warnings if warning.banned]
+
+
+class Mute(Responder):
+    """Shakes hands and then says nothing."""
+
+    mute = False
+
+    def on_getheaders(self, asked: GetHeaders) -> None:
+        self.mute = True
+
+    def step(self) -> bool:
+        return not self.mute and super().step()
+
+
+@pytest.mark.parametrize("mutes", [1, 3])
+@pytest.mark.parametrize("mode", ["compact", "auto"])
+async def test_peers_that_fall_silent_end_nothing(mutes: int, mode: str) -> None:
+    world = World(4)
+    async with AsyncExitStack() as stack:
+        honest = await stack.enter_async_context(Node(world.regtest))
+        silent = [await stack.enter_async_context(Node(world.regtest, responder=Mute)) for _ in range(mutes)]
+        async with running(world, honest, *silent, limits=FAST, mode=mode) as run:
+            for _ in range(3):
+                world.receive()
+                world.regtest.mine()
+                wanted = world.scan()
+                await run.until(lambda books, wanted=wanted: books.confirmed() == wanted)  # type: ignore[misc]  # a lambda's default has no type
