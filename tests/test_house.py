@@ -31,6 +31,7 @@ WIDER = {
 FLOORS = [
     ["errors", "protocol", "hashes", "network", "primitives", "files"],
     ["kernel"],
+    ["transaction"],
     ["bloom", "wire", "chain", "address"],
     ["filters", "watch"],
     ["store"],

@@ -15,13 +15,13 @@ from measure import Row
 from spvfilter import LightClient, Synced, WatchList
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import REGTEST
 from spvfilter.node import scripts
 from spvfilter.node.build import TxIn, build_block, build_tx, height_push
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_HEADERS
+from spvfilter.transaction import Transaction
 from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import PROTOCOL_VERSION
 from spvfilter.wire.messages import table as wire
@@ -70,15 +70,15 @@ async def _grow(node: Bcoin) -> list[bytes]:
         txs = [_coinbase(height)]
         if height == _MATURITY + 1:
             share = 5_000_000_000 // _TXS
-            split = build_tx([TxIn(OutPoint(txid(first, parse_tx(first)), 0))], [TxOut(share, _ANYONE)] * _TXS)
-            coins = [(OutPoint(txid(split, parse_tx(split)), number), share) for number in range(_TXS)]
+            split = build_tx([TxIn(OutPoint(Transaction.parse(first).txid, 0))], [TxOut(share, _ANYONE)] * _TXS)
+            coins = [(OutPoint(Transaction.parse(split).txid, number), share) for number in range(_TXS)]
             txs.append(split)
         elif coins:
             for number, (outpoint, value) in enumerate(coins):
                 payments += 1
                 paid = _MINE if payments % _RELEVANT == 0 else b"\x00\x14" + payments.to_bytes(20, "big")
                 raw = build_tx([TxIn(outpoint)], [TxOut(value - 1_000, _ANYONE), TxOut(1_000, paid)])
-                coins[number] = OutPoint(txid(raw, parse_tx(raw)), 0), value - 1_000
+                coins[number] = OutPoint(Transaction.parse(raw).txid, 0), value - 1_000
                 txs.append(raw)
         block = build_block(hashes[-1], 1_296_688_602 + 600 * height, txs)
         if (refused := await node.call("submitblock", [block.hex()])) is not None:

@@ -17,11 +17,12 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError, SpvFilterError
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
+from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
-from spvfilter.node.tx import COINBASE_MATURITY, Tx
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.scan.pull import pull
+from spvfilter.transaction import Transaction
 
 _BLOCKS = COINBASE_MATURITY + 10
 _AMOUNT = 100_000  # satoshi
@@ -130,7 +131,7 @@ class _Teller:
         for block in change.connected:
             self._tell(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
 
-    def on_tx(self, tx: Tx) -> None:
+    def on_tx(self, tx: Transaction) -> None:
         self._tell(f"mempool {hash_to_hex(tx.txid)}")
 
     def _tell(self, text: str) -> None:

@@ -15,7 +15,6 @@ from typing import Self, TypeVar
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.kernel import parse_tx, txid
 from spvfilter.light.compact import CompactSync, Mode
 from spvfilter.light.events import Event, PeerWarning
 from spvfilter.light.peers import LOST, Peers, resolve_seeds
@@ -28,6 +27,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.watch.watchlist import WatchList
@@ -326,20 +326,20 @@ class LightClient:
         """
         self._check_running()
         raw = to_bytes(raw_tx)
-        digest = txid(raw, parse_tx(raw))
+        txid = Transaction.parse(raw).txid
         offers: dict[asyncio.Future[None], Remote] = {}
         for remote in [remote for remote in self._peers.ready.values() if remote.takes_txs]:
             try:
                 offers[await remote.offer(raw, ask=True)] = remote
             except LOST as error:
                 self._peers.leave(remote, error)
-        if not await self._in_database(lambda: self._ledger.has_tx(digest)):
+        if not await self._in_database(lambda: self._ledger.has_tx(txid)):
             await self._taken(offers)
         sending = asyncio.create_task(self._sync.sent(raw, self._add_events))
         self._sending.add(sending)  # it is recorded and told even if nobody waits for it
         sending.add_done_callback(self._sending.discard)
         await asyncio.shield(sending)
-        return digest
+        return txid
 
     async def _taken(self, offers: dict[asyncio.Future[None], Remote]) -> None:
         """Wait for the first peer that takes a transaction. Raises UselessPeerError."""

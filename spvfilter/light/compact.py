@@ -15,13 +15,13 @@ from typing import Any, TypeVar  # whatever the base's arguments are
 
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
-from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.light.compact_headers import FilterHeaders
 from spvfilter.light.compact_scan import FilterScan
 from spvfilter.light.events import Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote import Remote
 from spvfilter.light.sync import TICK_S, Sync
+from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
 
@@ -95,8 +95,8 @@ class CompactSync(Sync):
         before = len(self._txs)
         super().tx_came(remote, raw)
         if len(self._txs) > before:
-            tx = parse_tx(raw)
-            self._heard.update(dict.fromkeys((txid(raw, tx), wtxid(raw, tx))))
+            tx = Transaction.parse(raw)
+            self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
             while len(self._heard) > _MAX_HEARD:
                 del self._heard[next(iter(self._heard))]
 

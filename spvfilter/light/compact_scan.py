@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from spvfilter.errors import BlockFilterError, UselessPeerError
 from spvfilter.filters.batch import match_filters
 from spvfilter.filters.verify import spent_script, witnesses
-from spvfilter.kernel import GcsQuery, parse_tx
+from spvfilter.kernel import GcsQuery
 from spvfilter.light.events import Event, Phase, Progress
 from spvfilter.light.peers import LOST
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.watch.match import Completeness
@@ -197,7 +198,7 @@ class FilterScan:
         self._entries = len(ledger.watch)
         scripts = dict.fromkeys(ledger.watch.gcs_elements())
         for pending in ledger.pending.values():
-            raw, tx = pending.raw, parse_tx(pending.raw)
+            raw, tx = pending.raw, Transaction.parse(pending.raw).span
             scripts.update(dict.fromkeys(raw[start:end] for _, start, end in tx.outputs if end > start))
             spent = (spent_script(raw[start:end], stack) for (_, start, end), stack in zip(tx.inputs, witnesses(raw, tx), strict=True))
             scripts.update(dict.fromkeys(script for script in spent if script))

@@ -15,8 +15,8 @@ from enum import StrEnum
 
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.kernel import parse_tx, txid
 from spvfilter.primitives import hash_to_hex
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
@@ -134,7 +134,7 @@ class Flights:
             if self.filter is not None and not self.is_exact:
                 self.was_inexact = True
                 return
-            raise LieError(f"transaction {hash_to_hex(txid(raw, parse_tx(raw)))}", cause=Lie.FILTERED_OUT_TX)
+            raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
 
     def _close(self) -> None:
         """The transactions of the last merkleblock are there, or never will be."""

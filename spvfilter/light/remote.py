@@ -12,7 +12,7 @@ from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, LieError, PeerError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import check_block, parse_tx, txid, wtxid
+from spvfilter.kernel import check_block
 from spvfilter.light.flight import Flight, Flights, Lie
 from spvfilter.light.remote_compact import CompactQuestions
 from spvfilter.light.remote_headers import HeaderQuestions
@@ -21,6 +21,7 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_INVENTORY
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.events import Fenced, Misbehaved, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
@@ -287,19 +288,18 @@ class Remote:
         return flight
 
     def _tx(self, raw: bytes) -> None:
-        tx = parse_tx(raw)
-        digest = txid(raw, tx)
-        if self._flights.tx(digest, raw):
+        tx = Transaction.parse(raw)
+        if self._flights.tx(tx.txid, raw):
             return
-        digests = (digest, wtxid(raw, tx))
-        was_taken = [self._was_taken(digest) for digest in digests]
-        if not any(digest in self._asked_txs for digest in digests):
+        ids = (tx.txid, tx.wtxid)
+        was_taken = [self._was_taken(each) for each in ids]
+        if not any(each in self._asked_txs for each in ids):
             if any(was_taken):
                 return
             cause = Lie.UNPROVED_TX if self._flights.expects_txs else Lie.UNASKED_TX
-            raise LieError(f"transaction {hash_to_hex(digests[0])}", cause=cause)
-        self._asked_txs.pop(digests[0], None)
-        self._asked_txs.pop(digests[1], None)
+            raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
+        for each in ids:
+            self._asked_txs.pop(each, None)
         self._flights.is_exact = not self._misses_txs  # what is still to come was announced after this one
         if self.filter is not None:
             self._flights.judge(raw)
@@ -346,8 +346,8 @@ class Remote:
     async def offer(self, raw: bytes, *, ask: bool = False) -> asyncio.Future[None]:
         """Announce a transaction; the future is done when the peer has fetched it or has shown it. With `ask` it is asked to show it."""
         self._check_open()
-        tx = parse_tx(raw)
-        item = InvItem(InvType.WTX, wtxid(raw, tx)) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, txid(raw, tx))
+        tx = Transaction.parse(raw)
+        item = InvItem(InvType.WTX, tx.wtxid) if self.connection.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
         before = self._offered.get(item.hash)
         fetched: asyncio.Future[None] = before[1] if before and not before[1].done() else asyncio.get_running_loop().create_future()
         self._offered[item.hash] = (raw, fetched)

@@ -16,7 +16,6 @@ from functools import partial
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
-from spvfilter.kernel import parse_tx, txid, wtxid
 from spvfilter.light.events import Event, PeerChanged, Phase, Progress, Synced
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote import Remote
@@ -25,6 +24,7 @@ from spvfilter.light.waiting import WaitingTxs
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.store.store import Batch, Bip37Parameters
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.wire.messages.table import InvItem
 
@@ -201,8 +201,8 @@ class Sync(Search):
         """Transactions of ours in no block, with txid and wtxid; those that are in one by now are forgotten."""
         own: dict[bytes, set[bytes]] = {}
         for raw in await self.db(self.ledger.own_unconfirmed):
-            tx = parse_tx(raw)
-            own[raw] = {txid(raw, tx), wtxid(raw, tx)}
+            tx = Transaction.parse(raw)
+            own[raw] = {tx.txid, tx.wtxid}
         self._own = {digest for digests in own.values() for digest in digests}
         self._relayed &= self._own
         return own

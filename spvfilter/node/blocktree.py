@@ -10,9 +10,10 @@ from spvfilter.errors import RefusedError, UnconnectedHeadersError
 from spvfilter.kernel import check_block, walk_block
 from spvfilter.network import REGTEST
 from spvfilter.node.build import TxIn, build_tx, height_push
-from spvfilter.node.tx import Tx, UnspentOutput
+from spvfilter.node.consensus import UnspentOutput, check_transaction, fee, is_final, refused, unspent_outputs
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
+from spvfilter.transaction import Transaction
 
 HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
 STALE_AGE_LIMIT_S = 30 * 24 * 3600  # older blocks off the best chain are not served, Core net_processing.cpp
@@ -64,7 +65,7 @@ def _genesis() -> TreeBlock:
     txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), bytes.fromhex("04ffff001d0104") + bytes((len(title),)) + title, (), 0xFFFFFFFF)
     coinbase = build_tx([txin], [TxOut(subsidy(0), b"\x41" + key + b"\xac")], version=1)
     header = Header.parse(REGTEST.genesis)
-    assert Tx.parse(coinbase).txid == header.merkle_root
+    assert Transaction.parse(coinbase).txid == header.merkle_root
     return TreeBlock(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
 
 
@@ -80,7 +81,7 @@ class BlockTree:
         self.active = [genesis]  # the best chain by height
         self.coins: dict[bytes, UnspentOutput] = {}  # by outpoint; the genesis coinbase is none of them, as in Core
         self._clock = clock
-        self._parsed: tuple[bytes, list[Tx]] = (b"", [])  # the last block taken apart, by its hash
+        self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # the last block taken apart, by its hash
         self._invalid: set[bytes] = set()  # blocks with true proof of work that break the rules
 
     @property
@@ -106,13 +107,13 @@ class BlockTree:
         """Whether the block is served: in the best chain, or not long since left behind (Core BlockRequestAllowed)."""
         return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
 
-    def txs(self, block: TreeBlock) -> list[Tx]:
+    def txs(self, block: TreeBlock) -> list[Transaction]:
         """Its transactions, the coinbase first."""
         return self._take_apart(block.raw, block.hash)
 
-    def _take_apart(self, raw: bytes, block_hash: bytes) -> list[Tx]:
+    def _take_apart(self, raw: bytes, block_hash: bytes) -> list[Transaction]:
         if self._parsed[0] != block_hash:  # mostly the tip is asked for, and more than once
-            self._parsed = (block_hash, [Tx.parse(raw[span.start : span.end]) for span in walk_block(raw)])
+            self._parsed = (block_hash, [Transaction.parse(raw[span.start : span.end]) for span in walk_block(raw)])
         return self._parsed[1]
 
     def accept(self, raw: bytes) -> TipChange:
@@ -144,25 +145,25 @@ class BlockTree:
         except KeyError:
             raise UnconnectedHeadersError(f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}") from None
 
-    def _check_body(self, block: TreeBlock, txs: Sequence[Tx]) -> None:
+    def _check_body(self, block: TreeBlock, txs: Sequence[Transaction]) -> None:
         """What can be checked without the coins (Core CheckBlock, ContextualCheckBlock)."""
         coinbase, *others = txs
         if not coinbase.is_coinbase:
-            raise coinbase.refused("bad-cb-missing", "the first of a block is no coinbase")
+            raise refused(coinbase, "bad-cb-missing", "the first of a block is no coinbase")
         assert block.previous is not None
         median_time = block.previous.median_time
         for tx in txs:
-            tx.check()
-            if not tx.is_final(block.height, median_time):
-                raise tx.refused("bad-txns-nonfinal", f"lock time {tx.lock_time} at height {block.height}")
+            check_transaction(tx)
+            if not is_final(tx, block.height, median_time):
+                raise refused(tx, "bad-txns-nonfinal", f"lock time {tx.lock_time} at height {block.height}")
         for tx in others:
             if tx.is_coinbase:
-                raise tx.refused("bad-cb-multiple", "a second coinbase")
+                raise refused(tx, "bad-cb-multiple", "a second coinbase")
         if not coinbase.stripped[42:].startswith(height_push(block.height)):
-            raise coinbase.refused("bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)")
+            raise refused(coinbase, "bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)")
         committed = any(len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs)
         if committed and coinbase.raw == coinbase.stripped:
-            raise coinbase.refused("bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
+            raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
         weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
         if weight > MAX_BLOCK_WEIGHT:
             raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}")
@@ -204,17 +205,17 @@ class BlockTree:
 
         fees = 0
         coinbase, *others = self.txs(block)
-        created.update(coinbase.coins(block.height))
+        created.update(unspent_outputs(coinbase, block.height))
         for tx in others:
-            fees += tx.fee(coin, block.height)
+            fees += fee(tx, coin, block.height)
             for outpoint in tx.inputs:
                 found = coin(outpoint)
                 assert found is not None  # it has paid
                 spent[outpoint] = found
-            created.update(tx.coins(block.height))
+            created.update(unspent_outputs(tx, block.height))
         most, paid = subsidy(block.height) + fees, sum(out.value for out in coinbase.outputs)
         if paid > most:
-            raise coinbase.refused("bad-cb-amount", f"pays {paid} satoshi, at most {most}")
+            raise refused(coinbase, "bad-cb-amount", f"pays {paid} satoshi, at most {most}")
         self.coins.update(created)
         for outpoint in spent:
             del self.coins[outpoint]
@@ -226,7 +227,7 @@ class BlockTree:
         self.active.pop()
         self.coins.update(block.spent)
         for tx in self.txs(block):
-            for outpoint in tx.coins(block.height):
+            for outpoint in unspent_outputs(tx, block.height):
                 del self.coins[outpoint]
 
     def _forget(self, blocks: Sequence[TreeBlock]) -> None:

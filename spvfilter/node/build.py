@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import merkle_root, parse_tx, txid, wtxid
+from spvfilter.kernel import merkle_root
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import COMMITMENT_PREFIX
+from spvfilter.transaction import Transaction
 
 BITS = REGTEST.pow_limit_bits  # target 2^255 - 1, which every second hash meets
 BLOCK_VERSION = 0x20000000  # BIP-9
@@ -59,7 +60,7 @@ def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence
 
     `extra`, up to 80 bytes behind the height, tells blocks apart that would else be the same.
     """
-    witness_root, _ = merkle_root([bytes(32), *(wtxid(raw, parse_tx(raw)) for raw in transactions)])
+    witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))
     script_sig = height_push(height) + _var_bytes(_COINBASE_TAG + extra)
     txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), script_sig, (_WITNESS_NONCE,), 0xFFFFFFFF)
@@ -68,7 +69,7 @@ def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence
 
 def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
     """A block of these transactions, the coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
-    root, _ = merkle_root([txid(raw, parse_tx(raw)) for raw in transactions])
+    root, _ = merkle_root([Transaction.parse(raw).txid for raw in transactions])
     header = mine(Header(version, previous, root, time, BITS, 0))
     return bytes(header) + compact_size(len(transactions)) + b"".join(transactions)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from spvfilter.errors import ParameterError, RefusedError
+from spvfilter.node import consensus
 from spvfilter.node.blocktree import BlockTree
-from spvfilter.node.tx import Tx, UnspentOutput
+from spvfilter.node.consensus import UnspentOutput, refused
 from spvfilter.primitives import OutPoint, hash_to_hex
+from spvfilter.transaction import Transaction
 
 MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
 
@@ -25,24 +27,24 @@ class Mempool:
         self.fees: dict[bytes, int] = {}  # satoshi by txid
         self._chain = chain
         self._max_size = max_size
-        self._txs: dict[bytes, Tx] = {}
+        self._txs: dict[bytes, Transaction] = {}
         self._txid_of: dict[bytes, bytes] = {}  # by wtxid
         self._spender: dict[bytes, bytes] = {}  # txid by outpoint
 
     def __len__(self) -> int:
         return len(self._txs)
 
-    def __iter__(self) -> Iterator[Tx]:
+    def __iter__(self) -> Iterator[Transaction]:
         """In an order a block may have: parents first."""
         return iter(list(self._txs.values()))
 
     def __contains__(self, txid: bytes) -> bool:
         return txid in self._txs
 
-    def get(self, txid: bytes) -> Tx | None:
+    def get(self, txid: bytes) -> Transaction | None:
         return self._txs.get(txid)
 
-    def get_by_wtxid(self, wtxid: bytes) -> Tx | None:
+    def get_by_wtxid(self, wtxid: bytes) -> Transaction | None:
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:
@@ -55,36 +57,36 @@ class Mempool:
             return None
         parent = self._txs.get(outpoint[:32])
         if parent is not None:
-            return parent.coin(int.from_bytes(outpoint[32:], "little"), self._chain.tip.height + 1)
+            return consensus.unspent_output(parent, int.from_bytes(outpoint[32:], "little"), self._chain.tip.height + 1)
         return self._chain.coins.get(outpoint)
 
-    def add(self, tx: Tx) -> None:
+    def add(self, tx: Transaction) -> None:
         """Raises RefusedError for what could not stand in the next block, or spends what another in here spends."""
         if tx.txid in self._txs:
             known = tx.wtxid in self._txid_of
-            raise tx.refused("txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
-        tx.check()
+            raise refused(tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
+        consensus.check_transaction(tx)
         if tx.is_coinbase:
-            raise tx.refused("coinbase", "a coinbase outside a block")
+            raise refused(tx, "coinbase", "a coinbase outside a block")
         if len(tx.stripped) < MIN_SIZE:
-            raise tx.refused("tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE}")
+            raise refused(tx, "tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE}")
         tip = self._chain.tip
-        if not tx.is_final(tip.height + 1, tip.median_time):
-            raise tx.refused("non-final", f"lock time {tx.lock_time} at height {tip.height + 1}")
+        if not consensus.is_final(tx, tip.height + 1, tip.median_time):
+            raise refused(tx, "non-final", f"lock time {tx.lock_time} at height {tip.height + 1}")
         for outpoint in tx.inputs:
             if outpoint in self._spender:
                 other = hash_to_hex(self._spender[outpoint])
-                raise tx.refused("txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {other}")
-        fee = tx.fee(self.coin, tip.height + 1)
+                raise refused(tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {other}")
+        fee = consensus.fee(tx, self.coin, tip.height + 1)
         if self.size + len(tx.raw) > self._max_size:
-            raise tx.refused("mempool full", f"{self.size} of {self._max_size} bytes are taken")
+            raise refused(tx, "mempool full", f"{self.size} of {self._max_size} bytes are taken")
         self._txs[tx.txid] = tx
         self._txid_of[tx.wtxid] = tx.txid
         self._spender.update((outpoint, tx.txid) for outpoint in tx.inputs)
         self.fees[tx.txid] = fee
         self.size += len(tx.raw)
 
-    def remove_for(self, txs: Sequence[Tx]) -> bool:
+    def remove_for(self, txs: Sequence[Transaction]) -> bool:
         """Take out the transactions of a new tip, and whatever conflicts with them; whether anything did (Core removeForBlock)."""
         conflicts = False
         for tx in txs:
@@ -96,7 +98,7 @@ class Mempool:
                     conflicts = True
         return conflicts
 
-    def rebuild(self, disconnected: Iterable[Tx]) -> None:
+    def rebuild(self, disconnected: Iterable[Transaction]) -> None:
         """After a reorganisation: transactions that left the chain, oldest first, then what was here; whatever is still valid."""
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
@@ -119,5 +121,5 @@ class Mempool:
             tx = self._txs.get(doomed.pop())
             if tx is not None:  # two ways may lead to a child
                 self._remove(tx.txid)
-                spenders = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.outputs)))
+                spenders = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.span.outputs)))
                 doomed += [child for child in spenders if child is not None]

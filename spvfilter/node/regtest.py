@@ -14,10 +14,10 @@ from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import Mempool
 from spvfilter.node.scripts import Lock, p2wpkh
-from spvfilter.node.tx import Tx
 from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
+from spvfilter.transaction import Transaction
 
 FEE = 1_000  # satoshi, of every transaction made by `pay`
 MAX_MEMPOOL = 50_000_000  # bytes
@@ -31,7 +31,7 @@ class ChainListener(Protocol):
     def on_tip(self, change: TipChange) -> None:
         """The best chain has changed."""
 
-    def on_tx(self, tx: Tx) -> None:
+    def on_tx(self, tx: Transaction) -> None:
         """A transaction has entered the mempool, but for a return after a reorganisation."""
 
 
@@ -57,7 +57,7 @@ class Regtest:
         self.listeners: list[ChainListener] = []
         self._clock = clock
         self._extra = count()
-        self._recent: dict[bytes, Tx] = {}  # of the last block connected, by txid and wtxid
+        self._recent: dict[bytes, Transaction] = {}  # of the last block connected, by txid and wtxid
         self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
 
     @property
@@ -69,10 +69,10 @@ class Regtest:
         """Satoshi that `pay` can spend."""
         return self._wallet.balance
 
-    def find_tx(self, digest: bytes, *, by_wtxid: bool = False) -> Tx | None:
-        """A transaction of the mempool or of the last block connected, the ones Core gives to peers that ask."""
-        found = self.mempool.get_by_wtxid(digest) if by_wtxid else self.mempool.get(digest)
-        return found or self._recent.get(digest)
+    def find_tx(self, txid: bytes, *, by_wtxid: bool = False) -> Transaction | None:
+        """A transaction of the mempool or of the last connected block, by its txid or wtxid: the ones Core serves to peers."""
+        found = self.mempool.get_by_wtxid(txid) if by_wtxid else self.mempool.get(txid)
+        return found or self._recent.get(txid)
 
     def submit_block(self, raw: bytes) -> None:
         """Take a block. Raises FormatError, HeaderError, RefusedError."""
@@ -80,7 +80,7 @@ class Regtest:
 
     def submit_tx(self, raw: bytes) -> bytes:
         """Take a transaction into the mempool; its txid. Raises FormatError, RefusedError."""
-        tx = Tx.parse(raw)
+        tx = Transaction.parse(raw)
         self.mempool.add(tx)
         self._wallet.add_tx(tx)
         for listener in self.listeners:
@@ -105,7 +105,7 @@ class Regtest:
         parent = self.chain.tip if on is None else self._block(on)
         mined = []
         for number in range(blocks):
-            chosen = self._template(parent) if transactions is None or number else [Tx.parse(raw) for raw in transactions]
+            chosen = self._template(parent) if transactions is None or number else [Transaction.parse(raw) for raw in transactions]
             raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, time if not number else None)
             self.submit_block(raw)
             parent = self._block(sha256d(raw[:80]))
@@ -143,7 +143,7 @@ class Regtest:
         if not change.connected:
             return
         txs = self.chain.txs(self.chain.tip)
-        self._recent = {digest: tx for tx in txs for digest in (tx.txid, tx.wtxid)}
+        self._recent = {key: tx for tx in txs for key in (tx.txid, tx.wtxid)}
         if change.disconnected:
             self.mempool.rebuild(tx for block in reversed(change.disconnected) for tx in self.chain.txs(block))
             self._wallet.recount()
@@ -160,7 +160,7 @@ class Regtest:
             raise ParameterError(f"no such block: {hash_to_hex(block_hash)}")
         return block
 
-    def _template(self, parent: TreeBlock) -> list[Tx]:
+    def _template(self, parent: TreeBlock) -> list[Transaction]:
         """What the next block takes from the mempool, in its order, up to the first that finds no room."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
@@ -170,7 +170,7 @@ class Regtest:
             chosen.append(tx)
         return chosen
 
-    def _assemble(self, parent: TreeBlock, txs: Sequence[Tx], to: bytes, time: int | None) -> bytes:
+    def _assemble(self, parent: TreeBlock, txs: Sequence[Transaction], to: bytes, time: int | None) -> bytes:
         height = parent.height + 1
         fees = sum(self.mempool.fees.get(tx.txid, 0) for tx in txs)
         transactions = [tx.raw for tx in txs]

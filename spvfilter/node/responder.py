@@ -16,9 +16,9 @@ from spvfilter.kernel import strip_witness, walk_block
 from spvfilter.node.blocktree import TipChange, TreeBlock
 from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.tx import Tx
 from spvfilter.primitives import compact_size
 from spvfilter.protocol import HEADER_SIZE, MAX_ANNOUNCED_HEADERS, MAX_BLOCK_INVS, MAX_HEADERS, MAX_INVENTORY, MAX_TX_REQUESTS
+from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
@@ -53,7 +53,7 @@ class Responder:
         self._continuation: bytes | None = None  # the last block of a full answer to getblocks
         self._last_header: TreeBlock | None = None  # the peer knows it, and so all below it
         self._new_blocks: list[TreeBlock] = []  # to be announced
-        self._new_txs: dict[bytes, Tx] = {}  # to be announced, by txid
+        self._new_txs: dict[bytes, Transaction] = {}  # to be announced, by txid
 
     def step(self) -> bool:
         """Do one thing: announce, answer something asked for, or work off a message. False where there was nothing to do."""
@@ -165,7 +165,7 @@ class Responder:
         """The node's best chain has changed: to be announced by the next step."""
         self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
 
-    def queue_tx(self, tx: Tx) -> None:
+    def queue_tx(self, tx: Transaction) -> None:
         """A transaction has entered the node's mempool: to be announced by the next step."""
         if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
@@ -273,9 +273,9 @@ class Responder:
         assert self.session.ready is not None
         announced, asked = (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
         hashes = dict.fromkeys(item.hash for item in items[:MAX_TX_REQUESTS] if item.kind == announced)
-        wanted = [digest for digest in hashes if self.regtest.find_tx(digest, by_wtxid=announced == InvType.WTX) is None]
+        wanted = [tx_hash for tx_hash in hashes if self.regtest.find_tx(tx_hash, by_wtxid=announced == InvType.WTX) is None]
         if wanted:
-            self.send(wire.GetData(tuple(InvItem(asked, digest) for digest in wanted)))
+            self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
     def on_tx(self, raw: bytes) -> None:
         """Into the mempool, if it can stand there; the others hear of it."""
@@ -306,13 +306,13 @@ class Responder:
                 self._new_txs.clear()
                 self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
 
-    def _wants(self, tx: Tx) -> bool:
+    def _wants(self, tx: Transaction) -> bool:
         """Whether the peer is told of it; the filter learns from what it matches."""
         if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
             return False
         return self.filter is None or self.filter.matches_tx(tx.raw)
 
-    def _tx_item(self, tx: Tx) -> InvItem:
+    def _tx_item(self, tx: Transaction) -> InvItem:
         assert self.session.ready is not None
         return InvItem(InvType.WTX, tx.wtxid) if self.session.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
 

@@ -16,7 +16,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
-from spvfilter.node.tx import Tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Role, Service, Settings
 from spvfilter.wire.session import SEND_BUFFER, Session
 
@@ -101,7 +101,7 @@ class Node:
             connection.responder.queue_tip(change)
             connection.wake()
 
-    def on_tx(self, tx: Tx) -> None:
+    def on_tx(self, tx: Transaction) -> None:
         for connection in self._connections:
             connection.responder.queue_tx(tx)
             connection.wake()

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from spvfilter.errors import ParameterError
 from spvfilter.node.blocktree import BlockTree
+from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.node.mempool import Mempool
-from spvfilter.node.tx import COINBASE_MATURITY, Tx
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import Transaction
 
 
 class MinerWallet:
@@ -39,13 +40,13 @@ class MinerWallet:
             raise ParameterError(f"{value} satoshi asked for, {worth} can be spent: mine more blocks, coinbases mature after 100")
         return chosen, worth
 
-    def add_tx(self, tx: Tx) -> None:
+    def add_tx(self, tx: Transaction) -> None:
         """A transaction has entered the mempool."""
         for outpoint in tx.inputs:
             self._free.pop(outpoint, None)
         self._free.update(self._own(tx))
 
-    def add_block(self, txs: Sequence[Tx]) -> None:
+    def add_block(self, txs: Sequence[Transaction]) -> None:
         """A block was connected to the tip, its coinbase first among `txs`."""
         coinbase, *others = txs
         for tx in others:
@@ -69,5 +70,5 @@ class MinerWallet:
         for tx in self._mempool:
             self._free.update((outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint))
 
-    def _own(self, tx: Tx) -> dict[bytes, int]:
+    def _own(self, tx: Transaction) -> dict[bytes, int]:
         return {tx.outpoint(index): out.value for index, out in enumerate(tx.outputs) if out.value and out.script_pubkey == self._script}

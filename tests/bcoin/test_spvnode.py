@@ -11,8 +11,8 @@ from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
-from spvfilter.node.tx import Tx
 from spvfilter.primitives import TxOut, script_pushes
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.bcoin.process import Bcoin, running_bcoin
@@ -32,7 +32,7 @@ class News:
     def on_tip(self, change: TipChange) -> None:
         pass
 
-    def on_tx(self, tx: Tx) -> None:
+    def on_tx(self, tx: Transaction) -> None:
         self._changed.set()
 
     def responder(self, regtest: Regtest, session: Session) -> Responder:

@@ -18,7 +18,7 @@ from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
-from spvfilter.node.tx import Tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter
@@ -50,7 +50,7 @@ class FalseIndex(FilterIndex):
         return basic_data(block.hash, filter_elements(outputs, spent) - left_out)
 
 
-def scripts_of(txs: list[Tx]) -> list[bytes]:
+def scripts_of(txs: list[Transaction]) -> list[bytes]:
     return [out.script_pubkey for tx in txs for out in tx.outputs]
 
 

@@ -25,8 +25,8 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import BITS, TxIn, build_tx, mine
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
-from spvfilter.node.tx import Tx
 from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from support.build import sha256d
@@ -243,7 +243,7 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
 def small_tx(outpoint: OutPoint) -> bytes:
     """64 bytes without witness: an input without a script, an output with one of four bytes."""
     raw = build_tx([TxIn(outpoint)], [TxOut(1_000, b"\x51\x51\x51\x51")])
-    assert len(Tx.parse(raw).stripped) == 64
+    assert len(Transaction.parse(raw).stripped) == 64
     return raw
 
 
@@ -286,7 +286,7 @@ async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies:
 class InjectsIntoMempool(Responder):
     """Announces and sends a transaction that has nothing to do with the filter."""
 
-    def _wants(self, tx: Tx) -> bool:
+    def _wants(self, tx: Transaction) -> bool:
         return True
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node.build import build_tx
+from spvfilter.node.consensus import unspent_outputs
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
@@ -29,7 +30,7 @@ def replayed(made: Regtest) -> Regtest:
 
 def any_spend(made: Regtest, rng: random.Random) -> bytes:
     """Of random coins of the chain or the mempool, perhaps spent already, perhaps immature."""
-    coins = [outpoint for tx in made.mempool for outpoint in tx.coins(0)] + list(made.chain.coins)[-60:]
+    coins = [outpoint for tx in made.mempool for outpoint in unspent_outputs(tx, 0)] + list(made.chain.coins)[-60:]
     chosen = rng.sample(coins, min(len(coins), rng.choice((1, 1, 2, 3))))
     outputs = [rng.choice(LOCKS).pays(rng.randrange(1, 5_000)) for _ in range(rng.choice((1, 2)))]
     return build_tx([LOCKS[0].spends(OutPoint.parse(coin)) for coin in chosen], outputs)

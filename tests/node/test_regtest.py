@@ -10,11 +10,12 @@ from spvfilter.errors import FormatError, ParameterError, RefusedError, Unconnec
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange, subsidy
 from spvfilter.node.build import build_tx
+from spvfilter.node.consensus import unspent_outputs
 from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
-from spvfilter.node.tx import Tx
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
+from spvfilter.transaction import Transaction
 from support.build import txid
 
 NOW = 1_700_000_000
@@ -32,7 +33,7 @@ class Log:
     def on_tip(self, change: TipChange) -> None:
         self.tips.append((len(change.disconnected), len(change.connected)))
 
-    def on_tx(self, tx: Tx) -> None:
+    def on_tx(self, tx: Transaction) -> None:
         self.txids.append(tx.txid)
 
 
@@ -96,7 +97,7 @@ def expected_balance(made: Regtest) -> int:
     script, tip = made.lock.script_pubkey, made.height + 1
     unspent = dict(made.chain.coins)
     for tx in made.mempool:
-        unspent.update(tx.coins(tip))
+        unspent.update(unspent_outputs(tx, tip))
         for outpoint in tx.inputs:
             unspent.pop(outpoint)
     mine = [coin for outpoint, coin in unspent.items() if coin.script_pubkey == script]

@@ -7,10 +7,10 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from spvfilter.kernel import parse_tx
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
@@ -181,7 +181,7 @@ class Model:
 
 
 def spends(raw: bytes) -> set[bytes]:
-    return {raw[at : at + 36] for at, _, _ in parse_tx(raw).inputs if raw[at : at + 32] != bytes(32)}
+    return {outpoint for outpoint in Transaction.parse(raw).inputs if outpoint[:32] != bytes(32)}
 
 
 STEPS = ["announce", "announce", "announce", "repeat", "mine", "mine", "search", "search", "search", "reorg", "rewind", "crash", "expire"]

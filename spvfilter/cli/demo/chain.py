@@ -9,13 +9,13 @@ from itertools import count
 
 from spvfilter.address import script_to_address
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import parse_tx, txid
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import subsidy
 from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import HEADER_SIZE
+from spvfilter.transaction import Transaction
 
 NETWORK = REGTEST
 STRANGERS = 40  # transactions of others in each block
@@ -45,8 +45,8 @@ def wallet_addresses() -> dict[str, str]:
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
     """Inputs that spend the first outputs of a transaction, which these locks lock."""
-    tx_hash = txid(raw, parse_tx(raw))
-    return [lock.spends(OutPoint(tx_hash, index)) for index, lock in enumerate(locks)]
+    txid = Transaction.parse(raw).txid
+    return [lock.spends(OutPoint(txid, index)) for index, lock in enumerate(locks)]
 
 
 class DemoChain:

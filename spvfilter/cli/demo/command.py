@@ -20,7 +20,7 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.client import LightClient
 from spvfilter.light.compact import Mode
 from spvfilter.light.events import Event, PeerWarning, Synced
-from spvfilter.node.tx import COINBASE_MATURITY
+from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.store.store import Batch, Bip37Parameters, Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match

@@ -13,10 +13,11 @@ from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align
 from spvfilter.errors import FormatError, ProofError
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.kernel import TxSpan, check_block, parse_tx, strip_witness, txid, walk_block, wtxid
+from spvfilter.kernel import TxSpan, check_block, strip_witness, walk_block
 from spvfilter.network import Network
 from spvfilter.primitives import Header, OutPoint, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Headers
 
@@ -90,17 +91,16 @@ def _sizes(size: int, stripped: int) -> list[Fact]:
 
 
 def transaction(raw: bytes, network: Network) -> Finding:
-    tx = parse_tx(raw)
-    lock_time = int.from_bytes(raw[-4:], "little")
-    inputs = [_input(raw, *spans) for spans in tx.inputs]
-    outputs = [_output(raw, *spans, network) for spans in tx.outputs]
+    tx = Transaction.parse(raw)
+    inputs = [_input(raw, *spans) for spans in tx.span.inputs]
+    outputs = [(out.value, script_to_address(out.script_pubkey, network), out.script_pubkey.hex()) for out in tx.outputs]
     paid = sum(value for value, _, _ in outputs)
     facts = [
-        Fact("txid", hash_to_hex(txid(raw, tx))),
-        Fact("wtxid", hash_to_hex(wtxid(raw, tx))),
-        Fact("version", int.from_bytes(raw[:4], "little", signed=True)),
-        *_sizes(len(raw), len(strip_witness(raw, tx))),
-        Fact("lock time", lock_time, _lock_time(lock_time)),
+        Fact("txid", hash_to_hex(tx.txid)),
+        Fact("wtxid", hash_to_hex(tx.wtxid)),
+        Fact("version", tx.version),
+        *_sizes(len(raw), len(tx.stripped)),
+        Fact("lock time", tx.lock_time, _lock_time(tx.lock_time)),
         Fact("output value", paid, f"{bitcoin(paid)} BTC"),
     ]
     tables = [
@@ -137,12 +137,6 @@ def _input(raw: bytes, at: int, start: int, end: int) -> tuple[str | None, str, 
     point = raw[at : at + 36]
     outpoint = None if point == bytes(32) + b"\xff" * 4 else str(OutPoint.parse(point))
     return outpoint, raw[start:end].hex(), int.from_bytes(raw[end : end + 4], "little")
-
-
-def _output(raw: bytes, at: int, start: int, end: int, network: Network) -> tuple[int, str | None, str]:
-    """Satoshi, address, scriptPubKey."""
-    script = raw[start:end]
-    return int.from_bytes(raw[at : at + 8], "little", signed=True), script_to_address(script, network), script.hex()
 
 
 def block(raw: bytes, network: Network) -> Finding:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import NamedTuple, Self
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel import parse_tx, txid, wtxid
+from spvfilter.kernel import parse_tx
 from spvfilter.primitives import Header, compact_size, hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS, MAX_INVENTORY, MAX_LOCATOR, MAX_PAYLOAD_SIZE
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.control import Empty
 from spvfilter.wire.messages.fields import (
     PayloadReader,
@@ -169,12 +170,12 @@ class Tx:
     @property
     def txid(self) -> bytes:
         """32 bytes in wire order; worked out anew each time."""
-        return txid(self.raw, parse_tx(self.raw))
+        return Transaction.parse(self.raw).txid
 
     @property
     def wtxid(self) -> bytes:
         """32 bytes in wire order; worked out anew each time."""
-        return wtxid(self.raw, parse_tx(self.raw))
+        return Transaction.parse(self.raw).wtxid
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
