@@ -1,132 +1,60 @@
-"""spvfilter: which of these transactions concern my wallet? The public names, loaded when they are first used."""
+"""spvfilter: which of these transactions concern my wallet? The names of a first program; the others are public in their rooms.
+
+Rooms: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p, .light and .node, and
+the modules spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its names in `__all__`.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from spvfilter._version import __version__
+from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter._version import __version__ as __version__
     from spvfilter.address import address_to_script as address_to_script, script_to_address as script_to_address
-    from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
-    from spvfilter.bloom.filter import BloomFilter as BloomFilter
-    from spvfilter.bloom.hashing import (
-        Bip37Hash as Bip37Hash,
-        CustomHash as CustomHash,
-        FastHash as FastHash,
-        HashFamily as HashFamily,
-        SipHash as SipHash,
-    )
-    from spvfilter.bloom.redis.filter import RedisBloomFilter as RedisBloomFilter
+    from spvfilter.bloom import BloomFilter as BloomFilter, CountingBloomFilter as CountingBloomFilter
     from spvfilter.errors import (
         AddressError as AddressError,
-        BlockFilterError as BlockFilterError,
-        FalseFilterError as FalseFilterError,
         FormatError as FormatError,
-        FpRateWarning as FpRateWarning,
-        IncompleteScanError as IncompleteScanError,
-        InexpressibleError as InexpressibleError,
-        LostSpendsWarning as LostSpendsWarning,
-        MismatchError as MismatchError,
-        OrderError as OrderError,
         ParameterError as ParameterError,
         PeerError as PeerError,
-        ProofError as ProofError,
-        ReadOnlyError as ReadOnlyError,
-        RemoteConnectionError as RemoteConnectionError,
-        RemoteError as RemoteError,
-        RemoteExistsError as RemoteExistsError,
-        RemoteFullError as RemoteFullError,
-        RemoteMissingError as RemoteMissingError,
-        RemoteReadOnlyError as RemoteReadOnlyError,
-        RemoteTypeError as RemoteTypeError,
-        SourceError as SourceError,
         SpvFilterError as SpvFilterError,
-        SpvFilterWarning as SpvFilterWarning,
         StoreError as StoreError,
-        TooLargeError as TooLargeError,
-        WatchFileError as WatchFileError,
-        WrongNetworkError as WrongNetworkError,
     )
-    from spvfilter.filters.batch import match_filters as match_filters
-    from spvfilter.filters.bip37 import (
+    from spvfilter.filters import (
+        BasicFilter as BasicFilter,
         Bip37Filter as Bip37Filter,
-        MatchedTx as MatchedTx,
         UpdateFlags as UpdateFlags,
+        match_filters as match_filters,
     )
-    from spvfilter.filters.bip158 import BasicFilter as BasicFilter
-    from spvfilter.filters.gcs import GolombCodedSet as GolombCodedSet
-    from spvfilter.kernel import GcsQuery as GcsQuery
-    from spvfilter.light.client import LightClient as LightClient
-    from spvfilter.light.events import PeerChanged as PeerChanged, PeerWarning as PeerWarning, Progress as Progress, Synced as Synced
+    from spvfilter.light import LightClient as LightClient, PeerWarning as PeerWarning, Progress as Progress, Synced as Synced
     from spvfilter.network import (
         MAINNET as MAINNET,
-        NETWORKS as NETWORKS,
         REGTEST as REGTEST,
         SIGNET as SIGNET,
         TESTNET3 as TESTNET3,
         TESTNET4 as TESTNET4,
         Network as Network,
     )
-    from spvfilter.node.server import Node as Node
-    from spvfilter.p2p.limits import Limits as Limits
-    from spvfilter.primitives import Header as Header, OutPoint as OutPoint, TxOut as TxOut
-    from spvfilter.scan.feed import ScanReport as ScanReport
-    from spvfilter.scan.matcher import Matcher as Matcher
-    from spvfilter.scan.sources import BlockFiles as BlockFiles, RawBlock as RawBlock
-    from spvfilter.wallet.events import (
-        BlockConnected as BlockConnected,
-        BlockDisconnected as BlockDisconnected,
-        MatchConfirmed as MatchConfirmed,
-        MatchFound as MatchFound,
-        MatchWithdrawn as MatchWithdrawn,
+    from spvfilter.node import Node as Node
+    from spvfilter.primitives import OutPoint as OutPoint, TxOut as TxOut
+    from spvfilter.scan import BlockFiles as BlockFiles, Matcher as Matcher
+    from spvfilter.wallet import MatchConfirmed as MatchConfirmed, MatchFound as MatchFound, MatchWithdrawn as MatchWithdrawn
+    from spvfilter.watch import Completeness as Completeness, Match as Match, MatchKind as MatchKind, WatchList as WatchList
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        _version="__version__",
+        address="address_to_script script_to_address",
+        bloom="BloomFilter CountingBloomFilter",
+        errors="AddressError FormatError ParameterError PeerError SpvFilterError StoreError",
+        filters="BasicFilter Bip37Filter UpdateFlags match_filters",
+        light="LightClient PeerWarning Progress Synced",
+        network="MAINNET Network REGTEST SIGNET TESTNET3 TESTNET4",
+        node="Node",
+        primitives="OutPoint TxOut",
+        scan="BlockFiles Matcher",
+        wallet="MatchConfirmed MatchFound MatchWithdrawn",
+        watch="Completeness Match MatchKind WatchList",
     )
-    from spvfilter.watch.match import Match as Match, MatchKind as MatchKind
-    from spvfilter.watch.watchlist import WatchList as WatchList
-
-_HOME = {
-    "address": "address_to_script script_to_address",
-    "p2p.limits": "Limits",
-    "light.events": "PeerChanged PeerWarning Progress Synced",
-    "wallet.events": "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn",
-    "light.client": "LightClient",
-    "scan.matcher": "Matcher",
-    "node.server": "Node",
-    "scan.feed": "ScanReport",
-    "bloom.redis.filter": "RedisBloomFilter",
-    "scan.sources": "BlockFiles RawBlock",
-    "errors": "AddressError BlockFilterError FalseFilterError FormatError FpRateWarning IncompleteScanError InexpressibleError "
-    "LostSpendsWarning MismatchError OrderError ParameterError PeerError ProofError ReadOnlyError RemoteConnectionError RemoteError "
-    "RemoteExistsError RemoteFullError RemoteMissingError "
-    "RemoteReadOnlyError RemoteTypeError SourceError SpvFilterError SpvFilterWarning StoreError TooLargeError WatchFileError "
-    "WrongNetworkError",
-    "filters.bip158": "BasicFilter",
-    "filters.bip37": "Bip37Filter MatchedTx UpdateFlags",
-    "bloom.filter": "BloomFilter",
-    "filters.batch": "match_filters",
-    "bloom.counting": "CountingBloomFilter",
-    "bloom.hashing": "Bip37Hash CustomHash FastHash HashFamily SipHash",
-    "filters.gcs": "GolombCodedSet",
-    "kernel": "GcsQuery",
-    "network": "MAINNET NETWORKS Network REGTEST SIGNET TESTNET3 TESTNET4",
-    "primitives": "Header OutPoint TxOut",
-    "watch.match": "Match MatchKind",
-    "watch.watchlist": "WatchList",
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
-
-__all__ = ["__version__", *_MODULE_OF]
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

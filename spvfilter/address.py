@@ -11,6 +11,15 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address
 from spvfilter.network import NETWORKS, Network
 
+__all__ = [
+    "MAX_ADDRESS_LENGTH",
+    "Bech32Encoding",
+    "address_to_script",
+    "bech32_decode",
+    "bech32_encode",
+    "script_to_address",
+]
+
 MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32; checked before base58, whose decoding is quadratic
 _MAX_BASE58_SHOWN = 36  # no base58 address is longer, no key and no seed phrase is as short
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})

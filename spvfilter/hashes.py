@@ -6,6 +6,14 @@ import hashlib
 
 import mmh3
 
+__all__ = [
+    "hash160",
+    "murmur3",
+    "murmur3_x64_128",
+    "sha256d",
+    "siphash24",
+]
+
 _M64 = (1 << 64) - 1
 
 

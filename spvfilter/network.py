@@ -8,6 +8,16 @@ from functools import partial
 
 from spvfilter.errors import ParameterError
 
+__all__ = [
+    "MAINNET",
+    "NETWORKS",
+    "REGTEST",
+    "SIGNET",
+    "TESTNET3",
+    "TESTNET4",
+    "Network",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:

@@ -11,6 +11,18 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
 
+__all__ = [
+    "Header",
+    "OutPoint",
+    "Serializable",
+    "TxOut",
+    "compact_size",
+    "hash_from_hex",
+    "hash_to_hex",
+    "read_compact_size",
+    "script_pushes",
+]
+
 _U32_MAX = 0xFFFFFFFF
 
 

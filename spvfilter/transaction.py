@@ -9,6 +9,8 @@ from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
 
+__all__ = ["NULL_OUTPOINT", "Transaction"]
+
 NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # of a coinbase's input
 
 

@@ -9,22 +9,8 @@ import pickle
 import pytest
 
 from spvfilter import errors
+from support.values import ERRORS, of_class
 
-ARGUMENTS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
-    "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
-    "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
-    "InexpressibleError": (("cannot find", ("51", "6a")), {}),
-    "RefusedError": (("txn-mempool-conflict", "spent already"), {}),
-    "WatchFileError": (("wallet.txt", tuple((line, "bad") for line in range(1, 30))), {}),
-    "EnvelopeError": (("another network",), {"field": "magic"}),
-    "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
-    "BlockFilterError": (("truncated",), {"offset": 3, "field": "count", "block_hash": bytes(32)}),
-    "FalseFilterError": ((7, bytes(32)), {}),
-    "SessionError": (("own nonce",), {"cause": "self-connection"}),
-    "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
-    "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
-    "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
-}
 CLASSES = [
     cls
     for _, cls in inspect.getmembers(errors, inspect.isclass)
@@ -32,19 +18,14 @@ CLASSES = [
 ]
 
 
-def made(cls: type[Exception]) -> Exception:
-    positional, named = ARGUMENTS.get(cls.__name__, (("what is wrong",), {}))
-    return cls(*positional, **named)
-
-
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_error_survives_pickling_with_its_attributes(cls: type[Exception]) -> None:
-    error = made(cls)
+    error = of_class(cls)
     error.add_note("while scanning")
     for twin in [copy.copy(error), *(pickle.loads(pickle.dumps(error, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1))]:
         assert type(twin) is cls
         assert (str(twin), twin.args, vars(twin)) == (str(error), error.args, vars(error))
-    if cls.__name__ in ARGUMENTS:  # every argument but the message is an attribute
+    if cls.__name__ in ERRORS:  # every argument but the message is an attribute
         assert set(inspect.signature(cls).parameters) - {"message"} <= set(vars(error))
 
 

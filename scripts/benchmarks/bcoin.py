@@ -13,17 +13,16 @@ from pathlib import Path
 from measure import Row
 
 from spvfilter import LightClient, Synced, WatchList
-from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
+from spvfilter.filters import Bip37Filter, UpdateFlags
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node import scripts
 from spvfilter.node.build import TxIn, build_block, build_tx, height_push
-from spvfilter.p2p.limits import Limits
+from spvfilter.p2p import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_HEADERS
 from spvfilter.transaction import Transaction
-from spvfilter.wire.codec import encode_message
-from spvfilter.wire.events import PROTOCOL_VERSION
+from spvfilter.wire import PROTOCOL_VERSION, encode_message
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 

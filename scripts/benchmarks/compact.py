@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import Row, best_of
 
-from spvfilter.filters.batch import match_filters
+from spvfilter.filters import match_filters
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build, gcs_check
 from spvfilter.protocol import BASIC_M, BASIC_P
 

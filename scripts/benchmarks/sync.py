@@ -13,9 +13,8 @@ from pathlib import Path
 from measure import Row, p99, record_lag
 
 from spvfilter import LightClient, Node, Synced, WatchList
-from spvfilter.light.compact import Mode
-from spvfilter.node import scripts
-from spvfilter.node.regtest import Regtest
+from spvfilter.light import Mode
+from spvfilter.node import Regtest, scripts
 from spvfilter.primitives import TxOut
 
 _BLOCKS = 2_000

@@ -1,1 +1,29 @@
 """The generic filter: Bloom and counting filters, their sizing and their file. No Bitcoin in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.bloom.base import Encode as Encode
+    from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
+    from spvfilter.bloom.fileformat import FileHeader as FileHeader
+    from spvfilter.bloom.filter import BloomFilter as BloomFilter
+    from spvfilter.bloom.hashing import (
+        Bip37Hash as Bip37Hash,
+        CustomHash as CustomHash,
+        FastHash as FastHash,
+        HashFamily as HashFamily,
+        SipHash as SipHash,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        base="Encode",
+        counting="CountingBloomFilter",
+        fileformat="FileHeader",
+        filter="BloomFilter",
+        hashing="Bip37Hash CustomHash FastHash HashFamily SipHash",
+    )

@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -236,18 +237,12 @@ class GenericFilter:
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
-        return _from_pickle, (type(self), bytes(self), own, self._encode_with)
+        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
 
     def __repr__(self) -> str:
         made_for = f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
         layout = ", partitioned" if self.partitioned else ""
         return f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}>"
-
-
-def _from_pickle(
-    cls: type[GenericFilter], raw: bytes, hashing: HashFamily | None, encode: Callable[[object], bytes] | None
-) -> GenericFilter:
-    return cls.from_bytes(raw, hashing=hashing, encode=encode)
 
 
 def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, bits: int | None, partitioned: bool) -> tuple[int, int]:

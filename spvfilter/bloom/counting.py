@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import GenericFilter
 from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
@@ -11,6 +12,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.kernel import CounterCore
 
 
+@public
 class CountingBloomFilter(GenericFilter, CounterCore):
     """A Bloom filter with a 4-bit counter for each bit, so that keys can be removed; made as a BloomFilter is, four times its size.
 

@@ -28,6 +28,7 @@ import zlib
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from spvfilter._public import public
 from spvfilter.bloom.sizing import MAX_COUNT, MAX_HASH_FUNCS as MAX_HASH_FUNCS
 from spvfilter.errors import FormatError
 from spvfilter.files import replacing
@@ -45,6 +46,7 @@ MAX_BIP37_BITS = 1 << 32  # more than a 32-bit hash reaches
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
+@public
 class FileHeader(NamedTuple):
     """What a filter's file says before its bits."""
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import GenericFilter, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
@@ -91,6 +92,7 @@ class BloomBits(BitCore):
         return self.fill**self.hash_funcs
 
 
+@public
 class BloomFilter(GenericFilter, BloomBits):
     """A set that may say yes to what was never added, at a known rate, and never says no to what was.
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family
 
 
+@public
 class HashFamily(Protocol):
     """What a filter needs to know of its hash functions; a filter's file keeps `family` and `key`."""
 
@@ -37,6 +39,7 @@ def _u32(value: int, name: str) -> bytes:
     return value.to_bytes(4, "little") + bytes(12)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Bip37Hash:
     """Function i is murmur3 x86_32 with seed i * 0xFBA4C795 + tweak, modulo m (BIP-37); m ≤ 2^32."""
@@ -55,6 +58,7 @@ class Bip37Hash:
         return None
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FastHash:
     """One murmur3 x64_128 of the key makes all functions: h1 + i * h2, remixed, multiply-shift onto m. For keys that nobody chooses."""
@@ -73,6 +77,7 @@ class FastHash:
         return None
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SipHash:
     """One SipHash-2-4 with a secret key of 16 bytes makes all functions: nobody without it can choose keys that fill or hit the filter."""
@@ -88,6 +93,7 @@ class SipHash:
         return None
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CustomHash:
     """A user's own: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken modulo m.

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from spvfilter.chain.difficulty import decode_bits, encode_bits, retarget, target, total_work, work
-from spvfilter.chain.headerchain import ChainHeader, HeaderChain, Start, Update
-from spvfilter.chain.linking import Linked, Order, Segment, coinbase_height, is_proven, link
-from spvfilter.chain.rules import Tip
-from spvfilter.chain.sync import HeaderSync, SyncPhase
-from spvfilter.protocol import MAX_HEADERS
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MAX_HEADERS",
-    "ChainHeader",
-    "HeaderChain",
-    "HeaderSync",
-    "Linked",
-    "Order",
-    "Segment",
-    "Start",
-    "SyncPhase",
-    "Tip",
-    "Update",
-    "coinbase_height",
-    "decode_bits",
-    "encode_bits",
-    "is_proven",
-    "link",
-    "retarget",
-    "target",
-    "total_work",
-    "work",
-]
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.chain.difficulty import (
+        decode_bits as decode_bits,
+        encode_bits as encode_bits,
+        retarget as retarget,
+        target as target,
+        total_work as total_work,
+        work as work,
+    )
+    from spvfilter.chain.headerchain import ChainHeader as ChainHeader, HeaderChain as HeaderChain, Start as Start, Update as Update
+    from spvfilter.chain.linking import (
+        Linked as Linked,
+        Order as Order,
+        Segment as Segment,
+        coinbase_height as coinbase_height,
+        is_proven as is_proven,
+        link as link,
+    )
+    from spvfilter.chain.rules import Tip as Tip
+    from spvfilter.chain.sync import HeaderSync as HeaderSync, SyncPhase as SyncPhase
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        difficulty="decode_bits encode_bits retarget target total_work work",
+        headerchain="ChainHeader HeaderChain Start Update",
+        linking="Linked Order Segment coinbase_height is_proven link",
+        rules="Tip",
+        sync="HeaderSync SyncPhase",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 
 PERIOD = 2_016  # headers that share one difficulty, Core chainparams nPowTargetTimespan / nPowTargetSpacing
@@ -13,6 +14,7 @@ TIMESPAN = PERIOD * SPACING  # seconds that a period should take, Core nPowTarge
 _BITS = struct.Struct("<72xI4x")  # of a header
 
 
+@public
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
     """The absolute value of compact bits, whether they are negative, and whether they overflow 256 bits (Core SetCompact).
 
@@ -23,6 +25,7 @@ def decode_bits(bits: int) -> tuple[int, bool, bool]:
     return value, bool(value and bits & 0x00800000), value >= 1 << 256
 
 
+@public
 def encode_bits(value: int) -> int:
     """Compact bits of a target, 0 ≤ value < 2^256, its lower bytes cut off (Core GetCompact)."""
     length = (value.bit_length() + 7) // 8
@@ -32,18 +35,21 @@ def encode_bits(value: int) -> int:
     return length << 24 | mantissa
 
 
+@public
 def target(bits: int) -> int:
     """The number a block's hash must not exceed, from its compact bits; 0 where they are negative, zero or overflow."""
     value, negative, overflow = decode_bits(bits)
     return 0 if negative or overflow else value
 
 
+@public
 def work(bits: int) -> int:
     """Expected hashes for a block with these compact bits, 2^256 // (target + 1); 1 where the target is no target."""
     limit = target(bits)
     return (1 << 256) // (limit + 1) if limit else 1
 
 
+@public
 def total_work(headers: bytes) -> int:
     """Expected hashes for all of these headers, 80 bytes each."""
     count = len(headers) // HEADER_SIZE
@@ -57,6 +63,7 @@ def total_work(headers: bytes) -> int:
     return total
 
 
+@public
 def retarget(bits: int, span: int, pow_limit: int) -> int:
     """Compact bits of a period upon one that had `bits` and took `span` seconds, which may be negative.
 

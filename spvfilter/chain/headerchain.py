@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count as count_from
 from typing import NamedTuple
 
+from spvfilter._public import public
 from spvfilter.chain.difficulty import PERIOD, total_work, work
 from spvfilter.chain.forks import MAX_FORK_HEADERS, Fork, Forks
 from spvfilter.chain.packed import PackedHeaders
@@ -20,6 +21,7 @@ from spvfilter.protocol import HEADER_SIZE
 NEAR_TIP = 144  # blocks' work that a fork may lie behind the tip and still be stored, Core GetAntiDoSWorkThreshold
 
 
+@public
 class ChainHeader(NamedTuple):
     """A header at its place: height, hash (32 bytes, wire order), 80 bytes."""
 
@@ -28,6 +30,7 @@ class ChainHeader(NamedTuple):
     raw: bytes
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Start:
     """Headers that are trusted as they stand, in place of the genesis block: `height` of the first, `work` up to the last.
@@ -40,6 +43,7 @@ class Start:
     work: int  # expected hashes of the chain up to the last, that included
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Update:
     """How the best chain changed: headers above `fork_height` that were disconnected, and those connected in their place.
@@ -81,6 +85,7 @@ class Candidate(NamedTuple):
     tip: Tip
 
 
+@public
 class HeaderChain:
     """Every header from the genesis block, or a trusted start, to the tip of the chain with the most work, the first seen of equals.
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
 _TRIVIAL_TARGET = 1 << 250  # a hash meets it after 64 tries; regtest's is 2^255 - 1
 
 
+@public
 class Linked(Protocol):
     """The parts of a header that linking needs."""
 
@@ -27,6 +29,7 @@ class Linked(Protocol):
     def height(self) -> int | None: ...
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Blocks that follow each other, as indexes into what was linked, lowest first; `height` of the first where known."""
@@ -35,6 +38,7 @@ class Segment:
     height: int | None
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Order:
     """Blocks put in chain order: segments that are not linked with each other, oldest first, and the blocks off their best branch."""
@@ -44,12 +48,14 @@ class Order:
     unproven: list[int] = field(default_factory=list)  # of all: headers that do not meet their bits, linked with some that do
 
 
+@public
 def is_proven(block: Linked) -> bool:
     """Whether the block's hash meets its own bits; also where these ask for next to no work, as on regtest."""
     limit = target(block.bits)
     return limit >= _TRIVIAL_TARGET or int.from_bytes(block.hash, "little") <= limit
 
 
+@public
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
@@ -102,6 +108,7 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
     return None
 
 
+@public
 def coinbase_height(block: bytes, network: Network) -> int | None:
     """The height a block states in its coinbase, from its first bytes (200 suffice); None where the rule does not bind it.
 

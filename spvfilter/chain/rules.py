@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from spvfilter._public import public
 from spvfilter.chain.difficulty import PERIOD, SPACING, decode_bits, retarget, target, work
 from spvfilter.errors import (
     CheckpointError,
@@ -29,6 +30,7 @@ _HASH = struct.Struct("32s")
 _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
 
 
+@public
 @dataclass(slots=True)
 class Tip:
     """What judging the next header needs to know of a chain, in as little memory for a million headers as for one.

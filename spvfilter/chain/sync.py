@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spvfilter._public import public
 from spvfilter.chain.headerchain import HeaderChain, Update
 from spvfilter.chain.rules import Tip, check_links, check_proofs
 from spvfilter.errors import CommitmentError, LowWorkError, ParameterError
@@ -23,6 +24,7 @@ LOOKAHEAD = 6_000  # headers above one that is stored in the second pass: ten co
 MIN_SALT_SIZE = 16  # bytes
 
 
+@public
 class SyncPhase(StrEnum):
     """What is done with a peer's next headers."""
 
@@ -45,6 +47,7 @@ class _Passes:
     hashes: bytearray = field(default_factory=bytearray)
 
 
+@public
 class HeaderSync:
     """What one peer tells about its chain: while `wants_more`, ask it for headers by `locator`, and give what comes to `receive`.
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from spvfilter._public import public
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.kernel import BACKEND, GcsQuery
@@ -18,6 +19,7 @@ BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 b
 _BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes in one call of the kernel, a few milliseconds of work
 
 
+@public
 class ScriptSource(Protocol):
     """Anything that knows which scripts a basic filter is to be asked for."""
 
@@ -30,6 +32,7 @@ class _Batch:
     error: Exception | None = None  # what has ended the stream behind them
 
 
+@public
 def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery, *, jobs: int = 1) -> Generator[bytes]:
     """The hashes of the blocks whose filters match, in the order given: candidates, which only the blocks themselves confirm.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.hashes import sha256d
@@ -15,6 +16,7 @@ from spvfilter.protocol import BASIC_M, BASIC_P, HEADER_SIZE
 _OP_RETURN = 0x6A
 
 
+@public
 class BasicFilter(GolombCodedSet):
     """The basic filter of one block: every output script but empty ones and OP_RETURN, every spent script but empty ones.
 
@@ -75,6 +77,7 @@ def _contents(raw: bytes) -> tuple[list[bytes], int]:
     return scripts, inputs
 
 
+@public
 def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[bytes]) -> set[bytes]:
     """What of a block's scripts goes into its basic filter (BIP-158 § Contents)."""
     elements = {script for script in output_scripts if script and script[0] != _OP_RETURN}
@@ -82,16 +85,19 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
     return elements
 
 
+@public
 def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
     """The bytes of a basic filter of these elements."""
     return gcs_build(elements, block_hash[:16], BASIC_P, BASIC_M)
 
 
+@public
 def filter_hash(data: bytes) -> bytes:
     """sha256d of a filter's bytes (BIP-157 § Filter Headers)."""
     return sha256d(data)
 
 
+@public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
     """sha256d of filter hash and previous filter header (BIP-157 § Filter Headers)."""
     if len(hash_of_filter) != 32 or len(previous) != 32:
@@ -99,6 +105,7 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
     return sha256d(hash_of_filter + previous)
 
 
+@public
 def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
     """The headers of successive blocks from their filter hashes, on top of `previous`."""
     for hash_of_filter in hashes:

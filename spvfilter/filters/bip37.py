@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
+from spvfilter._public import public
 from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
@@ -25,6 +26,7 @@ _LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
 _LN2 = 0.6931471805599453094172321214581765680755001343602552
 
 
+@public
 class UpdateFlags(IntEnum):
     """What a peer inserts by itself when an output matches (BIP-37 § Filter matching algorithm)."""
 
@@ -34,6 +36,7 @@ class UpdateFlags(IntEnum):
     UNDEFINED = 3  # only ever received; a peer inserts nothing
 
 
+@public
 class MatchedTx(NamedTuple):
     """A transaction a node would answer with: its place in the block, txid (wire order) and bytes as in the block."""
 
@@ -47,12 +50,14 @@ class MatchedTx(NamedTuple):
         return strip_witness(self.raw, parse_tx(self.raw))
 
 
+@public
 class BloomSource(Protocol):
     """Anything that knows what a filter must contain to find its transactions."""
 
     def bloom_elements(self) -> Iterable[bytes]: ...
 
 
+@public
 def filter_size(elements: int, fp_rate: float) -> int:
     """Bytes of a filter for `elements` at `fp_rate`, by Core's formula: truncated bits, whole bytes, at most 36,000. May be 0.
 
@@ -63,6 +68,7 @@ def filter_size(elements: int, fp_rate: float) -> int:
     return int(min(bits, MAX_FILTER_SIZE * 8)) // 8
 
 
+@public
 def filter_hash_funcs(size: int, elements: int) -> int:
     """Number of hash functions for `size` bytes and `elements`, by Core's formula: bits / elements in *integer* division. May be 0."""
     return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
@@ -99,6 +105,7 @@ def _highest_rate(elements: int) -> float:
     return math.floor(math.exp(-8 * least * _LN2SQUARED / elements) * 1e6) / 1e6
 
 
+@public
 class Bip37Filter(BloomBits):
     """A BIP-37 filter; `bytes(f)` is its filterload payload.
 
@@ -224,7 +231,7 @@ class Bip37Filter(BloomBits):
         return f"<{type(self).__name__} {self.size} bytes, {self.hash_funcs} functions, tweak {self.tweak}, flags {self.flags.name}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _from_pickle, (type(self), bytes(self), self.capacity, self.nominal_fp_rate)
+        return type(self).parse, (bytes(self),), (None, {"capacity": self.capacity, "nominal_fp_rate": self.nominal_fp_rate})
 
     @property
     def tweak(self) -> int:
@@ -277,12 +284,6 @@ class Bip37Filter(BloomBits):
         matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
         return [MatchedTx(match.position, match.txid, raw[match.start : match.end]) for match in matches]
-
-
-def _from_pickle(cls: type[Bip37Filter], payload: bytes, capacity: int | None, fp_rate: float | None) -> Bip37Filter:
-    made = cls.parse(payload)
-    made.capacity, made.nominal_fp_rate = capacity, fp_rate
-    return made
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:

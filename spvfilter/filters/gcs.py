@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import GcsQuery, gcs_build, gcs_check
+from spvfilter.kernel import GcsQuery as GcsQuery, gcs_build, gcs_check
+
+GcsQuery.__module__ = "spvfilter.filters"  # of either kernel
 
 
+@public
 class GolombCodedSet:
     """A set of N items that may say yes to what is not in it, at a rate of 1/M; P ≈ log2(M) - 0.2 makes it smallest.
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from spvfilter._public import public
+
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
 COUNTER_LIMIT = 15  # 4 bits
 NO_ENTRY = -1
 NO_VALUE = -1  # satoshi; the value of an output we have not seen
 
 
+@public
 class TxSpan(NamedTuple):
     """Where the parts of one serialised transaction lie; each script is (offset of its field, start, end)."""
 
@@ -21,6 +24,7 @@ class TxSpan(NamedTuple):
     witness: int  # offset of the witness stacks; 0 in a transaction without them
 
 
+@public
 class TxMatch(NamedTuple):
     """A transaction a filter matched: its place in the block and its bytes raw[start:end]."""
 
@@ -30,6 +34,7 @@ class TxMatch(NamedTuple):
     end: int
 
 
+@public
 class Family(IntEnum):
     """Hash families by their stable numbers; filters/families.py has them as values."""
 
@@ -39,6 +44,7 @@ class Family(IntEnum):
     CUSTOM = 255
 
 
+@public
 class Encoding(IntEnum):
     """What a key must be, and how it becomes bytes; the numbers are part of the file format."""
 
@@ -49,6 +55,7 @@ class Encoding(IntEnum):
     CALLABLE = 255  # whatever the user's own function turns into bytes
 
 
+@public
 class EntryKind(IntEnum):
     """What an entry of the table is, and so what matches it."""
 
@@ -58,6 +65,7 @@ class EntryKind(IntEnum):
     OUTPOINT = 3  # an outpoint watched by hand; its bytes are the 36 of the outpoint
 
 
+@public
 class Coin(NamedTuple):
     """What is known of a watched outpoint."""
 
@@ -66,6 +74,7 @@ class Coin(NamedTuple):
     script: bytes | None
 
 
+@public
 class Hit(NamedTuple):
     """One output or input that concerns the table, before labels and addresses."""
 

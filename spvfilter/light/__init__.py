@@ -1,1 +1,28 @@
 """A wallet's eyes on the network: the light client over BIP-37 and compact filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.light.client import EventStream as EventStream, LightClient as LightClient
+    from spvfilter.light.compact import Mode as Mode
+    from spvfilter.light.events import (
+        Event as Event,
+        PeerChanged as PeerChanged,
+        PeerWarning as PeerWarning,
+        Phase as Phase,
+        Progress as Progress,
+        Synced as Synced,
+    )
+    from spvfilter.light.flight import Lie as Lie
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        client="EventStream LightClient",
+        compact="Mode",
+        events="Event PeerChanged PeerWarning Phase Progress Synced",
+        flight="Lie",
+    )

@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
@@ -39,6 +40,7 @@ _MEDIAN_SPAN = 11  # blocks
 _TIMESTAMP_WINDOW_S = 7_200  # a block's time may be two hours off
 
 
+@public
 class EventStream:
     """An iterator of events; a wait that is cancelled loses none, and the next one goes on."""
 
@@ -55,6 +57,7 @@ class EventStream:
         """Nothing is left open; for contextlib.aclosing."""
 
 
+@public
 class LightClient:
     """Finds every payment to and from a watch list in a live network, now and after every restart.
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar  # whatever the base's arguments are
 
+from spvfilter._public import public
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
 from spvfilter.light.compact_headers import FilterHeaders
@@ -32,6 +33,7 @@ _MAX_HEARD = 50_000  # txids and wtxids of the mempool that are remembered; ours
 logger = logging.getLogger(__name__)
 
 
+@public
 class Mode(StrEnum):
     """How blocks are searched."""
 

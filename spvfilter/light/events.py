@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._public import public
 from spvfilter.wallet.events import WalletEvent
 
 
+@public
 class Phase(StrEnum):
     """What a light client is busy with."""
 
@@ -17,6 +19,7 @@ class Phase(StrEnum):
     BLOCKS = "blocks"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`done` of `total` headers or blocks; the total may grow, and `done` reaches it."""
@@ -26,6 +29,7 @@ class Progress:
     total: int
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Synced:
     """Every block up to this one, the tip of the best chain, was searched."""
@@ -34,6 +38,7 @@ class Synced:
     hash: bytes
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PeerChanged:
     """Blocks come from another peer now, HOST:PORT; None while there is none."""
@@ -42,6 +47,7 @@ class PeerChanged:
     user_agent: str = ""  # what it calls itself, escaped
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PeerWarning:
     """A peer did what it must not; `banned` tells whether it is left for good."""

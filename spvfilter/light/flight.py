@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spvfilter._public import public
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import hash_to_hex
@@ -21,6 +22,7 @@ from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
 
+@public
 class Lie(StrEnum):
     """The `cause` of a LieError. Of proofs and headers the errors have names of their own: ProofError, InvalidHeaderError."""
 

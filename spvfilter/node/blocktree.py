@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spvfilter._public import public
 from spvfilter.chain import HeaderChain, Tip
 from spvfilter.errors import RefusedError, UnconnectedHeadersError
 from spvfilter.kernel import check_block, walk_block
@@ -24,6 +25,7 @@ def subsidy(height: int) -> int:
     return 50 * 100_000_000 >> height // HALVING_INTERVAL
 
 
+@public
 @dataclass(slots=True, eq=False)
 class TreeBlock:
     """A block in the tree. `spent` are the coins its transactions spend, in their order; None until it was in the best chain."""
@@ -49,6 +51,7 @@ class TreeBlock:
         return self.rules.median_time
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class TipChange:
     """Blocks that left the best chain, the tip first, and those that joined it, the tip last; both empty if it did not change."""
@@ -69,6 +72,7 @@ def _genesis() -> TreeBlock:
     return TreeBlock(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
 
 
+@public
 class BlockTree:
     """Regtest's block tree from its genesis block, with the coins of the best chain.
 

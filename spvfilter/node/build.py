@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spvfilter._public import public
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root
 from spvfilter.network import REGTEST
@@ -18,6 +19,7 @@ _WITNESS_NONCE = bytes(32)
 _COINBASE_TAG = b"spvfilter"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class TxIn:
     """An input: the outpoint it spends, scriptSig, the items of its witness stack, sequence (u32)."""
@@ -36,6 +38,7 @@ def _var_bytes(data: bytes) -> bytes:
     return compact_size(len(data)) + data
 
 
+@public
 def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
     """A serialised transaction, in segwit form if an input has a witness (BIP-144)."""
     segwit = any(txin.witness for txin in inputs)
@@ -55,6 +58,7 @@ def height_push(height: int) -> bytes:
     return bytes((size,)) + height.to_bytes(size, "little")
 
 
+@public
 def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b"") -> bytes:
     """The coinbase of a block with these other transactions: their witnesses are committed to in its last output (BIP-141).
 
@@ -67,6 +71,7 @@ def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence
     return build_tx([txin], [*outputs, commitment])
 
 
+@public
 def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
     """A block of these transactions, the coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
     root, _ = merkle_root([Transaction.parse(raw).txid for raw in transactions])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spvfilter._public import public
 from spvfilter.errors import RefusedError
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
@@ -15,6 +16,7 @@ _LOCK_TIME_THRESHOLD = 500_000_000  # below it a lock time is a height, Core scr
 _FINAL_SEQUENCE = 0xFFFFFFFF
 
 
+@public
 class UnspentOutput(NamedTuple):
     """An unspent output with the height and kind of the transaction that created it."""
 

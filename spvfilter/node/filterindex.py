@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spvfilter._public import public
 from spvfilter.errors import RefusedError
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.node.blocktree import BlockTree, TreeBlock
@@ -17,6 +18,7 @@ _STEP = 50  # filters made before the others are let go on
 FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 
+@public
 class FilterIndex:
     """The basic filters of a chain's blocks, and their headers. There are none for a block that was never in the best chain."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node import consensus
 from spvfilter.node.blocktree import BlockTree
@@ -14,6 +15,7 @@ from spvfilter.transaction import Transaction
 MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
 
 
+@public
 class Mempool:
     """Transactions by txid, each behind those it spends from; an outpoint is spent by one of them at most.
 

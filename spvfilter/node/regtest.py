@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.node.blocktree import BlockTree, TipChange, TreeBlock, subsidy
@@ -25,6 +26,7 @@ _RESERVED_WEIGHT = 8_000  # of a block, for its header and coinbase
 _MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
 
 
+@public
 class ChainListener(Protocol):
     """Who is told what happens."""
 
@@ -35,6 +37,7 @@ class ChainListener(Protocol):
         """A transaction has entered the mempool, but for a return after a reorganisation."""
 
 
+@public
 class Regtest:
     """A full node's state, and what a test or demo does with it.
 

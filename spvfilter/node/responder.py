@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
+from spvfilter._public import public
 from spvfilter.errors import MessageError, PeerError, RefusedError
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import strip_witness, walk_block
@@ -32,6 +33,7 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, In
 logger = logging.getLogger(__name__)
 
 
+@public
 class Responder:
     """One connection of the node's. Its owner moves bytes between `peer` and a socket and calls `step` while there is something to do.
 

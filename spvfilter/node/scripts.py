@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.kernel import is_pubkey
@@ -17,6 +18,7 @@ SIGNATURE = bytes.fromhex("30440220" + "5b" * 32 + "0220" + "1d" * 32 + "01")  #
 SCHNORR_SIGNATURE = b"\x6e" * 64  # BIP-340
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Lock:
     """A scriptPubKey, and the scriptSig and witness stack of an input that spends it."""
@@ -46,21 +48,25 @@ def push(data: bytes) -> bytes:
     return b"\x4e" + size.to_bytes(4, "little") + data
 
 
+@public
 def p2pk(key: bytes) -> Lock:
     """Pay to public key, 33 or 65 bytes."""
     return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
 
 
+@public
 def p2pkh(key: bytes) -> Lock:
     """Pay to the hash of a public key."""
     return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
 
 
+@public
 def p2wpkh(key: bytes) -> Lock:
     """Pay to the hash of a public key, spent by witness (BIP-141)."""
     return Lock(b"\x00\x14" + hash160(_public(key)), witness=(SIGNATURE, key))
 
 
+@public
 def p2tr(output_key: bytes) -> Lock:
     """Pay to taproot, spent by key (BIP-341); the output key has 32 bytes."""
     if len(output_key) != 32:
@@ -68,6 +74,7 @@ def p2tr(output_key: bytes) -> Lock:
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
 
 
+@public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
     """Bare multisig, `required` of 1 to 16 keys."""
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
@@ -76,17 +83,20 @@ def multisig(required: int, keys: Sequence[bytes]) -> Lock:
     return Lock(script, b"\x00" + push(SIGNATURE) * required)
 
 
+@public
 def p2sh(redeem: Lock) -> Lock:
     """Pay to script hash (BIP-16); of a witness script it makes the nested kind, P2SH-P2WPKH or P2SH-P2WSH."""
     script_sig = redeem.script_sig + push(redeem.script_pubkey)
     return Lock(b"\xa9\x14" + hash160(redeem.script_pubkey) + b"\x87", script_sig, redeem.witness)
 
 
+@public
 def p2wsh(script: bytes, items: Sequence[bytes] = ()) -> Lock:
     """Pay to witness script hash; `items` are its arguments on the witness stack (BIP-141)."""
     return Lock(b"\x00\x20" + sha256(script).digest(), witness=(*items, script))
 
 
+@public
 def op_return(*data: bytes) -> Lock:
     """A data carrier; nothing can spend it."""
     return Lock(b"\x6a" + b"".join(map(push, data)))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, cast
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
@@ -30,6 +31,7 @@ _TURN_SIZE = 1 << 15  # bytes it sends at once
 logger = logging.getLogger(__name__)
 
 
+@public
 class Node:
     """A P2P server for regtest's chain and mempool, as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1 would serve them.
 

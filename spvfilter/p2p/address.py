@@ -5,9 +5,11 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a peer listens: a host name or IPv4 or IPv6 address, and a port."""

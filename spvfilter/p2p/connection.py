@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from spvfilter._public import public
 from spvfilter.errors import SessionError
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -22,6 +23,7 @@ _TURN_S = 0.002  # of work, after which others have their turn
 _HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
 
 
+@public
 @dataclass(slots=True)
 class Connection:
     """A peer after its handshake. One task reads with `receive`; any may `send`."""

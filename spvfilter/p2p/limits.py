@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spvfilter._public import public
 
+
+@public
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How long to wait for a peer, in seconds (Core's values unless said), and how much is asked of it at once."""

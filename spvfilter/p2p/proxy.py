@@ -11,11 +11,13 @@ from importlib.util import find_spec
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 
 _MAX_CREDENTIAL = 255  # bytes of a user's name or password, RFC 1929
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """Where a SOCKS5 proxy listens, and who we are to it."""

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from spvfilter._public import public
 from spvfilter.chain import link
 from spvfilter.errors import OrderError
 from spvfilter.network import Network
@@ -26,6 +27,7 @@ RawBlocks = AsyncIterable[AnyBlock] | Iterable[AnyBlock]
 T = TypeVar("T")
 
 
+@public
 @dataclass(slots=True)
 class ScanReport:
     """What a scan has done so far; it is updated as the scan goes."""

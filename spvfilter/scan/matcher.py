@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 
+from spvfilter._public import public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
@@ -16,6 +17,7 @@ from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
 
+@public
 class Matcher:
     """Matches blocks and transactions against a WatchList, which learns on the way.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from spvfilter._public import public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
@@ -23,6 +24,7 @@ PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its
 _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
     """A serialised block whose height is known. Raises ParameterError for a negative height."""
@@ -41,6 +43,7 @@ class RawBlock:
             raise ParameterError(f"a height is not negative: {self.height}")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something in a source that could not be read, so that payments in it are not seen."""
@@ -56,6 +59,7 @@ class Problem:
         return f"{self.where}: {self.message}"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class BlockRef:
     """Where one block lies in its source, and its header's linkage."""
@@ -79,6 +83,7 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
     return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), header.previous, header.bits, header.time, stated)
 
 
+@public
 class Readable(ABC):
     """Blocks that can be read one by one, in any order and more than once. `read` is called from several threads."""
 
@@ -91,6 +96,7 @@ class Readable(ABC):
         """Where a block is, for people."""
 
 
+@public
 class BlockSource(Readable):
     """Blocks that can also be listed by their headers first."""
 
@@ -99,6 +105,7 @@ class BlockSource(Readable):
         """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
 
 
+@public
 class BlockList(BlockSource):
     """Blocks in memory."""
 
@@ -144,6 +151,7 @@ class Spool(Readable):
             self._file.close()
 
 
+@public
 class BlockFiles(BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
@@ -199,6 +207,7 @@ class BlockFiles(BlockSource):
         return f"{self._files[ref.file].path} at byte {ref.offset}"
 
 
+@public
 def hex_blocks(stream: BinaryIO) -> Iterator[bytes]:
     """Raw blocks from lines of hex, blank lines skipped. Raises FormatError (field "hex", offset the line number)."""
     limit = 2 * MAX_BLOCK_SIZE + 2

@@ -1,1 +1,26 @@
 """One wallet's SQLite file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
+    from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
+    from spvfilter.store.store import (
+        MEMORY as MEMORY,
+        Batch as Batch,
+        Bip37Parameters as Bip37Parameters,
+        Pending as Pending,
+        Store as Store,
+        StoredMatch as StoredMatch,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        filters="CompactFilterBatch CompactFilterRows",
+        importer="FilterImport ImportCounts",
+        store="Batch Bip37Parameters MEMORY Pending Store StoredMatch",
+    )

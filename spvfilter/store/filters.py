@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash, filter_header
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
@@ -20,6 +21,7 @@ from spvfilter.store.sqlite import MarkedRows, translated
 _SIZE = 32  # bytes of a hash
 
 
+@public
 @dataclass(slots=True)
 class CompactFilterBatch:
     """What one commit changes of the filters, in this order."""
@@ -29,6 +31,7 @@ class CompactFilterBatch:
     kept: Sequence[tuple[bytes, bytes]] = ()  # hash and bytes of filters
 
 
+@public
 class CompactFilterRows:
     """Filter hashes and headers from the genesis block on, all of them in memory: 64 bytes a block."""
 

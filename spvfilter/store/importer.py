@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import BlockFilterError, FalseFilterError, FormatError, SourceError
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
@@ -20,6 +21,7 @@ _BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes of one transaction
 _NAMED = 20  # stale blocks that are named
 
 
+@public
 @dataclass(slots=True)
 class ImportCounts:
     """What has become of the filters given so far."""
@@ -31,6 +33,7 @@ class ImportCounts:
     stale_blocks: list[bytes] = field(default_factory=list)  # the first of these
 
 
+@public
 class FilterImport:
     """Takes filters in any order, again and again if need be; every thousand or so are one transaction.
 

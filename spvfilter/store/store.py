@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self  # rows are as SQLite gives them
 
+from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
@@ -32,6 +33,7 @@ from spvfilter.watch.watchlist import WatchList
 MEMORY = ":memory:"  # in place of a path: a database that ends with the process
 
 
+@public
 class StoredMatch(NamedTuple):
     """A match as the database keeps it: the hit, and the block of the best chain that holds it; both None in the mempool."""
 
@@ -41,6 +43,7 @@ class StoredMatch(NamedTuple):
     completeness: Completeness
 
 
+@public
 class Pending(NamedTuple):
     """A transaction in no block yet."""
 
@@ -49,6 +52,7 @@ class Pending(NamedTuple):
     own: bool  # broadcast by us
 
 
+@public
 class Bip37Parameters(NamedTuple):
     """What makes this wallet's BIP-37 filter the same every time: two with other tweaks or sizes intersect, and give it away."""
 
@@ -58,6 +62,7 @@ class Bip37Parameters(NamedTuple):
     decoy_key: bytes
 
 
+@public
 @dataclass(slots=True)
 class Batch:
     """What one commit changes, in this order. Empty parts change nothing."""
@@ -72,6 +77,7 @@ class Batch:
     compact_filters: CompactFilterBatch | None = None  # BIP-158
 
 
+@public
 class Store:
     """One wallet's database; see `open`. Methods raise StoreError and its kinds."""
 

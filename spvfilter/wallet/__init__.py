@@ -1,1 +1,23 @@
 """The books of a wallet: what blocks and the mempool mean for it. No network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.wallet.events import (
+        BlockConnected as BlockConnected,
+        BlockDisconnected as BlockDisconnected,
+        MatchConfirmed as MatchConfirmed,
+        MatchFound as MatchFound,
+        MatchWithdrawn as MatchWithdrawn,
+        Reason as Reason,
+        WalletEvent as WalletEvent,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        events="BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn Reason WalletEvent",
+    )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._public import public
 from spvfilter.watch.match import Completeness, Match
 
 
+@public
 class Reason(StrEnum):
     """Why a match is no longer one."""
 
@@ -16,6 +18,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"  # in no block for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class MatchFound:
     """A match seen for the first time, in a block of the best chain or, with `match.height` None, in the mempool."""
@@ -24,6 +27,7 @@ class MatchFound:
     completeness: Completeness = Completeness.UNPROVEN
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class MatchConfirmed:
     """A match of the mempool is now in a block of the best chain."""
@@ -32,6 +36,7 @@ class MatchConfirmed:
     completeness: Completeness = Completeness.UNPROVEN
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
     """A match found before is none any more."""
@@ -40,6 +45,7 @@ class MatchWithdrawn:
     reason: Reason
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class BlockConnected:
     """A block of the best chain was searched; its matches follow."""
@@ -48,6 +54,7 @@ class BlockConnected:
     hash: bytes  # wire order
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class BlockDisconnected:
     """A block that was searched left the best chain; its matches were withdrawn right before."""

@@ -1,1 +1,17 @@
 """What is wanted: the watch list, its file, and the matches it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.watch.match import Completeness as Completeness, Match as Match, MatchKind as MatchKind
+    from spvfilter.watch.watchlist import WatchList as WatchList
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        match="Completeness Match MatchKind",
+        watchlist="WatchList",
+    )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._public import public
 from spvfilter.primitives import OutPoint, hash_to_hex
 
 
+@public
 class Completeness(StrEnum):
     """How sure it is that no match was left out of a range of blocks."""
 
@@ -16,6 +18,7 @@ class Completeness(StrEnum):
     PROVEN = "proven"  # compact filters on whose headers two peers or more agree
 
 
+@public
 class MatchKind(StrEnum):
     """`OUTPUT`: the transaction pays the wallet. `INPUT`: it spends from it."""
 
@@ -23,6 +26,7 @@ class MatchKind(StrEnum):
     INPUT = "input"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Match:
     """One output or input that concerns the wallet; its identity is (kind, txid, index)."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unicodedata import category
 
+from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.hashes import hash160, sha256d
@@ -20,6 +21,7 @@ from spvfilter.watch.match import Match, MatchKind
 _OP_RETURN = 0x6A
 
 
+@public
 class WatchList:
     """Addresses, scripts, public keys, data elements and outpoints, each with an optional label.
 

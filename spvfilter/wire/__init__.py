@@ -1,1 +1,31 @@
 """The wire of Bitcoin's P2P protocol without sockets: bytes in, values out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.wire.codec import Decoder as Decoder, Frame as Frame, encode_message as encode_message
+    from spvfilter.wire.events import (
+        PROTOCOL_VERSION as PROTOCOL_VERSION,
+        Cause as Cause,
+        Disconnected as Disconnected,
+        Fenced as Fenced,
+        Misbehaved as Misbehaved,
+        Ready as Ready,
+        Received as Received,
+        Role as Role,
+        Service as Service,
+        SessionEvent as SessionEvent,
+        Settings as Settings,
+    )
+    from spvfilter.wire.session import Session as Session
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        codec="Decoder Frame encode_message",
+        events="Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received Role Service SessionEvent Settings",
+        session="Session",
+    )

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
@@ -16,6 +17,7 @@ from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 _ENVELOPE = struct.Struct("<4s12sI4s")
 
 
+@public
 def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
     """A whole message: the envelope and `payload`.
 
@@ -36,6 +38,7 @@ def check_magic(magic: bytes) -> None:
         raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
 
 
+@public
 class Frame(NamedTuple):
     """One message of a stream: its command, and a payload whose checksum is right."""
 
@@ -43,6 +46,7 @@ class Frame(NamedTuple):
     payload: bytes
 
 
+@public
 class Decoder:
     """Finds the messages in a byte stream, however it is cut: `feed` what arrives, then take frames until there is none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 
+from spvfilter._public import public
 from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.network import Network
@@ -17,6 +18,7 @@ PROTOCOL_VERSION = 70016  # Core node/protocol_version.h
 NEGOTIATION_VERSION = 70016  # wtxidrelay (BIP-339), and sendaddrv2 as Core sends it
 
 
+@public
 class Service(IntFlag):
     """Bits of a version's services (Core protocol.h ServiceFlags)."""
 
@@ -27,6 +29,7 @@ class Service(IntFlag):
     NETWORK_LIMITED = 1 << 10  # BIP-159
 
 
+@public
 class Role(Enum):
     """Who opened the connection."""
 
@@ -34,6 +37,7 @@ class Role(Enum):
     INBOUND = "inbound"
 
 
+@public
 class Cause(StrEnum):
     """Why a SessionError: its `cause`. The first group disturbs a session, as in Core; the second ends it."""
 
@@ -52,6 +56,7 @@ class Cause(StrEnum):
     LOST = "connection lost"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What we say of ourselves and ask of a peer. Times are in seconds of the session's clock; Core's values."""
@@ -81,6 +86,7 @@ class Settings:
                 raise ParameterError(f"{name} is not positive: {getattr(self, name)}")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The handshake is done: messages may be sent. `version` is the peer's, `common_version` the lower of both."""
@@ -91,6 +97,7 @@ class Ready:
     addrv2: bool  # the peer asked for addrv2 instead of addr (BIP-155)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message for the owner: none of version, verack, wtxidrelay, sendaddrv2, ping, pong. SendHeaders and SendCmpct may precede Ready."""
@@ -98,6 +105,7 @@ class Received:
     message: Message
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Fenced:
     """The pong of a fence arrived: the peer has answered everything that was sent before it."""
@@ -105,6 +113,7 @@ class Fenced:
     nonce: int
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
     """Something of the peer's was dropped and the session goes on, as in Core. EnvelopeError, MessageError or SessionError."""
@@ -112,6 +121,7 @@ class Misbehaved:
     error: PeerError
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
     """The last event: the socket is to be closed. None where the owner closed the session itself."""

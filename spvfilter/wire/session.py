@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 
+from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, MessageError, ParameterError, PeerError, SessionError
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from spvfilter.wire.events import (
@@ -32,6 +33,7 @@ _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "send
 logger = logging.getLogger(__name__)
 
 
+@public
 class Session:
     """One connection: bytes in, events and bytes out.
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spvfilter.chain import MAX_HEADERS, HeaderChain, HeaderSync, SyncPhase, Update
+from spvfilter.chain import HeaderChain, HeaderSync, SyncPhase, Update
 from spvfilter.chain.sync import COMMITMENT_PERIOD, LOOKAHEAD
 from spvfilter.errors import CommitmentError, FormatError, LowWorkError, ParameterError, ProofOfWorkError, UnconnectedHeadersError
 from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import Header
+from spvfilter.protocol import MAX_HEADERS
 from support.build import sha256d
 from support.headerchains import NOW, headers_after, mine, regular, tip_hash, unproven
 

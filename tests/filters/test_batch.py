@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from spvfilter import BlockFilterError, FormatError, InexpressibleError, ParameterError, WatchList, match_filters
+from spvfilter import WatchList, match_filters
+from spvfilter.errors import BlockFilterError, FormatError, InexpressibleError, ParameterError
 from spvfilter.filters import batch
 from spvfilter.filters.batch import read_ahead
 from spvfilter.filters.bip158 import BasicFilter, basic_data

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from spvfilter import BlockFiles, FormatError, IncompleteScanError, Match, Matcher, OutPoint, ScanReport, WatchList
+from spvfilter import BlockFiles, Match, Matcher, OutPoint, WatchList
+from spvfilter.errors import FormatError, IncompleteScanError
+from spvfilter.scan import ScanReport
 from support import build
 from support.build import TxIn, TxOut
 from support.vectors import vector_file, vector_path

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
+from spvfilter._public import public
 from spvfilter.bloom.redis.scripts import Script
 from spvfilter.errors import (
     MismatchError,
@@ -40,6 +41,7 @@ def exceptions() -> ModuleType:
     return exceptions
 
 
+@public
 def connect(url: str) -> Redis:
     """A client for redis://, rediss:// or unix:// that does not retry by itself: a lost answer is an error, never a wrong "not new".
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
+from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.filter import BloomFilter
@@ -27,6 +28,7 @@ _STAGED_TTL = 3_600_000  # ms after which an upload that was never finished goes
 _MAX_EXPIRE = 10**10  # seconds; what Redis can add to its clock
 
 
+@public
 class RedisBloomFilter:
     """A Bloom filter in Redis >= 6.2 or Valkey, made by `create`, `create_from` or `open`, for as many writers as you like.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import compact_size
 from spvfilter.protocol import MAX_ADDRESS_SIZE, MAX_ADDRESSES
@@ -24,6 +25,7 @@ _ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2 in IPv6, gone with Tor v2
 _INTERNAL = bytes.fromhex("fd6b88c08724")  # Core's own names in IPv6, never on the wire
 
 
+@public
 class NetId(IntEnum):
     """The kinds of address of BIP-155."""
 
@@ -38,6 +40,7 @@ class NetId(IntEnum):
 _SIZES = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId.I2P: 32, NetId.CJDNS: 16}  # bytes
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
     """Where a node was seen, when, and what it serves. `net` is a NetId, or a kind of address that is not known yet."""
@@ -89,6 +92,7 @@ def _base32(raw: bytes) -> str:
     return base64.b32encode(raw).decode("ascii").lower().rstrip("=")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Addr:
     """Addresses that fit into IPv6, at most 1,000: CompactSize, and of each time u32, services u64, 16 bytes, port u16 BE.
@@ -127,6 +131,7 @@ class Addr:
         return b"".join(pieces)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class AddrV2:
     """Addresses of any network, at most 1,000 (BIP-155).
@@ -165,6 +170,7 @@ class AddrV2:
         return b"".join(pieces)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetAddr(Empty):
     """Asks for addresses of other peers; answered once per connection."""

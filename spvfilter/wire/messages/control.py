@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.protocol import MAX_USER_AGENT_SIZE
 from spvfilter.wire.messages.fields import PayloadReader, check_int, check_most, check_size, check_uint, printable, var_bytes
@@ -30,6 +31,7 @@ class Empty:
         return b""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Version:
     """The first message of both sides (Core net_processing.cpp PushNodeVersion).
@@ -92,26 +94,31 @@ class Version:
         ))  # fmt: skip
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Verack(Empty):
     """The peer's version is accepted."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class WtxidRelay(Empty):
     """Transactions are to be announced by their wtxids; between version and verack (BIP-339)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SendAddrV2(Empty):
     """Addresses are to come in addrv2 messages; between version and verack (BIP-155)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SendHeaders(Empty):
     """New blocks are to be announced by headers instead of inv (BIP-130)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SendCmpct:
     """Whether new blocks are to be announced by cmpctblock, u8 0 or 1, and the version of it, u64 (BIP-152)."""
@@ -136,6 +143,7 @@ class SendCmpct:
         return bytes((self.announce,)) + self.version.to_bytes(8, "little")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FeeFilter:
     """Transactions below this fee rate are not to be announced, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
@@ -174,16 +182,19 @@ class _Nonce:
         return self.nonce.to_bytes(8, "little")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Ping(_Nonce):
     """A nonce, u64, that the peer is to send back in a pong, once it has done what came before (BIP-31)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Pong(_Nonce):
     """The nonce, u64, of the ping it answers (BIP-31)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Reject:
     """What an old peer refused, and why (BIP-61, no longer sent by Core).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.protocol import (
     HASH_SIZE,
@@ -25,6 +26,7 @@ CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FilterLoad:
     """The BIP-37 filter a peer is to use from now on; its bytes are `bytes(Bip37Filter)`.
@@ -62,6 +64,7 @@ class FilterLoad:
         return var_bytes(self.data) + tail
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FilterAdd:
     """An element to insert into the filter loaded: CompactSize and at most 520 bytes (BIP-37)."""
@@ -82,6 +85,7 @@ class FilterAdd:
         return var_bytes(self.data)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class FilterClear(Empty):
     """Removes the filter, and turns the relay of all transactions on (BIP-37)."""
@@ -111,16 +115,19 @@ class _Range:
         return bytes((self.filter_type,)) + self.start_height.to_bytes(4, "little") + self.stop_hash
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetCFilters(_Range):
     """Asks for the filters of at most 1,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetCFHeaders(_Range):
     """Asks for the filter headers of at most 2,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CFilter:
     """The filter of one block: type u8, block hash, CompactSize and the filter's bytes (BIP-157)."""
@@ -147,6 +154,7 @@ class CFilter:
         return bytes((self.filter_type,)) + self.block_hash + var_bytes(self.data)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CFHeaders:
     """The filter header before the first block asked for, and the filter hashes from there to the stop hash (BIP-157).
@@ -179,6 +187,7 @@ class CFHeaders:
         return bytes((self.filter_type,)) + self.stop_hash + self.previous + var_hashes(self.filter_hashes)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetCFCheckpt:
     """Asks for the filter headers of every 1,000th block up to the stop hash: type u8, stop hash (BIP-157)."""
@@ -202,6 +211,7 @@ class GetCFCheckpt:
         return bytes((self.filter_type,)) + self.stop_hash
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CFCheckpt:
     """The filter headers at heights 1000, 2000 … up to the stop hash: type u8, stop hash, CompactSize and headers (BIP-157)."""

@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple, Self
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import parse_tx
 from spvfilter.primitives import Header, compact_size, hash_to_hex
@@ -32,6 +33,7 @@ HEADERS_SIZE = 3 + _COUNTED_HEADER * MAX_HEADERS
 LOCATE_SIZE = 4 + 1 + HASH_SIZE * (MAX_LOCATOR + 1)
 
 
+@public
 class InvType(IntEnum):
     """What an inventory item's hash is of (Core protocol.h GetDataMsg)."""
 
@@ -44,6 +46,7 @@ class InvType(IntEnum):
     WITNESS_BLOCK = 0x40000002
 
 
+@public
 class InvItem(NamedTuple):
     """An inventory item, 36 bytes: kind u32 (an InvType, or one unknown to it) and hash."""
 
@@ -82,16 +85,19 @@ class _Inventory:
         return compact_size(len(self.items)) + b"".join([_ITEM.pack(*item) for item in self.items])
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Inv(_Inventory):
     """What the sender has: CompactSize and items, at most 50,000."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetData(_Inventory):
     """What the receiver is asked for: CompactSize and items, at most 50,000."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class NotFound(_Inventory):
     """What of a getdata is not there: CompactSize and items, at most 50,000."""
@@ -121,6 +127,7 @@ class _Locate:
         return self.version.to_bytes(4, "little") + var_hashes(self.locator) + self.stop_hash
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetHeaders(_Locate):
     """Asks for the headers behind the first hash of the locator that is in the best chain, up to the stop hash.
@@ -129,11 +136,13 @@ class GetHeaders(_Locate):
     """
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GetBlocks(_Locate):
     """Asks for an inv of at most 500 blocks, as getheaders asks for headers; the same bytes."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Headers:
     """Block headers in chain order, at most 2,000: CompactSize, and each header (80 bytes) followed by a zero byte."""
@@ -161,6 +170,7 @@ class Headers:
         return compact_size(len(self.headers)) + b"".join([header + b"\0" for header in self.headers])
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Tx:
     """One serialised transaction, with or without its witness (BIP-144). `parse` walks it whole; made by hand it is taken as it is."""
@@ -187,6 +197,7 @@ class Tx:
         return self.raw
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Block:
     """One serialised block: header, CompactSize and at least one transaction.
@@ -216,11 +227,13 @@ class Block:
         return self.raw
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Mempool(Empty):
     """Asks for an inv of the peer's unconfirmed transactions, those that match the filter loaded (BIP-35, BIP-37)."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A message of a command that is not known here, its payload kept as it came."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root, parse_tx, strip_witness, txid, walk_block
@@ -19,6 +20,7 @@ MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 
 NODE_SIZE = 64  # bytes an inner node is the hash of: its two children
 
 
+@public
 class Flaw(StrEnum):
     """What is wrong with a proof: the `cause` of the ProofError that refuses it."""
 
@@ -34,6 +36,7 @@ class Flaw(StrEnum):
     WRONG_ROOT = "wrong merkle root"
 
 
+@public
 class ProvedTx(NamedTuple):
     """A transaction that is in the block: its place and its txid (32 bytes, wire order)."""
 
@@ -41,6 +44,7 @@ class ProvedTx(NamedTuple):
     txid: bytes
 
 
+@public
 class Proof(NamedTuple):
     """What a merkleblock proves, once its header is found in the best chain; `matched` in block order.
 
@@ -80,6 +84,7 @@ def _can_be_tx(node: bytes) -> bool:
         return False
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class MerkleBlock:
     """A merkleblock payload, well formed but not yet verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).

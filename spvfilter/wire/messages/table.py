@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self, SupportsBytes
 
+from spvfilter._public import public
 from spvfilter.errors import FormatError, MessageError, ParameterError
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.messages import addresses, control, filters, inventory
@@ -136,6 +137,7 @@ _COMMANDS: dict[type, str] = {cls: command for command, cls, _ in _TABLE}
 LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of each command's payload, for codec.Decoder
 
 
+@public
 def parse_message(command: str, payload: bytes) -> Message:
     """The message of a command, Unknown for one that is not in the table. Raises MessageError, whose cause is the FormatError."""
     cls = _CLASSES.get(command)
@@ -147,6 +149,7 @@ def parse_message(command: str, payload: bytes) -> Message:
         raise MessageError(error.message, command=command, offset=error.offset, field=error.field) from error
 
 
+@public
 def command_of(message: Message) -> str:
     """The command a message is sent under. Raises ParameterError for an object that is no message."""
     if isinstance(message, Unknown):

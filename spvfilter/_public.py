@@ -1,0 +1,51 @@
+"""Public names: the package that each is imported from, and loading a package's names when they are first used."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import ForwardRef, TypeVar
+
+T = TypeVar("T", bound=Callable[..., object])
+
+
+def public(defined: T) -> T:
+    """Decorate a class or function that the package around its module exports: `__module__` names that package.
+
+    Reprs, tracebacks and pickles then survive a move between the package's modules. It is the outermost decorator: `dataclass` looks
+    up annotations in the module that `__module__` names.
+    """
+    written_in = defined.__module__
+    defined.__module__ = written_in.rpartition(".")[0]
+    if isinstance(defined, type) and "__annotations__" in defined.__dict__:
+        defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in defined.__annotations__.items()}
+    return defined
+
+
+def _resolvable(hint: object, module: str) -> object:
+    """An annotation that typing.get_type_hints, which looks names up in the class's `__module__`, evaluates in `module` instead."""
+    text = hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint
+    if not isinstance(text, str) or hasattr(builtins, text):  # the same everywhere
+        return hint
+    return ForwardRef(text, module=module, is_class=True)
+
+
+def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package that loads its public names when they are first used (PEP 562).
+
+    Each of `homes` is a module or package in it with the names that come from there, separated by spaces.
+    """
+    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
+    exported = sorted(home_of)
+
+    def load(name: str) -> object:
+        room = sys.modules[package]
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=room)
+        value: object = getattr(import_module(home_of[name]), name)
+        setattr(room, name, value)  # from now on it is found without this function
+        return value
+
+    return exported, load, lambda: list(exported)

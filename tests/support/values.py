@@ -1,0 +1,132 @@
+"""One or more of every public value: what a program may pickle, by room."""
+
+from __future__ import annotations
+
+import zlib
+from operator import methodcaller
+
+from spvfilter import errors
+from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
+from spvfilter.chain import ChainHeader, Order, Segment, Start, Tip, Update
+from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, TxMatch, TxSpan
+from spvfilter.light import PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.network import NETWORKS, REGTEST
+from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
+from spvfilter.p2p import Address, Clock, Limits, Proxy
+from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport
+from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, Pending, StoredMatch
+from spvfilter.transaction import Transaction
+from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.watch import Completeness, Match, MatchKind
+from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, Settings
+from spvfilter.wire.messages import MerkleBlock, Unknown, Version
+from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
+
+ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
+    "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
+    "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
+    "InexpressibleError": (("cannot find", ("51", "6a")), {}),
+    "RefusedError": (("txn-mempool-conflict", "spent already"), {}),
+    "WatchFileError": (("wallet.txt", tuple((line, "bad") for line in range(1, 30))), {}),
+    "EnvelopeError": (("another network",), {"field": "magic"}),
+    "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
+    "BlockFilterError": (("truncated",), {"offset": 3, "field": "count", "block_hash": bytes(32)}),
+    "FalseFilterError": ((7, bytes(32)), {}),
+    "SessionError": (("own nonce",), {"cause": "self-connection"}),
+    "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
+    "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
+    "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
+}
+
+
+def of_class(cls: type[Exception]) -> Exception:
+    """One of a class in spvfilter.errors."""
+    positional, named = ERRORS.get(cls.__name__, (("what is wrong",), {}))
+    return cls(*positional, **named)
+
+
+def bloom_filters() -> list[object]:
+    hashings = (Bip37Hash(7), FastHash(7), SipHash(bytes(range(16))), CustomHash("two", [zlib.crc32, zlib.adler32]))
+    plain = [BloomFilter(hash_funcs=2, bits=64, hashing=hashing) for hashing in hashings]
+    encoded = BloomFilter(10, 0.01, encode=methodcaller("encode"), partitioned=True)
+    counting = CountingBloomFilter(10, 0.01, encode="int64")
+    return [*plain, encoded, counting, *hashings, counting.header()]
+
+
+def bip37_filters() -> list[object]:
+    received = Bip37Filter.parse(bytes.fromhex("03614e9b050000000000000001"))
+    own = Bip37Filter(10, 0.001, tweak=5)
+    return [received, own]
+
+
+def chain_values() -> list[object]:
+    header = BLOCK[:80]
+    order = Order([Segment([1, 0], 5)], [2], [3])
+    tip = Tip(REGTEST, 1, H1, 2, REGTEST.pow_limit_bits, REGTEST.pow_limit_bits, 3, [1, 2])
+    return [ChainHeader(1, H1, header), Start(0, header * 11, 5), Update(3, 1, header, H1), order, *order.segments, tip]
+
+
+HEADER = Header.parse(BLOCK[:80])
+MATCH = Match(MatchKind.OUTPUT, H1, 0, OutPoint(H1, 0), 5_000, b"\x51", None, "savings", H2, 7)
+HIT = Hit(False, 0, H1, 0, H1 + bytes(4), 5_000, b"\x51", 0)
+MERKLEBLOCK = MerkleBlock.from_block(BLOCK, [1])
+PROOF = MERKLEBLOCK.verify()
+VERSION = SAMPLES["version"]
+assert isinstance(VERSION, Version)
+
+
+def node_values() -> list[object]:
+    lock = p2wpkh(bytes([2]) * 33)
+    first = TreeBlock(BLOCK, HEADER, Tip(REGTEST, 1, H1, 2, 3, 4, 5, [6]), None, (H1, H2))
+    second = TreeBlock(BLOCK, HEADER, Tip(REGTEST, 2, H2, 4, 3, 4, 5, [6, 7]), first, (H2,), {bytes(36): UnspentOutput(1, b"", 0, True)})
+    assert second.spent
+    return [lock, TxIn(OutPoint(H1, 0), witness=(b"",)), second, TipChange([first], [second]), *second.spent.values()]
+
+
+VALUES: dict[str, list[object]] = {
+    "errors": [of_class(getattr(errors, name)) for name in errors.__all__],
+    "network": [*NETWORKS],
+    "primitives": [HEADER, OutPoint(H1, 3), TxOut(5_000, b"\x51")],
+    "bloom": bloom_filters(),
+    "chain": chain_values(),
+    "filters": [
+        *bip37_filters(),
+        BasicFilter.build(BLOCK, [b"\x51", b"\x52"]),
+        GolombCodedSet.build([b"a"], bytes(16), 19, 784931),
+        MatchedTx(1, H1, WITNESS),
+    ],
+    "kernel": [HIT, Coin(0, 1, None), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0), *EntryKind, *Encoding, *Family],
+    "light": [Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)],
+    "node": node_values(),
+    "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
+    "scan": [BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)],
+    "store": [
+        Batch(headers=BLOCK[:80], compact_filters=CompactFilterBatch(1)),
+        CompactFilterBatch(3, [H1], [(H2, b"")]),
+        Bip37Parameters(1, 256, 0.0001, H1),
+        ImportCounts(1, stale_blocks=[H1]),
+        Pending(WITNESS, 1, True),
+        StoredMatch(HIT, None, None, Completeness.PROVEN),
+    ],
+    "wallet": [
+        MatchFound(MATCH),
+        MatchConfirmed(MATCH, Completeness.ONE_PEER),
+        MatchWithdrawn(MATCH, Reason.REORG),
+        BlockConnected(7, H1),
+        BlockDisconnected(7, H1),
+    ],
+    "transaction": [Transaction.parse(WITNESS)],
+    "watch": [MATCH],
+    "wire": [
+        Frame("verack", b""),
+        Settings(REGTEST),
+        Ready(VERSION, 70016, True, False),
+        Received(VERSION),
+        Fenced(5),
+        Misbehaved(errors.SessionError("late", cause="pong without ping")),
+        Disconnected(None),
+    ],
+    "wire.messages": [*SAMPLES.values(), *ITEMS, *PLACES, MERKLEBLOCK, PROOF, *PROOF.matched, Unknown("alert", b"\x00")],
+}

@@ -1,0 +1,95 @@
+"""Pickles: every public value is read back by an interpreter that has imported nothing, and its pickle names public homes only."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import pickletools
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from importlib import import_module
+from inspect import isclass, isroutine
+from io import BytesIO
+
+import pytest
+
+from spvfilter.errors import SpvFilterError, SpvFilterWarning
+from spvfilter.p2p import Connection
+from support.values import VALUES
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+HOMES = {f"spvfilter.{room}" for room in [*VALUES, "address", "hashes"]}
+ROOMS = pytest.mark.parametrize("room", [*VALUES, "address", "hashes"])
+AGAIN = """
+import pickle, sys
+assert not any(name.startswith("spvfilter") for name in sys.modules)
+for protocol in {protocols}:
+    pickle.dump(pickle.load(sys.stdin.buffer), sys.stdout.buffer, protocol)
+"""
+
+
+def named(room: str) -> list[object]:
+    """The room's classes and functions, which are pickled by name, and the members of its enums."""
+    module = import_module(f"spvfilter.{room}")
+    found = [value for value in (getattr(module, name) for name in module.__all__) if isclass(value) or isroutine(value)]
+    return found + [member for cls in found if isinstance(cls, type) and issubclass(cls, Enum) for member in cls]
+
+
+def values(room: str) -> list[object]:
+    return [*VALUES.get(room, []), *([] if room == "kernel" else named(room))]
+
+
+def is_value(cls: type) -> bool:
+    """Whether objects of a class are but data; the others hold connections, files, tasks or what they have learned."""
+    data = issubclass(cls, (tuple, SpvFilterError, SpvFilterWarning)) or dataclasses.is_dataclass(cls) or "__reduce__" in vars(cls)
+    return data and cls is not Connection  # the fields of which are a socket's
+
+
+def modules_in(pickled: bytes) -> Iterator[str]:
+    """The package's modules that a pickle names: whole strings, wherever they stand in it."""
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if isinstance(argument, str) and argument.startswith("spvfilter"):
+            yield argument.split(" ")[0] if opcode.name == "GLOBAL" else argument
+
+
+def same(mine: object, theirs: object) -> bool:
+    """Whether two objects say the same, also those that are equal to themselves alone."""
+    if type(mine) is not type(theirs):
+        return False
+    match mine:
+        case BaseException():
+            return same((mine.args, vars(mine)), (theirs.args, vars(theirs)))  # type: ignore[attr-defined]
+        case list() | tuple():
+            return len(mine) == len(theirs) and all(map(same, mine, theirs))  # type: ignore[arg-type, call-overload]
+        case dict():
+            return same(list(mine.items()), list(theirs.items()))  # type: ignore[attr-defined]
+        case _ if dataclasses.is_dataclass(mine) and not isinstance(mine, type):
+            return all(same(getattr(mine, field.name), getattr(theirs, field.name)) for field in dataclasses.fields(mine))
+    return mine == theirs
+
+
+@ROOMS
+def test_values_are_read_back_by_an_interpreter_that_has_imported_nothing(room: str) -> None:
+    given = values(room)
+    code = AGAIN.format(protocols=[*PROTOCOLS])
+    pickles = b"".join(pickle.dumps(given, protocol) for protocol in PROTOCOLS)
+    answer = BytesIO(subprocess.run([sys.executable, "-c", code], input=pickles, stdout=subprocess.PIPE, check=True).stdout)
+    for _ in PROTOCOLS:
+        for mine, theirs in zip(given, pickle.load(answer), strict=True):
+            assert same(mine, theirs), mine
+    assert not answer.read()
+
+
+@ROOMS
+def test_a_pickle_names_public_homes_only(room: str) -> None:
+    for value in values(room):
+        for protocol in PROTOCOLS:
+            assert set(modules_in(pickle.dumps(value, protocol))) <= HOMES, value
+
+
+@ROOMS
+def test_every_value_is_tried(room: str) -> None:
+    tried = {type(value) for value in VALUES.get(room, [])}
+    assert {cls for cls in named(room) if isinstance(cls, type) and not issubclass(cls, Enum) and is_value(cls)} <= tried

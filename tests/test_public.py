@@ -1,0 +1,162 @@
+"""The public names: each is imported from one place, is what type checkers see there, and says so in its `__module__`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import typing
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import spvfilter
+from spvfilter import errors
+
+FACE: ModuleType = spvfilter  # not a module whose attributes a type checker knows
+PACKAGE = Path(spvfilter.__file__).parent
+MODULES = ["address", "errors", "hashes", "network", "primitives", "transaction"]
+ROOMS = ["bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "wire", "wire.messages"]
+INTERNAL = ["cli", "kernel"]
+GIVEN = {"filters": {"GcsQuery"}}  # by the kernel, whose name for its room is the room's own
+FIRST = range(30, 41)  # names that a first program needs
+
+
+def loaded(room: str) -> ModuleType:
+    return import_module(f"spvfilter.{room}")
+
+
+def public(rooms: list[str] = MODULES + ROOMS) -> Iterator[tuple[str, str, object]]:
+    """Room, name and value of everything public but the names of the package itself, which all come from the rooms."""
+    for room in rooms:
+        for name in loaded(room).__all__:
+            yield room, name, getattr(loaded(room), name)
+
+
+def defined(rooms: list[str] = MODULES + ROOMS) -> list[tuple[str, str, object]]:
+    """The classes and functions among the public names; the others are constants and aliases of types."""
+    return [(room, name, value) for room, name, value in public(rooms) if inspect.isclass(value) or inspect.isroutine(value)]
+
+
+def own(rooms: list[str] = MODULES + ROOMS) -> list[tuple[str, str, typing.Any]]:
+    return [(room, name, value) for room, name, value in defined(rooms) if str(value.__module__).startswith("spvfilter")]
+
+
+def kinds(cls: type) -> set[type]:
+    """A class and all that are made of it."""
+    return {cls}.union(*map(kinds, cls.__subclasses__()))
+
+
+def source(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def re_exported(path: Path) -> dict[str, str]:
+    """What a type checker sees in a package: its names and the modules they come from."""
+    (guarded,) = (node for node in source(path).body if isinstance(node, ast.If))
+    assert ast.unparse(guarded.test) == "TYPE_CHECKING"
+    seen: dict[str, str] = {}
+    for node in guarded.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            assert alias.name == alias.asname  # what makes it a re-export (typing's rules for py.typed packages)
+            assert alias.name not in seen
+            seen[alias.name] = str(node.module)
+    return seen
+
+
+def decorated(path: Path) -> Iterator[str]:
+    """Names of what a module decorates as public, which must come last: see spvfilter._public."""
+    for node in source(path).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+            if "public" in decorators:
+                assert decorators[0] == "public"
+                yield node.name
+
+
+def test_every_package_is_public_or_internal() -> None:
+    packages = {".".join(path.parent.relative_to(PACKAGE).parts) for path in PACKAGE.glob("*/**/__init__.py")}
+    assert {room for room in packages if room.split(".")[0] not in INTERNAL} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ["", *ROOMS])
+def test_type_checkers_see_what_there_is(room: str) -> None:
+    package = loaded(room) if room else FACE
+    seen = re_exported(Path(str(package.__file__)))
+    assert package.__all__ == sorted(seen)
+    for name, module in seen.items():
+        assert getattr(package, name) is getattr(import_module(module), name)
+
+
+@pytest.mark.parametrize("room", ["", *ROOMS])
+def test_a_package_lists_its_names_and_has_no_others(room: str) -> None:
+    package = loaded(room) if room else FACE
+    assert dir(package) == sorted(package.__all__)
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
+    modules = {path.stem for path in Path(str(package.__file__)).parent.iterdir()}
+    assert not modules & set(package.__all__)  # the module would take the name's place once it is loaded
+
+
+@pytest.mark.parametrize("room", MODULES)
+def test_a_module_lists_each_name_once(room: str) -> None:
+    names = loaded(room).__all__
+    assert len(set(names)) == len(names) > 0
+    assert all(hasattr(loaded(room), name) for name in names)
+
+
+def test_a_first_program_needs_one_import() -> None:
+    homes: dict[str, list[object]] = {}
+    for _, name, value in public():
+        homes.setdefault(name, []).append(value)
+    assert len(FACE.__all__) in FIRST
+    for name in set(FACE.__all__) - {"__version__"}:
+        (value,) = homes[name]
+        assert getattr(FACE, name) is value
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_a_room_exports_is_decorated_where_it_is_defined(room: str) -> None:
+    folder = PACKAGE / Path(*room.split("."))
+    marked = {name for path in folder.glob("*.py") for name in decorated(path)}
+    assert marked | GIVEN.get(room, set()) == {name for _, name, _ in own([room])}
+
+
+@pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
+def test_a_public_name_tells_where_it_is_imported_from(room: str, name: str, value: typing.Any) -> None:
+    assert (value.__module__, value.__qualname__) == (f"spvfilter.{room}", name)
+
+
+def test_values_of_the_kernel_tell_that_they_are_its_own() -> None:
+    kernel = loaded("kernel")
+    assert {value.__module__ for value in (getattr(kernel, name) for name in decorated(PACKAGE / "kernel" / "values.py"))} == {
+        "spvfilter.kernel"
+    }
+
+
+def test_every_error_is_public() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        if "cli" not in path.relative_to(PACKAGE).parts:
+            import_module(".".join(["spvfilter", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__"))
+    found = {cls for cls in kinds(errors.SpvFilterError) | kinds(errors.SpvFilterWarning) if cls.__module__.startswith("spvfilter")}
+    assert {cls.__name__ for cls in found} == set(errors.__all__)
+    assert {cls.__module__ for cls in found} == {"spvfilter.errors"}
+    assert set(FACE.__all__) & set(errors.__all__) < set(errors.__all__)
+
+
+@pytest.mark.parametrize(
+    "cls", [value for _, _, value in own() if inspect.isclass(value)], ids=lambda cls: f"{cls.__module__}.{cls.__name__}"
+)
+def test_a_class_s_annotations_can_be_evaluated(cls: type) -> None:
+    hints = typing.get_type_hints(cls)
+    assert hints.keys() >= inspect.get_annotations(cls).keys()
+
+
+@pytest.mark.parametrize("value", [value for _, _, value in own() if inspect.isfunction(value)], ids=lambda value: value.__qualname__)
+def test_a_function_s_source_is_found(value: typing.Any) -> None:
+    assert f"def {value.__name__}(" in inspect.getsource(value)
+    assert sys.modules[value.__module__]
