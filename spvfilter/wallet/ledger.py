@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from spvfilter.errors import StoreError
-from spvfilter.kernel import Hit, walk_block
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, walk_block
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import Batch, Pending, Store, StoredMatch
 from spvfilter.transaction import Transaction
@@ -25,6 +25,7 @@ from spvfilter.watch.watchlist import WatchList
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
+MAX_UNCONFIRMED_OUTPOINTS = 1_000  # outpoints of unconfirmed transactions that we did not send, in a BIP-37 filter
 MAX_PENDING = 50_000_000  # bytes of unconfirmed matched transactions; those beyond are found once a block confirms them
 
 
@@ -58,18 +59,34 @@ class Ledger:
         """Read the unconfirmed transactions from the database."""
         self._pending = self.store.pending()
         self._size = sum(len(pending.raw) for pending in self._pending.values())
-        self._unconfirmed: dict[bytes, list[Hit]] = {}
+        self._unconfirmed: dict[bytes, dict[_Identity, Hit]] = {}
         for found in self.store.matches(confirmed=False):
-            self._unconfirmed.setdefault(found.hit.txid, []).append(found.hit)
+            self._unconfirmed.setdefault(found.hit.txid, {})[_identity(found.hit)] = found.hit
         self._spenders: dict[bytes, list[bytes]] = {}  # outpoint → txids of the unconfirmed transactions that spend it
         for txid, pending in self._pending.items():
             for outpoint in Transaction.parse(pending.raw).inputs:
                 self._spenders.setdefault(outpoint, []).append(txid)
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements of a BIP-37 filter that sees every change to this ledger: the watch list's, and outpoints that may conflict."""
+        """The elements of a BIP-37 filter that sees every change to this ledger: the watch list's, and outpoints that may conflict.
+
+        Anybody can invent unconfirmed transactions with many outpoints. So the filter has MAX_UNCONFIRMED_OUTPOINTS of those that we did
+        not send, the first seen; a conflict with another one goes unseen, and that transaction expires.
+        """
         elements = dict.fromkeys(self.watch.bloom_elements())
-        elements.update(dict.fromkeys(self._spenders))
+        room = MAX_UNCONFIRMED_OUTPOINTS
+        for txid, pending in sorted(self._pending.items(), key=lambda item: (not item[1].own, item[1].seen)):
+            made = [hit.outpoint for hit in self._unconfirmed.get(txid, {}).values() if not hit.spend]
+            outpoints = [*Transaction.parse(pending.raw).inputs, *made] if pending.own or room > len(made) else made
+            if pending.own:
+                elements.update(dict.fromkeys(outpoints))
+            elif len(outpoints) <= room:
+                room -= len(outpoints)
+                elements.update(dict.fromkeys(outpoints))
+            else:  # a block that confirms it teaches peers its outpoints
+                for outpoint in made:
+                    if self.watch.table.find(EntryKind.OUTPOINT, outpoint) == NO_ENTRY:
+                        elements.pop(outpoint, None)
         return list(elements)
 
     @property
@@ -166,7 +183,7 @@ class Ledger:
             yield from (hit._replace(position=position) for hit in hits)
 
     def _is_unconfirmed(self, hit: Hit) -> bool:
-        return any(_identity(other) == _identity(hit) for other in self._unconfirmed.get(hit.txid, ()))
+        return _identity(hit) in self._unconfirmed.get(hit.txid, ())
 
     def _remove_pending(self, txid: bytes, batch: Batch) -> None:
         pending = self._pending.pop(txid, None)
@@ -269,7 +286,7 @@ class Ledger:
         self.watch.table.learn(hits)
         for hit in hits:
             if not self._is_unconfirmed(hit):
-                self._unconfirmed.setdefault(txid, []).append(hit)
+                self._unconfirmed.setdefault(txid, {})[_identity(hit)] = hit
                 batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
                 yield MatchFound(self._match(hit))
 
@@ -287,7 +304,7 @@ class Ledger:
                 if outpoint[:32] == parent:
                     doomed += [child for child in children if child not in doomed]
         for each in doomed:
-            hits = self._unconfirmed.get(each, [])
+            hits = list(self._unconfirmed.get(each, {}).values())
             self._remove_pending(each, batch)
             gone = {_identity(hit) for hit in hits}
             batch.matches = [found for found in batch.matches if found.block_hash is not None or _identity(found.hit) not in gone]

@@ -11,7 +11,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch, Store
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.ledger import Ledger
+from spvfilter.wallet.ledger import MAX_UNCONFIRMED_OUTPOINTS, Ledger
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
@@ -206,3 +206,34 @@ def test_a_long_life_ends_with_what_a_naive_recomputation_tells(seed: int) -> No
         getattr(model, model.rng.choice(STEPS))()
     model.check()
     model.store.close()
+
+
+@pytest.mark.parametrize("kind", ["many inputs", "many outputs"])
+def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting(kind: str) -> None:
+    model = Model(1)
+    known = len(model.ledger.bloom_elements())
+    own = tx([TxIn(bytes([200]) * 32, number) for number in range(1_200)], [TxOut(1, OURS[0])])
+    model.tell(model.ledger.add_unconfirmed(own, 0, own=True))
+    many = 20 if kind == "many inputs" else 6
+    for number in range(many):
+        inputs = [TxIn(bytes([number]) * 32, index) for index in range(2_400 if kind == "many inputs" else 1)]
+        outputs = [TxOut(1_000, OURS[1])] * (1 if kind == "many inputs" else 400)
+        model.tell(model.ledger.add_unconfirmed(tx(inputs, outputs), number + 1))
+    assert len(model.books.matches) == 1 + many * (1 if kind == "many inputs" else 400)
+    for _ in range(2):
+        elements = model.ledger.bloom_elements()
+        assert known + 1_201 <= len(elements) <= known + 1_201 + MAX_UNCONFIRMED_OUTPOINTS
+        assert {bytes([200]) * 32 + number.to_bytes(4, "little") for number in range(1_200)} <= set(elements)
+        model.crash()
+
+
+def test_a_conflict_with_the_first_unconfirmed_payments_is_seen_whatever_comes_later() -> None:
+    model = Model(1)
+    model.watch.add_outpoint(f"{'07' * 32}:0")  # watched by hand: in the filter whoever makes it
+    first = tx([TxIn(bytes([9]) * 32, 0)], [TxOut(1_000, OURS[1])])
+    model.tell(model.ledger.add_unconfirmed(first, 0))
+    for number in range(3):
+        model.tell(model.ledger.add_unconfirmed(tx([TxIn(bytes([number]) * 32, 0)], [TxOut(1_000, OURS[1])] * 500), number + 1))
+    elements = model.ledger.bloom_elements()
+    assert {bytes([9]) * 32 + bytes(4), outpoint(txid(first), 0), b"\x07" * 32 + bytes(4)} <= set(elements)
+    assert len(elements) <= len(OURS) + 1 + MAX_UNCONFIRMED_OUTPOINTS
