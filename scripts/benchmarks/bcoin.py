@@ -102,7 +102,7 @@ def _watch() -> WatchList:
 async def _synchronise(port: int, height: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        async with LightClient(_watch(), peers=[f"127.0.0.1:{port}"], store=Path(folder) / "wallet.db") as client:
+        async with LightClient(_watch(), peers=[f"127.0.0.1:{port}"], store=Path(folder) / "wallet.db", mode="bip37") as client:
             async for event in client.events():
                 if isinstance(event, Synced):
                     break

@@ -71,6 +71,8 @@ class LightClient:
     are resolved too. `discover` asks DNS seeds for peers, never with a proxy. Several peers are kept connected; one is asked for blocks,
     another one serves as its witness.
 
+    `mode` "auto" searches blocks as "compact" where a peer serves compact filters and they can find all that is watched, else as "bip37".
+
     `mode` "bip37" gives a peer a filter of what is ours. Its results are "unproven": a peer can leave a payment out. With two or more peers
     they are compared, and an omission is told as PeerWarning.
 
@@ -78,7 +80,6 @@ class LightClient:
     what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. `keep_filters`
     keeps the filters in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match; filters
     may be brought there before, too (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
-    "auto" prefers compact where a peer serves it and the list can be said in it, else takes bip37.
 
     With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce
     from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block.
@@ -93,7 +94,7 @@ class LightClient:
         network: Network | str | None = None,
         peers: Iterable[str] = (),
         store: str | os.PathLike[str] | None = None,
-        mode: Mode | str = Mode.BIP37,
+        mode: Mode | str = Mode.AUTO,
         keep_filters: bool = False,
         mempool: bool = True,
         fp_rate: float = DEFAULT_FP_RATE,

@@ -115,7 +115,7 @@ def test_the_filter_that_the_node_is_told_is_the_one_shown(shown: str) -> None:
         chain, watch = DemoChain(COINBASE_MATURITY), command._wallet()
         async with DemoNode(chain.blocks, chain.time) as node:
             store = command._prepared(folder / "wallet.db", watch)
-            async with LightClient(watch, peers=[node.place], store=store, fp_rate=command._FP_RATE) as client:
+            async with LightClient(watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE) as client:
                 async for event in client.events():
                     if isinstance(event, Synced):
                         break

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.errors import InexpressibleError
+from spvfilter.light.client import LightClient
 from spvfilter.light.compact import Mode
 from spvfilter.light.events import PeerChanged, Phase, Progress
 from spvfilter.node.build import build_tx
@@ -26,7 +27,7 @@ from spvfilter.wire.messages.inventory import GetHeaders
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.compactworld import LIMITS, counting, grown, reach_tip
-from support.lightworld import FOREIGN, LOCKS, STRANGER, Run, World, key, place, running
+from support.lightworld import FOREIGN, LOCKS, STRANGER, Run, World, key, place, running, where
 from support.vectors import effort
 
 ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
@@ -47,6 +48,15 @@ async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
                 assert run.books.confirmed() == world.scan() != set()
                 assert completeness(run) == {word}
                 assert not run.books.warnings
+
+
+async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
+    world = grown()
+    async with Node(world.regtest) as node, LightClient(world.watch(), peers=[where(node)], limits=LIMITS) as client:
+        run = Run(client)
+        await run.synced(world)
+        assert completeness(run) == {Completeness.ONE_PEER}
+        assert client.mode is Mode.AUTO
 
 
 async def test_what_two_peers_agree_on_is_proven() -> None:

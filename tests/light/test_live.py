@@ -310,7 +310,7 @@ async def test_entries_that_cannot_be_found_are_refused_and_change_nothing(tmp_p
         silent = WatchList(REGTEST)
         silent.add_script(b"\x51")
         with pytest.raises(InexpressibleError):
-            await LightClient(silent, peers=["127.0.0.1:1"], store=tmp_path / "w.db").__aenter__()
+            await LightClient(silent, peers=["127.0.0.1:1"], mode="bip37", store=tmp_path / "w.db").__aenter__()
         with pytest.raises(ParameterError, match="nothing to watch for"):
             await LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"]).__aenter__()
         async with running(world, node, store=tmp_path / "w.db") as run:  # what was refused was not kept

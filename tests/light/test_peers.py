@@ -231,7 +231,7 @@ async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None
     clock = Clock(wall=lambda: START)
 
     async def one(node: Node) -> None:
-        async with LightClient(world.watch(), peers=[where(node)], from_height=95, limits=Limits(), clock=clock) as client:
+        async with LightClient(world.watch(), peers=[where(node)], from_height=95, limits=Limits(), clock=clock, mode="bip37") as client:
             run = Run(client)
             await run.synced(world)
             assert run.books.confirmed() == expected

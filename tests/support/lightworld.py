@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from spvfilter.light.client import LightClient
+from spvfilter.light.compact import Mode
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
@@ -189,9 +190,10 @@ async def running(
     limits: Limits = FAST,
     watch: WatchList | None = None,
     clock: Clock | None = None,
+    mode: Mode | str = Mode.BIP37,
     **options: object,
 ) -> AsyncIterator[Run]:
-    """A client of the nodes; at the end no task may be left."""
+    """A client of the nodes, by BIP-37 unless a test says otherwise; at the end no task may be left."""
     before = asyncio.all_tasks()
     client = LightClient(
         watch or world.watch(),
@@ -199,6 +201,7 @@ async def running(
         store=store,
         limits=limits,
         clock=clock or Clock(wall=lambda: START),
+        mode=mode,
         **options,  # type: ignore[arg-type]  # by name
     )
     try:

@@ -97,7 +97,7 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
     async with asyncio.timeout(_TIMEOUT_S), DemoNode(chain.blocks, chain.time) as node:
         with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
             store = _prepared(Path(folder) / "wallet.db", watch)
-            async with LightClient(watch, peers=[node.place], store=store, fp_rate=_FP_RATE) as client:
+            async with LightClient(watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE) as client:
                 story = _Story(client.events(), page)
                 await story.until(Synced)
                 _show_traffic(page, node.seen[0], {match.txid for match in story.matches})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 import sys
 from dataclasses import replace
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from spvfilter.cli.arguments import Parser
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.watch import command
 from spvfilter.cli.watch.status import Status
 from spvfilter.errors import UselessPeerError
-from spvfilter.light.events import PeerWarning
+from spvfilter.light import LightClient, Mode, PeerWarning
 from spvfilter.network import SIGNET
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.match import Match, MatchKind
@@ -22,6 +24,12 @@ from support.nodeprocess import ADDRESS, OTHER
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
 HERE = ["--connect", "127.0.0.1:1"]
+
+
+def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
+    parser = Parser("spvfilter watch")
+    command.configure(parser)
+    assert parser.get_default("mode") is inspect.signature(LightClient).parameters["mode"].default is Mode.AUTO
 
 
 @pytest.mark.parametrize(
