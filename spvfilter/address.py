@@ -1,4 +1,4 @@
-"""Address ⇄ scriptPubKey: base58check, bech32 (BIP-173) and bech32m (BIP-350). No keys, no signatures, no current network."""
+"""Conversion between addresses and scriptPubKeys: base58check, bech32 (BIP-173) and bech32m (BIP-350)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ __all__ = [
     "script_to_address",
 ]
 
-MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32; checked before base58, whose decoding is quadratic
-_MAX_BASE58_SHOWN = 36  # no base58 address is longer, no key and no seed phrase is as short
+MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32; checked before base58 decoding, which is quadratic
+_MAX_BASE58_SHOWN = 36  # characters; base58 addresses are at most this long, keys and seed phrases are longer
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
-_EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # of …pub and …prv, BIP-32 and SLIP-132
+_EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # before "pub" or "prv", BIP-32 and SLIP-132
+_DESCRIPTORS = tuple(
+    f"{name}(" for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
+)  # BIP-380 ff.
 _BASE58_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # a WIF key's first character by its length
 
 
 def address_to_script(address: str, network: Network) -> bytes:
-    """The scriptPubKey that `address` stands for on `network`.
+    """The scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
 
-    Raises WrongNetworkError for a valid address of another network, AddressError for what is no address. What may be a
-    private key or a seed phrase is not repeated in the message. Core key_io.cpp DecodeDestination.
+    Raises WrongNetworkError for a valid address of another network, AddressError for anything else. The message never repeats text
+    that may be a private key or a seed phrase.
     """
     script = decode_address(address, network.p2pkh_version, network.p2sh_version, network.hrp)
-    return _judge(address, network) if script is None else script
+    return _decode(address, network) if script is None else script
 
 
-def _judge(address: str, network: Network) -> bytes:
-    """address_to_script for what the kernel left undecided: whatever is no address, and every address where it is not compiled."""
+def _decode(address: str, network: Network) -> bytes:
+    """Decode what the kernel's fast path did not: invalid addresses, and all addresses if the kernel is not compiled."""
     _check_text(address)
     lower = address.lower()
     if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
@@ -48,9 +51,9 @@ def _judge(address: str, network: Network) -> bytes:
 
 
 def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
-    """The address of a P2PKH, P2SH or witness scriptPubKey on `network`, None where no address form exists.
+    """The address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
-    Bare public keys, multisig, OP_RETURN and witness v0 programs of odd size have none. Core key_io.cpp EncodeDestination.
+    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32 bytes.
     """
     size = len(script_pubkey)
     if size == 25 and script_pubkey[:3] == b"\x76\xa9\x14" and script_pubkey[23:] == b"\x88\xac":
@@ -68,10 +71,10 @@ def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """`text` as an error may repeat it: only what cannot be a key, and a bounded piece of it."""
+    """The part of `text` that an error message may show: a bounded piece, and nothing that may be a secret."""
     if len(text) <= _MAX_BASE58_SHOWN or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum()):
         return repr(text[:MAX_ADDRESS_LENGTH]) + ("…" if len(text) > MAX_ADDRESS_LENGTH else "")
-    return f"{len(text)} characters, not shown as they may be a secret"
+    return f"{len(text)} characters, not shown because they may be a secret"
 
 
 def _bad(cause: str, text: str) -> AddressError:
@@ -85,16 +88,18 @@ def _check_text(text: str) -> None:
         raise AddressError("empty address")
     if text[1:4] in ("pub", "prv") and text[0] in _EXTENDED_KEY_LETTERS:
         kind = "private" if text[1:4] == "prv" else "public"
-        raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected")
-    if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():  # by shape alone: a mistyped key is secret too
-        raise AddressError("what looks like a private key (WIF) where an address is expected")
+        raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: give the addresses derived from it")
+    if text.startswith(_DESCRIPTORS):
+        raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
+    if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():  # judged by shape alone: a mistyped key is a secret too
+        raise AddressError("this looks like a private key (WIF), where an address is expected")
     if len(text) > MAX_ADDRESS_LENGTH:
         raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)
     _check_characters(text)
 
 
 def _check_characters(text: str) -> None:
-    """Raise AddressError unless every character is one of 33…126."""
+    """Raises AddressError unless every character is printable ASCII other than a space (33…126)."""
     if text.isascii() and text.isprintable() and " " not in text:
         return
     at, char = next((at, char) for at, char in enumerate(text, 1) if not 33 <= ord(char) <= 126)
@@ -103,15 +108,15 @@ def _check_characters(text: str) -> None:
 
 
 def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bool], what: str) -> AddressError:
-    """The error for an otherwise valid address whose prefix, called `what`, is not that of `network`."""
+    """The error for an otherwise valid address whose prefix, described by `what`, is not that of `network`."""
     names = tuple(known.name for known in NETWORKS if belongs(known))
     if not names:
-        return _bad(f"{what} belongs to no Bitcoin network", text)
+        return _bad(f"{what} belongs to no known network", text)
     owners = " or ".join((*filter(None, [", ".join(names[:-1])]), names[-1]))
     return WrongNetworkError(f"an address of {owners}, not of {network}: {_shown(text)}", names)
 
 
-# base58check: base58 of version byte, 20-byte hash and the first 4 bytes of their double SHA-256.
+# base58check: version byte, 20-byte hash and the first 4 bytes of their double SHA-256, in base58
 
 
 def _base58check_encode(version: int, payload: bytes) -> str:
@@ -133,7 +138,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         raise _no_base58("bad base58 checksum", text)
     version, payload = raw[0], raw[1:-4]
     if len(payload) != 20:
-        raise _bad(f"wrong length: {len(payload)} bytes in base58, an address has 20", text)
+        raise _bad(f"{len(payload)} bytes in base58, an address has 20", text)
     if version == network.p2pkh_version:
         return b"\x76\xa9\x14" + payload + b"\x88\xac"
     if version == network.p2sh_version:
@@ -144,21 +149,21 @@ def _base58_to_script(text: str, network: Network) -> bytes:
 
 
 def _no_base58(cause: str, text: str) -> AddressError:
-    """The error for a string without a known prefix that is no base58: it may be a bech32 string of something else."""
+    """The error for a string that is neither base58 nor bech32 with a known prefix; it may still be bech32 of another currency."""
     try:
         hrp, _, _ = bech32_decode(text)
     except AddressError:
         return _bad(cause, text)
-    return _bad(f"human-readable part {hrp!r} belongs to no Bitcoin network", text)
+    return _bad(f"human-readable part {hrp!r} belongs to no known network", text)
 
 
-# bech32: human-readable part, "1", then 5-bit values as characters: witness version, program, six of checksum.
+# bech32: human-readable part, "1", then 5-bit values as characters: witness version, program, six checksum values
 
 _BECH32_DIGITS = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _NO_DIGIT = 0xFF
 _VALUE_OF_CHAR = bytes(_BECH32_DIGITS.find(char) & _NO_DIGIT for char in range(256))
 _CHAR_OF_VALUE = _BECH32_DIGITS.ljust(256, b"?")
-_BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # those of int(…, 32)
+_BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # the digits of int(…, 32)
 _GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP-173 § Checksum
 
 
@@ -174,7 +179,7 @@ _GENERATOR_SUMS = tuple(_generator_sum(top) for top in range(32))
 
 
 class Bech32Encoding(IntEnum):
-    """The two checksums, by the constant that a valid string's residue equals."""
+    """The two checksums of segwit addresses; the value is the residue of a valid string."""
 
     BECH32 = 1  # BIP-173
     BECH32M = 0x2BC830A3  # BIP-350
@@ -195,12 +200,12 @@ def _residue(hrp: str, values: bytes) -> int:
 
 
 def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
-    """The string for a lower-case human-readable part and 5-bit values, checksum appended (BIP-173, BIP-350).
+    """The bech32 string of a lower-case human-readable part and 5-bit values; the checksum is appended (BIP-173, BIP-350).
 
-    Raises ParameterError when the result would be no valid string.
+    Raises ParameterError if there is no valid string.
     """
     if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
-        raise ParameterError(f"a human-readable part is of lower-case printable ASCII, not {hrp[:100]!r}")
+        raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
     if max(values, default=0) > 31:
         raise ParameterError(f"a bech32 value has 5 bits, not {max(values)}")
     if len(hrp) + len(values) + 7 > MAX_ADDRESS_LENGTH:
@@ -211,9 +216,9 @@ def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
 
 
 def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
-    """Human-readable part (lower case), 5-bit values without the checksum, and the checksum's kind.
+    """The human-readable part (lower case), the 5-bit values without checksum, and the kind of checksum (BIP-173 § Bech32, BIP-350).
 
-    Raises AddressError. Says nothing about witness programs (BIP-173 § Bech32, BIP-350).
+    Raises AddressError for an invalid string. Does not check the witness version and program.
     """
     if len(text) > MAX_ADDRESS_LENGTH:
         raise _bad(f"{len(text)} characters, bech32 has at most {MAX_ADDRESS_LENGTH}", text)
@@ -240,20 +245,20 @@ def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
 
 
 def _segwit_to_script(text: str, network: Network) -> bytes:
-    """Witness version and program of BIP-173 § Segwit address format and BIP-350, as a scriptPubKey."""
+    """The scriptPubKey of a segwit address (BIP-173 § Segwit address format, BIP-350)."""
     hrp, values, encoding = bech32_decode(text)
     if not values:
         raise _bad("no witness version", text)
     version = values[0]
     if version > 16:
-        raise _bad(f"witness version {version}, the last is 16", text)
+        raise _bad(f"witness version {version}, the highest is 16", text)
     if version == 0 and encoding is not Bech32Encoding.BECH32:
         raise _bad("bech32m checksum on witness version 0, which uses bech32", text)
     if version > 0 and encoding is not Bech32Encoding.BECH32M:
         raise _bad(f"bech32 checksum on witness version {version}, which uses bech32m", text)
     program = _to_8_bits(values[1:], text)
     if not 2 <= len(program) <= 40:
-        raise _bad(f"witness program of {len(program)} byte(s), it has 2 to 40", text)
+        raise _bad(f"witness program of {len(program)} byte(s), 2 to 40 expected", text)
     if version == 0 and len(program) not in (20, 32):
         raise _bad(f"witness program of {len(program)} bytes, version 0 has 20 or 32", text)
     if hrp != network.hrp:

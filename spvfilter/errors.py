@@ -1,4 +1,4 @@
-"""The error tree: every bad input has its own class or its own message. No error is ever "no match"."""
+"""The exception hierarchy of the package: every public error and warning. Malformed input raises; it is never reported as "no match"."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ __all__ = [
 
 
 class SpvFilterError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of every error that this package raises deliberately."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -76,9 +76,9 @@ def _rebuild(cls: type[SpvFilterError], args: tuple[object, ...], state: dict[st
 
 
 class FormatError(SpvFilterError, ValueError):
-    """Bytes that are not what they claim to be: truncated, trailing, non-canonical, absurd.
+    """Malformed bytes: truncated, trailing, non-canonical or beyond a limit.
 
-    `offset` is the byte at which the field in question starts, `field` its name in the protocol's words.
+    `offset` is the byte at which the malformed field starts, `field` its name in the protocol's terms.
     """
 
     def __init__(self, message: str, *, offset: int, field: str) -> None:
@@ -89,7 +89,7 @@ class FormatError(SpvFilterError, ValueError):
 
 
 class BlockFilterError(FormatError):
-    """One of many compact filters that is malformed; `block_hash` (32 bytes, wire order) says whose it is."""
+    """A malformed compact filter in a stream of filters; `block_hash` (32 bytes, wire order) is the hash of its block."""
 
     def __init__(self, message: str, *, offset: int, field: str, block_hash: bytes) -> None:
         super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
@@ -97,27 +97,27 @@ class BlockFilterError(FormatError):
 
 
 class ParameterError(SpvFilterError, ValueError):
-    """An argument outside its domain; the message carries the offending value."""
+    """An argument outside its domain. The message contains the offending value."""
 
 
 class MismatchError(ParameterError):
-    """Two filters that do not put the same keys into the same places."""
+    """Two filters cannot be combined or compared: they differ in size, hash functions or key encoding."""
 
 
 class TooLargeError(ParameterError, MemoryError):
-    """A filter larger than the machine's memory."""
+    """A filter does not fit into the machine's memory."""
 
 
 class ReadOnlyError(SpvFilterError, TypeError):
-    """A change to a filter whose bits are read-only."""
+    """An attempt to change a filter whose memory is read-only."""
 
 
 class AddressError(ParameterError):
-    """A string that is no address: bad character, checksum, length, version or witness program."""
+    """An invalid address: bad character, checksum, length, version or witness program."""
 
 
 class WrongNetworkError(AddressError):
-    """A valid address of another network; `networks` names those it belongs to."""
+    """A valid address of another network; `networks` lists the names of the networks it belongs to."""
 
     def __init__(self, message: str, networks: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -125,7 +125,7 @@ class WrongNetworkError(AddressError):
 
 
 class InexpressibleError(ParameterError):
-    """Entries of a watch list that the asked kind of filter cannot find; `entries` names them."""
+    """Watch list entries that the requested kind of filter cannot find; `entries` lists them."""
 
     def __init__(self, message: str, entries: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -133,7 +133,7 @@ class InexpressibleError(ParameterError):
 
 
 class WatchFileError(SpvFilterError, ValueError):
-    """A watch list file with bad lines; `problems` holds every one as (line number from 1, message)."""
+    """A watch list file with invalid lines; `problems` lists all of them as (line number from 1, message)."""
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
         shown = "; ".join(f"line {line}: {message}" for line, message in problems[:20])
@@ -144,20 +144,20 @@ class WatchFileError(SpvFilterError, ValueError):
 
 
 class SourceError(SpvFilterError):
-    """A file or stream of blocks that cannot be read; the message names it."""
+    """A source of blocks that cannot be read; the message names the file or stream."""
 
 
 class FalseFilterError(SourceError):
-    """A filter that is not the one its block's filter header commits to; `height` and `block_hash` (32 bytes, wire order) say whose."""
+    """A compact filter does not match its block's filter header; `height` and `block_hash` (32 bytes, wire order) identify the block."""
 
     def __init__(self, height: int, block_hash: bytes) -> None:
-        super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} is not the one that its filter header commits to")
+        super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} does not match its filter header")
         self.height = height
         self.block_hash = block_hash
 
 
 class IncompleteScanError(SourceError):
-    """A scan that reached its end but could not read everything; `problems` says what. All matches were given before."""
+    """A scan finished but could not read everything; `problems` lists what failed. All matches were yielded before this was raised."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
@@ -165,19 +165,19 @@ class IncompleteScanError(SourceError):
 
 
 class OrderError(SpvFilterError):
-    """A block that does not follow the one before it in a stream declared to be in chain order."""
+    """A block does not follow its predecessor in a stream declared to be in chain order."""
 
 
 class BackendError(SpvFilterError, ImportError):
-    """The backend that SPVFILTER_BACKEND forces is not there; the message says how to get it."""
+    """The backend that SPVFILTER_BACKEND requires is not installed; the message says how to install it."""
 
 
 class PeerError(SpvFilterError):
-    """A peer broke the protocol."""
+    """A peer violated the protocol."""
 
 
 class ProofError(PeerError):
-    """A merkle proof that does not prove what it claims; `cause` names the rule it breaks, the same words for every such proof."""
+    """An invalid merkle proof; `cause` names the rule that it violates, in the same words for every such proof."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -185,9 +185,10 @@ class ProofError(PeerError):
 
 
 class EnvelopeError(PeerError):
-    """24 bytes that open no message of this network; `field` is "magic", "length", "command" or "checksum".
+    """An invalid 24-byte message header; `field` is "magic", "length", "command" or "checksum".
 
-    The first two end a stream: where the next message starts is not known. After the others the stream goes on, as in Core.
+    A bad magic or length ends the stream, since the start of the next message is unknown. After a bad command or checksum the stream
+    continues, as in Core.
     """
 
     def __init__(self, message: str, *, field: str) -> None:
@@ -196,7 +197,7 @@ class EnvelopeError(PeerError):
 
 
 class MessageError(PeerError):
-    """A payload that is not what its command wants; `offset` and `field` as in the FormatError that is its cause."""
+    """A malformed payload for its command; `offset` and `field` are those of the FormatError that caused it."""
 
     def __init__(self, message: str, *, command: str, offset: int, field: str) -> None:
         super().__init__(f"{command}: {field} at byte {offset}: {message}")
@@ -206,7 +207,7 @@ class MessageError(PeerError):
 
 
 class SessionError(PeerError):
-    """A message out of turn, a handshake that cannot succeed, or silence; `cause` names the rule, the same words for every such case."""
+    """A message out of order, a failed handshake or a timeout; `cause` names the rule, in the same words for every such case."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -214,7 +215,7 @@ class SessionError(PeerError):
 
 
 class LieError(PeerError):
-    """A peer that says what is not so; `cause` names the lie, the same words for every such case."""
+    """A peer made a false statement; `cause` names the kind of lie, in the same words for every such case."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -222,11 +223,11 @@ class LieError(PeerError):
 
 
 class UselessPeerError(PeerError):
-    """A peer that is perhaps honest but does not help: it has not what others have, or does not answer in time."""
+    """A peer that may be honest but is of no use: it lacks data that other peers have, or does not answer in time."""
 
 
 class HeaderError(PeerError):
-    """A run of headers that was not taken: nothing of it is stored. `index` is the place in it of the header at fault, from 0."""
+    """A run of headers was refused; none of it is stored. `index` is the position, from 0, of the header at fault."""
 
     def __init__(self, message: str, *, index: int = 0) -> None:
         super().__init__(message)
@@ -234,55 +235,58 @@ class HeaderError(PeerError):
 
 
 class InvalidHeaderError(HeaderError):
-    """A header that breaks a rule, by its own class below. No honest peer sends one: cut the peer off and do not come back."""
+    """A header violates a consensus rule; each rule has a subclass. No honest peer sends such a header: disconnect and ban the peer."""
 
 
 class DiscontinuousHeadersError(InvalidHeaderError):
-    """A header that does not follow the one before it in the same message."""
+    """A header does not follow its predecessor in the same message."""
 
 
 class TargetError(InvalidHeaderError):
-    """Bits that are no target: negative, zero, overflowing, or above the network's limit."""
+    """Compact bits that encode no valid target: negative, zero, overflowing, or above the network's limit."""
 
 
 class ProofOfWorkError(InvalidHeaderError):
-    """A hash above the target of its own bits."""
+    """A header's hash is above the target of its own bits."""
 
 
 class DifficultyError(InvalidHeaderError):
-    """Bits other than the ones the chain before it asks for."""
+    """A header's bits differ from those that the difficulty rules require."""
 
 
 class CheckpointError(InvalidHeaderError):
-    """A header other than the known one at its height, or a fork from below a known one."""
+    """A header differs from the checkpoint at its height, or a fork starts below a checkpoint."""
 
 
 class MedianTimeError(InvalidHeaderError):
-    """A time that is not above the median of the eleven before it."""
+    """A header's time is not above the median of the eleven headers before it."""
 
 
 class TimewarpError(InvalidHeaderError):
-    """A period that starts more than 600 seconds before the end of the last one, where BIP-94 forbids it."""
+    """A difficulty period starts more than 600 seconds before the end of the last one, which BIP-94 forbids."""
 
 
 class VersionError(InvalidHeaderError):
-    """A version that BIP-34, 66 or 65 no longer allows at this height."""
+    """A header's version is below the minimum of BIP-34, BIP-66 or BIP-65 at its height."""
 
 
 class FutureHeaderError(HeaderError):
-    """A time more than two hours ahead of our clock. Not invalid: the `index` headers before it may be given alone, the rest later."""
+    """A header's time is more than two hours ahead of our clock.
+
+    The header is not invalid: the first `index` headers may be accepted now, the rest later.
+    """
 
 
 class UnconnectedHeadersError(HeaderError):
-    """Proven headers upon one that is not known. Ask the peer for what lies between, by a locator; if it cannot say, drop it."""
+    """Headers with valid proof of work whose parent is unknown. Ask the peer for the missing ones; disconnect if it does not send them."""
 
 
 class LowWorkError(HeaderError):
-    """Valid headers of a chain with too little work to be stored. The peer is of no use, but may be honest: drop it."""
+    """Valid headers of a chain with too little work to be stored. The peer may be honest but is of no use: disconnect."""
 
 
 class CommitmentError(HeaderError):
-    """Headers of a second pass that are not those of the first. Drop the peer."""
+    """The headers of the second pass differ from those of the first. Disconnect the peer."""
 
 
 class StoreError(SpvFilterError):
@@ -290,51 +294,51 @@ class StoreError(SpvFilterError):
 
 
 class StoreLockedError(StoreError):
-    """Another process, or another client of this one, has the database open."""
+    """The database is open in another process, or in another client of this process."""
 
 
 class StoreForeignError(StoreError):
-    """A file that is no database of this package, is of another network, or of a later version."""
+    """A file that is not a database of this package, or belongs to another network or a later version."""
 
 
 class StoreCorruptError(StoreError):
-    """A database that does not hold what was written into it; `rebuild` keeps what can be kept."""
+    """A damaged database: its contents differ from what was written. `rebuild` saves what can be saved."""
 
 
 class StoreFullError(StoreError):
-    """The disk is full; nothing of the batch was written, what was there before is unharmed."""
+    """The disk is full. Nothing of the batch was written; the earlier contents are intact."""
 
 
 class StoreReadOnlyError(StoreError):
-    """The database or its folder cannot be written."""
+    """The database or its folder is not writable."""
 
 
 class NotRunningError(SpvFilterError, RuntimeError):
-    """Something asked of a light client before it was entered or after it was left, or one that is entered a second time."""
+    """A light client was used before it was entered or after it was left, or was entered a second time."""
 
 
 class RemoteError(SpvFilterError):
-    """A filter in Redis that did not do what it was asked; redis-py's error, where there is one, is its cause."""
+    """An operation on a filter in Redis failed; `__cause__` is redis-py's error, if there is one."""
 
 
 class RemoteConnectionError(RemoteError):
-    """No answer: the server was not reached, or the connection broke, so that what was asked may or may not have been done."""
+    """No answer: the server could not be reached or the connection broke. The operation may or may not have been executed."""
 
 
 class RemoteMissingError(RemoteError, LookupError):
-    """No filter there, or not all of it: it has expired, was deleted, or parts of it were evicted."""
+    """The filter or a part of it is missing: it has expired, was deleted or was evicted."""
 
 
 class RemoteExistsError(RemoteError):
-    """A filter is there already."""
+    """A filter with this name already exists."""
 
 
 class RemoteTypeError(RemoteError):
-    """A key of the filter's holds something that is not a string."""
+    """A Redis key of the filter holds a value that is not a string."""
 
 
 class RemoteFullError(RemoteError):
-    """The server is at its maxmemory and refuses to write; nothing was changed."""
+    """The server has reached its maxmemory and refuses writes; nothing was changed."""
 
 
 class RemoteReadOnlyError(RemoteError, ReadOnlyError):
@@ -342,7 +346,7 @@ class RemoteReadOnlyError(RemoteError, ReadOnlyError):
 
 
 class RefusedError(SpvFilterError, ValueError):
-    """A block or transaction that the embedded node does not take; `reason` is Core's word for the cause, such as txn-mempool-conflict."""
+    """The embedded node rejected a block or transaction; `reason` is Core's reject reason, such as txn-mempool-conflict."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -350,12 +354,12 @@ class RefusedError(SpvFilterError, ValueError):
 
 
 class SpvFilterWarning(UserWarning):
-    """Base of the package's warnings."""
+    """Base class of the package's warnings."""
 
 
 class FpRateWarning(SpvFilterWarning):
-    """The filter's real false-positive rate is not the one asked for."""
+    """The filter's real false-positive rate differs from the requested one."""
 
 
 class LostSpendsWarning(SpvFilterWarning):
-    """With these update flags a peer will not report spends that the watch list wants to see."""
+    """With these update flags a peer will not report some spends that the watch list wants to see."""

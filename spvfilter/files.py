@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all. What is in them is others' business."""
+"""Atomic file replacement: a new file takes the place of an old one completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file of mode 0600 beside `path`, flushed to disk and renamed over it when the block ends well, else removed."""
+    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed on an exception."""
     descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
     temporary = Path(name)
     try:

@@ -1,4 +1,4 @@
-"""The hash functions of Bitcoin's filters and identifiers. Digests are bytes in wire order."""
+"""Hash functions of Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4. Results are in wire order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sha256d(data: bytes) -> bytes:
 
 
 def hash160(data: bytes) -> bytes:
-    """RIPEMD-160 of SHA-256, 20 bytes. Works where OpenSSL no longer has RIPEMD-160."""
+    """RIPEMD-160 of SHA-256, 20 bytes. Works even if OpenSSL has no RIPEMD-160."""
     return _ripemd160(hashlib.sha256(data).digest())
 
 
@@ -37,17 +37,17 @@ def _ripemd160(data: bytes) -> bytes:
 
 
 def murmur3(data: bytes, seed: int) -> int:
-    """MurmurHash3 x86_32 of `data` as u32, seed u32 (BIP-37 § Bloom filter format)."""
+    """MurmurHash3 x86_32 of `data` as a u32; `seed` is a u32 (BIP-37 § Bloom filter format)."""
     return mmh3.mmh3_32_uintdigest(data, seed)
 
 
 def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
-    """MurmurHash3 x64_128 of `data` as two u64, seed u32."""
+    """MurmurHash3 x64_128 of `data` as two u64; `seed` is a u32."""
     return mmh3.mmh3_x64_128_utupledigest(data, seed)
 
 
 def siphash24(data: bytes, key: bytes) -> int:
-    """SipHash-2-4 of `data` as u64, key 16 bytes: k0 and k1 as u64 LE (Aumasson and Bernstein, SipHash § 2)."""
+    """SipHash-2-4 of `data` as a u64; `key` is 16 bytes, k0 and k1 as u64 LE (Aumasson and Bernstein, SipHash § 2)."""
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
     v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
     v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573

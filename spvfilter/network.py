@@ -1,4 +1,4 @@
-"""Parameters of the five networks as frozen values. There is no global "current network"."""
+"""Parameters of Bitcoin's networks (mainnet, testnet3, testnet4, signet, regtest) as frozen values."""
 
 from __future__ import annotations
 
@@ -21,44 +21,42 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What differs between Bitcoin's networks (Core kernel/chainparams.cpp).
+    """The parameters of one network (Core kernel/chainparams.cpp).
 
-    Signet's blocks are signed (BIP-325), in their coinbase: from headers alone that cannot be checked, and anyone can mine a chain
-    of signet headers.
+    Signet's blocks carry a signature in their coinbase (BIP-325). Headers alone do not show it, so anyone can mine a valid chain of
+    signet headers.
     """
 
     name: str
-    magic: bytes  # 4 bytes that open every P2P message and every blk*.dat record
+    magic: bytes  # the first 4 bytes of every P2P message and every blk*.dat record
     default_port: int
     dns_seeds: tuple[str, ...] = field(default=(), repr=False)
     p2pkh_version: int  # base58check version byte
     p2sh_version: int
     hrp: str  # human-readable part of bech32 addresses
-    genesis: bytes = field(repr=False)  # its header, 80 bytes
+    genesis: bytes = field(repr=False)  # header of the genesis block, 80 bytes
     genesis_hash: bytes  # wire order
-    bip34_height: int  # from here on the coinbase states its height, and headers below version 2 are refused
-    bip66_height: int  # the same of version 3
-    bip65_height: int  # the same of version 4
-    pow_limit: int  # no target is above it
-    pow_limit_bits: int  # the same, compact
+    bip34_height: int  # from here on coinbases state their height and headers have at least version 2
+    bip66_height: int  # from here on headers have at least version 3
+    bip65_height: int  # from here on headers have at least version 4
+    pow_limit: int  # the highest target
+    pow_limit_bits: int  # the highest target in compact form
     retargets: bool = True
-    min_difficulty_blocks: bool = False  # a block 20 minutes behind the one before it has pow_limit_bits
-    bip94: bool = False  # the retarget starts from a period's first bits, and a period may start 600 seconds back at most
-    min_chain_work: int = 0  # chains with less of it are not stored, expected hashes
-    checkpoints: tuple[tuple[int, bytes], ...] = field(
-        default=(), repr=False
-    )  # heights, ascending, and hashes of blocks that no fork can undo
+    min_difficulty_blocks: bool = False  # a block more than 20 minutes after its parent has pow_limit_bits
+    bip94: bool = False  # a retarget uses the first bits of the period, and a period starts at most 600 seconds back in time
+    min_chain_work: int = 0  # expected hashes; chains with less work are not stored
+    checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # (height, block hash), ascending; no fork undoes one
 
     def __str__(self) -> str:
         return self.name
 
     @classmethod
     def named(cls, name: str) -> Network:
-        """The network called `name`. Raises ParameterError that lists the known ones."""
+        """The network with this name. Raises ParameterError, which lists the known names."""
         try:
             return _BY_NAME[name]
         except KeyError:
-            raise ParameterError(f"unknown network {name[:40]!r}: {', '.join(_BY_NAME)}") from None
+            raise ParameterError(f"unknown network {name[:40]!r}: choose one of {', '.join(_BY_NAME)}") from None
 
     def __reduce__(self) -> tuple[object, ...]:
         if _BY_NAME.get(self.name) is self:
@@ -101,7 +99,7 @@ MAINNET = Network(
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
     min_chain_work=0x1128750F82F4C366153A3A030,  # of height 938,343
-    # those of Core until its version 29, then ends of periods as Electrum has them
+    # the checkpoints of Core before version 29, then ends of difficulty periods as in Electrum
     checkpoints=_checkpoints("""
         11111  0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d
         33333  000000002dd5588a74784eaa7ab0507a18ad16a236e7b1ce69f00d7ddfb5d0a6

@@ -1,4 +1,4 @@
-"""CompactSize, bounded reading, and the small values of Bitcoin's wire: header, outpoint, output. No parsing of blocks."""
+"""Basic values of Bitcoin's serialisation: CompactSize, a bounds-checked reader, block header, outpoint, output, script pushes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _U32_MAX = 0xFFFFFFFF
 
 
 class Serializable(Protocol):
-    """What python-bitcoinlib's CTransaction and CBlock have in common: their bytes, witness included."""
+    """An object that serialises itself, witness included: python-bitcoinlib's CTransaction and CBlock."""
 
     def serialize(self) -> bytes: ...
 
 
 def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
-    """Serialised bytes of `raw`, which is bytes-like or has python-bitcoinlib's `serialize()`.
+    """The bytes of `raw`, which is bytes-like or has python-bitcoinlib's `serialize()`.
 
-    Raises TypeError for anything else; an int is never taken for a length.
+    Raises TypeError for anything else, including an int (`bytes(5)` would be five zero bytes).
     """
     if isinstance(raw, bytes):
         return raw
@@ -48,18 +48,18 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
 
 
 def hash_to_hex(hash_: bytes) -> str:
-    """Display form of a hash: the bytes reversed, as hex."""
+    """The display form of a hash: its bytes reversed, in hex."""
     return hash_[::-1].hex()
 
 
 def hash_from_hex(text: str) -> bytes:
-    """Wire-order bytes of a hash in display form. Raises ParameterError, which does not repeat it, unless it is 64 hex digits."""
+    """The bytes, in wire order, of a hash in display form. Raises ParameterError unless `text` is 64 hex digits; it does not show them."""
     try:
         reversed_hash = bytes.fromhex(text)
     except ValueError:
         reversed_hash = b""
     if len(reversed_hash) != 32 or len(text) != 64:
-        raise ParameterError(f"not a hash of 64 hex digits: {len(text)} characters")
+        raise ParameterError(f"a hash is 64 hex digits; these {len(text)} characters are not")
     return reversed_hash[::-1]
 
 
@@ -77,10 +77,9 @@ def compact_size(value: int) -> bytes:
 
 
 def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
-    """The CompactSize at byte `at` and the offset behind it.
+    """The CompactSize at byte `at`, and the offset of the byte after it (Core serialize.h ReadCompactSize).
 
-    Raises FormatError when truncated, not the shortest form, or above MAX_COMPACT_SIZE
-    (Core serialize.h ReadCompactSize).
+    Raises FormatError if it is truncated, not in its shortest form, or above MAX_COMPACT_SIZE.
     """
     if at >= len(raw):
         raise FormatError("truncated: no byte left", offset=at, field=field)
@@ -100,7 +99,7 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
 
 
 class Reader:
-    """A cursor that never reads past its end; every refusal says where and which field."""
+    """A bounds-checked cursor over bytes. Every method raises FormatError, with offset and field, instead of reading past the end."""
 
     __slots__ = ("at", "raw")
 
@@ -152,7 +151,7 @@ class OutPoint:
         """From `txid:index`, the txid in display order. Raises ParameterError."""
         txid, colon, index = text.partition(":")
         if not colon or not index.isascii() or not index.isdigit() or len(index) > 10:
-            raise ParameterError("not an outpoint TXID:INDEX, the index a whole number")
+            raise ParameterError("an outpoint is TXID:INDEX, where INDEX is a whole number")
         return cls(hash_from_hex(txid), int(index))
 
     def __bytes__(self) -> bytes:
@@ -219,14 +218,14 @@ _HEADER = struct.Struct("<i32s32sIII")
 
 
 def chunks(view: memoryview) -> Iterator[memoryview]:
-    """A flat view in pieces of 1 MiB, the last one shorter."""
+    """The pieces of a flat view, 1 MiB each; the last one may be shorter."""
     return (view[at : at + (1 << 20)] for at in range(0, len(view), 1 << 20))
 
 
 def script_pushes(script: bytes) -> Iterator[bytes]:
-    """The non-empty data pushes of a script, up to the first one that does not parse (Core CScript::GetOp).
+    """The non-empty data pushes of a script, up to the first malformed one (Core CScript::GetOp).
 
-    OP_0, OP_1NEGATE and OP_1…OP_16 push no data here, as in Core's bloom.cpp.
+    OP_0, OP_1NEGATE and OP_1…OP_16 do not count as pushes, as in Core's bloom.cpp.
     """
     at, size = 0, len(script)
     while at < size:

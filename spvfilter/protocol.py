@@ -38,9 +38,7 @@ MEMPOOL_EXPIRY_S = 336 * 3600  # seconds, Core kernel/mempool_options.h DEFAULT_
 # BIP-37
 MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
 MAX_HASH_FUNCS = 50  # BIP-37 § New messages
-MAX_ELEMENT_SIZE = (
-    520  # bytes of a filteradd, BIP-37 § New messages; the largest push of a script, Core script/script.h MAX_SCRIPT_ELEMENT_SIZE
-)
+MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages; of a script's push, Core script/script.h MAX_SCRIPT_ELEMENT_SIZE
 
 # BIP-157 and BIP-158
 BASIC_FILTER_TYPE = 0  # BIP-158 § Block Filters

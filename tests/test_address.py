@@ -1,4 +1,4 @@
-"""Address ⇄ scriptPubKey: published and real vectors, round trips, changed characters. No watch lists."""
+"""Addresses and scriptPubKeys: published and real vectors, round trips, changed characters."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestPublishedVectors:
     @vector_cases("05_addresses/wif.json")
     def test_private_key_is_refused_without_repeating_it(self, case: Any) -> None:
         error = refusal(case["wif"], CHAINS[case["chain"]])
-        assert str(error) == "what looks like a private key (WIF) where an address is expected"
+        assert str(error) == "this looks like a private key (WIF), where an address is expected"
 
 
 class TestKnownAnswers:

@@ -1,4 +1,4 @@
-"""The error tree: every class survives pickling with its attributes, and is found under its base."""
+"""The exception hierarchy: every class survives pickling with its attributes, and is caught by its base classes."""
 
 from __future__ import annotations
 

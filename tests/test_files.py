@@ -1,4 +1,4 @@
-"""Files replaced whole or not at all: what stays when writing fails at any point."""
+"""Atomic file replacement: what remains when writing fails at any point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_files_only() -> Iterator[None]:
-    """What a full disk does: no file grows beyond 64 KiB."""
+    """Simulates a full disk: no file can grow beyond 64 KiB."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:

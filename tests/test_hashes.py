@@ -1,4 +1,4 @@
-"""murmur3 against published vectors, the double hashes against known answers, RIPEMD-160 without OpenSSL's."""
+"""Hash functions: murmur3 against published vectors, double hashes against known answers, RIPEMD-160 without OpenSSL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HASH160_ANSWERS = [
 
 
 def without_openssl_ripemd160(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """OpenSSL 3 without its legacy provider; the list tells which hashes were asked for."""
+    """OpenSSL 3 without its legacy provider; the list records which hashes were requested."""
     asked: list[str] = []
 
     def unsupported(name: str, data: bytes = b"", **options: Any) -> Any:

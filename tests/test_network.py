@@ -1,4 +1,4 @@
-"""The five networks' published parameters; genesis hashes are recomputed from their header fields."""
+"""The parameters of the five networks as published; genesis hashes are recomputed from their header fields."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_network_is_found_by_the_name_it_prints(known: Network) -> None:
 def test_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ParameterError) as caught:
         Network.named(name)
-    assert str(caught.value) == f"unknown network {name!r}: mainnet, testnet3, testnet4, signet, regtest"
+    assert str(caught.value) == f"unknown network {name!r}: choose one of mainnet, testnet3, testnet4, signet, regtest"
 
 
 @pytest.mark.parametrize("known", NETWORKS, ids=str)

@@ -1,4 +1,4 @@
-"""CompactSize at its boundaries, bounded reading, header, outpoint, output, script pushes. No blocks or transactions."""
+"""Basic values: CompactSize at its boundaries, the bounds-checked reader, header, outpoint, output, script pushes."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class TestHashText:
         ],
     )
     def test_what_is_not_64_hex_digits_is_refused(self, text: str) -> None:
-        with pytest.raises(ParameterError, match="not a hash of 64 hex digits"):
+        with pytest.raises(ParameterError, match=r"a hash is 64 hex digits; these \d+ characters are not"):
             hash_from_hex(text)
 
     def test_message_does_not_repeat_a_megabyte(self) -> None:

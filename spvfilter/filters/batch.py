@@ -1,4 +1,4 @@
-"""Which of many basic filters match: a stream of them in bounded memory, asked by threads, answered in order. No files, no peers."""
+"""Matching a stream of basic filters (BIP-158) against a watch list: in bounded memory, by several threads, with ordered results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spvfilter.protocol import BASIC_M, BASIC_P
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 bytes, wire order), its filter
-_BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes in one call of the kernel, a few milliseconds of work
+_BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes per call of the kernel, a few milliseconds of work
 
 
 @public
 class ScriptSource(Protocol):
-    """Anything that knows which scripts a basic filter is to be asked for."""
+    """Anything that lists the scripts to query basic filters for, such as a WatchList."""
 
     def gcs_elements(self) -> Iterable[bytes]: ...
 
@@ -29,20 +29,22 @@ class ScriptSource(Protocol):
 @dataclass(slots=True)
 class _Batch:
     filters: list[tuple[bytes, bytes]] = field(default_factory=list)
-    error: Exception | None = None  # what has ended the stream behind them
+    error: Exception | None = None  # ended the stream after these filters
 
 
 @public
 def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery, *, jobs: int = 1) -> Generator[bytes]:
-    """The hashes of the blocks whose filters match, in the order given: candidates, which only the blocks themselves confirm.
+    """Yield the hashes of the blocks whose filters match, in input order. They are candidates: only the blocks can confirm them.
 
-    `filters` is read as needed, in the caller's thread, at most jobs + 1 batches of 256 filters or some 4 MB ahead. `watch` is a WatchList,
-    as it is now, or a query made before. `jobs` threads match at once, where the kernel lets go of the GIL; the pure one takes but one, and
-    one job is the caller's own thread. Closing the generator ends them. It blocks: from a coroutine, iterate in a thread.
+    `filters` is read lazily, in the caller's thread, at most jobs + 1 batches of 256 filters or some 4 MB ahead. `watch` is a query, or a
+    WatchList, of which the present entries are used. `jobs` threads match in parallel, since the compiled kernel releases the GIL; one
+    job runs in the caller's thread, and the pure kernel always uses one. Closing the generator ends the threads. Iteration blocks: from a
+    coroutine, iterate in a thread.
 
-    Raises ParameterError; InexpressibleError for entries that such filters cannot find. In its turn, after the candidates before it, comes
-    an Exception that `filters` raises, TypeError for what is no filter, and BlockFilterError for the first malformed one. What is no
-    Exception, such as KeyboardInterrupt, ends it at once, and candidates among what was read but not told yet are not told.
+    Raises ParameterError, and InexpressibleError for entries that compact filters cannot find. Errors in the stream surface in order,
+    after all preceding candidates: an Exception that `filters` raises, TypeError for an item that is not a filter, BlockFilterError for
+    the first malformed one. Any other BaseException, such as KeyboardInterrupt, ends the generator at once, without the remaining
+    candidates.
     """
     if jobs < 1:
         raise ParameterError(f"jobs must be at least 1: {jobs}")
@@ -51,7 +53,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
 
 
 def read_ahead(jobs: int) -> int:
-    """At most so many filters are read before the first candidate among them, or what is wrong with one of them, is told."""
+    """The maximum number of filters that `match_filters` reads ahead of its next result."""
     return (jobs + 1) * _BATCH
 
 
@@ -66,7 +68,7 @@ def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -
 
 
 def _outcomes(batches: Iterator[_Batch], query: GcsQuery, jobs: int) -> Generator[tuple[Sequence[bytes], Exception | None]]:
-    """Candidates of each batch in order, and what comes after them instead of the next batch."""
+    """For each batch, in order, its candidates and the error that follows them, if any."""
     if jobs == 1:
         for batch in batches:
             yield _match(batch, query)
@@ -96,14 +98,14 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
                     break
             else:
                 is_more = False
-        except Exception as error:  # raised again behind the candidates of this batch
+        except Exception as error:  # raised again after the candidates of this batch
             batch.error = error
             is_more = False
         yield batch
 
 
 def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
-    """Both as bytes, which nobody changes while a thread reads them."""
+    """Both as bytes, which are immutable while a thread reads them."""
     if not isinstance(block_hash, Buffer):
         raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")
     hash_ = bytes(block_hash)
@@ -111,7 +113,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
         raise ParameterError(f"a block hash has 32 bytes, not {len(hash_)}")
     if isinstance(data, BasicFilter):
         if data.block_hash != hash_:
-            raise ParameterError(f"{data!r} was given for block {hash_[::-1].hex()}")
+            raise ParameterError(f"{data!r} is given as the filter of block {hash_[::-1].hex()}")
     elif not isinstance(data, Buffer):
         raise TypeError(f"a filter is bytes or a BasicFilter, not {type(data).__name__}")
     return hash_, bytes(data)
@@ -126,7 +128,7 @@ def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception |
 
 
 def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:
-    """For a batch with a malformed filter: what is before it."""
+    """Match a batch that contains a malformed filter: the candidates before it, and its error."""
     found: list[bytes] = []
     for block_hash, data in batch.filters:
         try:
@@ -134,4 +136,4 @@ def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exce
                 found.append(block_hash)
         except FormatError as error:
             return found, BlockFilterError(error.message, offset=error.offset, field=error.field, block_hash=block_hash)
-    raise AssertionError("all are sound")
+    raise AssertionError("every filter of the batch is well-formed")

@@ -1,4 +1,4 @@
-"""BIP-158 basic filters and BIP-157 filter headers, as Bitcoin Core makes them. Fetching them from peers is not here."""
+"""BIP-158 basic block filters and BIP-157 filter headers, equal to Bitcoin Core's."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _OP_RETURN = 0x6A
 
 @public
 class BasicFilter(GolombCodedSet):
-    """The basic filter of one block: every output script but empty ones and OP_RETURN, every spent script but empty ones.
+    """The basic filter of one block: its output scripts except OP_RETURN ones, and the scripts that it spends, empty ones excluded.
 
-    `bytes(f)` is what `cfilter` carries; the SipHash key is the first 16 bytes of the block hash (wire order). P = 19, M = 784931.
+    `bytes(f)` is the filter in a `cfilter` message. P = 19, M = 784931; the SipHash key is the first 16 bytes of the block hash (wire
+    order).
     """
 
     __slots__ = ("block_hash",)
@@ -33,9 +34,9 @@ class BasicFilter(GolombCodedSet):
 
     @classmethod
     def build(cls, raw_block: bytes | Serializable, prevout_scripts: Iterable[bytes]) -> Self:  # type: ignore[override]  # a block's set
-        """The filter of a block; `prevout_scripts` are those its inputs spend, in any order, the coinbase's none excluded.
+        """The filter of a block; `prevout_scripts` are the scriptPubKeys that its inputs spend, in any order, without the coinbase's.
 
-        There is one for each input but the coinbase's, else ParameterError. Raises FormatError for a malformed block.
+        Raises ParameterError unless there is one script for each input, and FormatError for a malformed block.
         """
         raw = to_bytes(raw_block)
         spent = [bytes(script) for script in prevout_scripts]
@@ -47,20 +48,20 @@ class BasicFilter(GolombCodedSet):
 
     @classmethod
     def parse(cls, data: bytes, block_hash: bytes) -> Self:  # type: ignore[override]  # parameters are BIP-158's
-        """The filter in the bytes of a `cfilter`. Raises FormatError as GolombCodedSet.parse."""
+        """The filter in the bytes of a `cfilter` message. Raises FormatError as GolombCodedSet.parse does."""
         return cls(bytes(data), bytes(block_hash))
 
     def match(self, script_pubkey: bytes) -> bool:
-        """Whether the block pays or spends this whole scriptPubKey, or seems to."""
+        """Whether the block pays or spends this scriptPubKey; false positives are possible."""
         return self.match_any((script_pubkey,))
 
     @property
     def filter_hash(self) -> bytes:
-        """sha256d of the bytes, 32 bytes in wire order: what `cfheaders` lists."""
+        """The double SHA-256 of the filter's bytes, 32 bytes in wire order, as in `cfheaders`."""
         return filter_hash(bytes(self))
 
     def header(self, previous: bytes) -> bytes:
-        """The block's filter header, given that of the block before it."""
+        """The block's filter header, from the filter header of the previous block."""
         return filter_header(self.filter_hash, previous)
 
     def __repr__(self) -> str:
@@ -68,7 +69,7 @@ class BasicFilter(GolombCodedSet):
 
 
 def _contents(raw: bytes) -> tuple[list[bytes], int]:
-    """The output scripts of a block, and how many outputs it spends."""
+    """The output scripts of a block, and the number of outputs that it spends."""
     scripts: list[bytes] = []
     inputs = 0
     for position, tx in enumerate(walk_block(raw)):
@@ -79,7 +80,7 @@ def _contents(raw: bytes) -> tuple[list[bytes], int]:
 
 @public
 def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[bytes]) -> set[bytes]:
-    """What of a block's scripts goes into its basic filter (BIP-158 § Contents)."""
+    """The scripts of a block that its basic filter contains (BIP-158 § Contents)."""
     elements = {script for script in output_scripts if script and script[0] != _OP_RETURN}
     elements.update(script for script in spent_scripts if script)
     return elements
@@ -87,19 +88,19 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
 
 @public
 def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
-    """The bytes of a basic filter of these elements."""
+    """The bytes of the basic filter with these elements."""
     return gcs_build(elements, block_hash[:16], BASIC_P, BASIC_M)
 
 
 @public
 def filter_hash(data: bytes) -> bytes:
-    """sha256d of a filter's bytes (BIP-157 § Filter Headers)."""
+    """The double SHA-256 of a filter's bytes (BIP-157 § Filter Headers)."""
     return sha256d(data)
 
 
 @public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
-    """sha256d of filter hash and previous filter header (BIP-157 § Filter Headers)."""
+    """The double SHA-256 of filter hash and previous filter header (BIP-157 § Filter Headers)."""
     if len(hash_of_filter) != 32 or len(previous) != 32:
         raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
     return sha256d(hash_of_filter + previous)
@@ -107,7 +108,7 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
 
 @public
 def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
-    """The headers of successive blocks from their filter hashes, on top of `previous`."""
+    """The filter headers of successive blocks from their filter hashes; `previous` is the one before the first."""
     for hash_of_filter in hashes:
         previous = filter_header(hash_of_filter, previous)
         yield previous

@@ -1,4 +1,4 @@
-"""BIP-37: the connection Bloom filter as Bitcoin Core builds, sends, tests and updates it. The relevance test itself is the kernel's."""
+"""BIP-37 connection Bloom filters: built, serialised, tested and updated exactly as in Bitcoin Core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 from spvfilter.wire.messages.filters import FilterLoad
 
 DEFAULT_FP_RATE = 0.0001
-MIN_CAPACITY = 256  # elements a wallet's filter is sized for at least: small ones cannot meet a rate, and tell how few they hold
+MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
 
 # Core bloom.cpp; the literals round to the nearest double, as they do there
 _LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
@@ -28,17 +28,17 @@ _LN2 = 0.6931471805599453094172321214581765680755001343602552
 
 @public
 class UpdateFlags(IntEnum):
-    """What a peer inserts by itself when an output matches (BIP-37 § Filter matching algorithm)."""
+    """What a peer inserts into the filter when an output matches (BIP-37 § Filter matching algorithm)."""
 
     NONE = 0
     ALL = 1  # the outpoint of every matching output
-    P2PUBKEY_ONLY = 2  # only of pay-to-pubkey and bare multisig outputs
-    UNDEFINED = 3  # only ever received; a peer inserts nothing
+    P2PUBKEY_ONLY = 2  # the outpoint of matching pay-to-pubkey and bare multisig outputs
+    UNDEFINED = 3  # occurs in received filters only; nothing is inserted
 
 
 @public
 class MatchedTx(NamedTuple):
-    """A transaction a node would answer with: its place in the block, txid (wire order) and bytes as in the block."""
+    """A transaction that a node sends for a filter: its position in the block, its txid (wire order) and its bytes as in the block."""
 
     position: int
     txid: bytes
@@ -46,20 +46,20 @@ class MatchedTx(NamedTuple):
 
     @property
     def stripped(self) -> bytes:
-        """The bytes a node sends behind a merkleblock: without witness."""
+        """The bytes that a node sends after a merkleblock: without witness."""
         return strip_witness(self.raw, parse_tx(self.raw))
 
 
 @public
 class BloomSource(Protocol):
-    """Anything that knows what a filter must contain to find its transactions."""
+    """Anything that lists the elements a BIP-37 filter must contain, such as a WatchList."""
 
     def bloom_elements(self) -> Iterable[bytes]: ...
 
 
 @public
 def filter_size(elements: int, fp_rate: float) -> int:
-    """Bytes of a filter for `elements` at `fp_rate`, by Core's formula: truncated bits, whole bytes, at most 36,000. May be 0.
+    """The size in bytes of a filter for `elements` at `fp_rate`, by Core's formula: rounded down, at most 36,000. May be 0.
 
     Raises ParameterError for elements < 1 or a rate outside (0, 1).
     """
@@ -70,15 +70,15 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
 @public
 def filter_hash_funcs(size: int, elements: int) -> int:
-    """Number of hash functions for `size` bytes and `elements`, by Core's formula: bits / elements in *integer* division. May be 0."""
+    """The number of hash functions for `size` bytes and `elements`, by Core's formula with its *integer* division. May be 0."""
     return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
 
 
 def _check_sizing(elements: int, fp_rate: float) -> None:
     if not isinstance(elements, int) or not 1 <= elements <= 0xFFFFFFFF:
-        raise ParameterError(f"number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
+        raise ParameterError(f"the number of elements must be an integer from 1 to 2^32 - 1: {elements!r}")
     if not isinstance(fp_rate, (int, float)) or not 0 < fp_rate < 1:  # also refuses NaN
-        raise ParameterError(f"false-positive rate must lie between 0 and 1: {fp_rate!r}")
+        raise ParameterError(f"the false-positive rate must lie between 0 and 1: {fp_rate!r}")
 
 
 def _degenerate(elements: int, fp_rate: float) -> bool:
@@ -87,20 +87,20 @@ def _degenerate(elements: int, fp_rate: float) -> bool:
 
 
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
-    """The error for a filter that peers would read as match-all, with the nearest parameters that make a real one."""
+    """The error for parameters whose filter would match everything, with the nearest parameters that give a working filter."""
     size = filter_size(elements, fp_rate)
-    most = MAX_FILTER_SIZE * 4  # elements; with 2 bits for each Core's integer division leaves one function
+    most = MAX_FILTER_SIZE * 4  # elements; at 2 bits each, Core's integer division still gives one function
     rate = _highest_rate(min(elements, most))
     if elements <= most:
         remedy = f"the rate for {elements} elements can be at most {rate}"
     else:
-        remedy = f"the protocol's {MAX_FILTER_SIZE} bytes hold at most {most} elements" + (f" at rate {rate}" if fp_rate > rate else "")
+        remedy = f"a filter of {MAX_FILTER_SIZE} bytes holds at most {most} elements" + (f" at rate {rate}" if fp_rate > rate else "")
     result = "0 hash functions" if size else "0 bytes"
-    return ParameterError(f"{elements} elements at rate {fp_rate} give {result}, which peers read as match everything: {remedy}")
+    return ParameterError(f"{elements} elements at rate {fp_rate} give {result}: to peers, such a filter matches everything; {remedy}")
 
 
 def _highest_rate(elements: int) -> float:
-    """The highest rate, rounded down to 6 digits, for which the formula gives `elements` 2 bits each."""
+    """The highest rate, rounded down to 6 digits, at which the formula gives 2 bits per element."""
     least = (elements + 3) // 4  # bytes
     return math.floor(math.exp(-8 * least * _LN2SQUARED / elements) * 1e6) / 1e6
 
@@ -109,12 +109,12 @@ def _highest_rate(elements: int) -> float:
 class Bip37Filter(BloomBits):
     """A BIP-37 filter; `bytes(f)` is its filterload payload.
 
-    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32,
-    flags u8; integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As Core since 0.21, a received
-    filter with no bytes or no functions contains everything and takes no inserts.
+    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32, flags u8;
+    integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As in Core since 0.21, a received filter without
+    bytes or functions contains everything and ignores inserts.
 
-    `elements` and `fp_rate` size it by Core's formula, 1 ≤ elements, 0 < fp_rate < 1; `tweak` is a u32. Raises
-    ParameterError outside of these, and where the formula gives a filter that peers would read as match-all; see `match_all`.
+    Core's formula sizes the filter for `elements` ≥ 1 at 0 < `fp_rate` < 1; `tweak` is a u32. Raises ParameterError for other values,
+    and if the formula gives a filter that peers take for a match-all filter; see `match_all`.
     """
 
     __slots__ = ("_field", "_raw_flags", "capacity", "nominal_fp_rate")
@@ -124,8 +124,8 @@ class Bip37Filter(BloomBits):
             raise _refuse_degenerate(elements, fp_rate)
         size = filter_size(elements, fp_rate)
         self._set_up(bytearray(size), filter_hash_funcs(size, elements), tweak, flags)
-        self.capacity: int | None = elements  # elements it was sized for; None for a received filter
-        self.nominal_fp_rate: float | None = fp_rate  # the rate asked for; None for a received filter
+        self.capacity: int | None = elements  # elements that it was sized for; None for a received filter
+        self.nominal_fp_rate: float | None = fp_rate  # the requested rate; None for a received filter
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
@@ -147,18 +147,18 @@ class Bip37Filter(BloomBits):
         elements: int | None = None,
         decoy_key: bytes | None = None,
     ) -> Self:
-        """A filter that finds everything `watch` wants, with room for the outpoints to come.
+        """A filter that finds everything `watch` wants, with room for future outpoints.
 
-        It is sized for `elements`, or else for the power of two that is at least 256 and twice what there is now: so it keeps
-        its size while the wallet grows a little, and tells a peer little about how many addresses it holds. A random tweak is drawn;
-        pass the old one to make the same filter again (two filters of one wallet with different tweaks or sizes intersect).
+        It is sized for `elements`, by default for the next power of two that is at least 256 and twice the present number: it keeps its
+        size while the wallet grows a little, and reveals little about the number of addresses. The tweak is random by default; pass the
+        old one to make the same filter again (a peer can intersect two filters of one wallet that differ in tweak or size).
 
-        Until the reserve is used, the real rate (`current_fp_rate`) is below the asked one (`nominal_fp_rate`) and hides little. With
-        `decoy_key`, a secret of the wallet of at least 16 bytes, the reserve is filled with decoys derived from it, the same every time,
-        until the real rate is the asked one; elements to come take their place. This is beyond BIP-37.
+        Until the reserve is used, the real rate (`current_fp_rate`) is below the requested one (`nominal_fp_rate`) and hides little.
+        `decoy_key`, a secret of the wallet of at least 16 bytes, fills the reserve with decoys derived from it, always the same ones,
+        until the real rate is the requested one; future elements take their place. This goes beyond BIP-37.
 
-        Warns with FpRateWarning where the protocol's 36,000 bytes or 50 functions make the real rate more than twice the asked one, with
-        LostSpendsWarning where the flags would hide spends. Raises ParameterError for a list without entries or larger than `elements`.
+        Warns with FpRateWarning if the limits of 36,000 bytes or 50 functions make the real rate more than twice the requested one, and
+        with LostSpendsWarning if the flags would hide spends. Raises ParameterError for an empty list, or one larger than `elements`.
         """
         wanted = list(watch.bloom_elements())
         if not wanted:
@@ -185,19 +185,19 @@ class Bip37Filter(BloomBits):
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
         if len(key) < 16:
             raise ParameterError(f"a decoy key has at least 16 bytes, not {len(key)}")
-        target = self.bits * fp_rate ** (1 / self.hash_funcs)  # bits set at which (X/m)^k is the rate asked for
+        target = self.bits * fp_rate ** (1 / self.hash_funcs)  # the number of set bits X at which (X/m)^k is the requested rate
         have, number = self.set_bits(), 0
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
             self.add(hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20])
             number += 1
             was, have = have, self.set_bits()
-            if have - target > target - was:  # one less comes nearer
+            if have - target > target - was:  # without the last decoy the rate is nearer to the target
                 self._field[:] = before
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
-        """The filter that asks for everything: one byte ff, one function, which every implementation understands."""
+        """The filter that matches everything: one byte ff and one function, which every implementation understands."""
         made = cls.__new__(cls)
         made._set_up(bytearray(b"\xff"), 1, tweak, flags)
         made.capacity = made.nominal_fp_rate = None
@@ -205,9 +205,9 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The filter in a filterload payload, judged as a peer does on receipt.
+        """The filter in a filterload payload, checked as by a node that receives it. The flags byte is kept unchanged.
 
-        Raises FormatError: truncated, trailing bytes, more than 36,000 bytes or 50 functions. The flags byte is kept as it came.
+        Raises FormatError if it is truncated, has trailing bytes, or has more than 36,000 bytes or 50 functions.
         """
         load = FilterLoad.parse(to_bytes(payload))
         made = cls.__new__(cls)
@@ -220,7 +220,7 @@ class Bip37Filter(BloomBits):
         return bytes(FilterLoad(bytes(self._field), self.hash_funcs, self.tweak, self._raw_flags))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the two are the same filterload."""
+        """Whether both serialise to the same filterload."""
         if not isinstance(other, Bip37Filter):
             return NotImplemented
         return bytes(self) == bytes(other)
@@ -235,50 +235,50 @@ class Bip37Filter(BloomBits):
 
     @property
     def tweak(self) -> int:
-        """Random number that tells filters apart; makes the seeds of the hash functions."""
+        """The u32 from which the seeds of the hash functions are derived."""
         return int.from_bytes(self.key[:4], "little")
 
     @property
     def estimated_elements(self) -> float:
-        """How many elements it probably holds; infinite when every bit is set."""
+        """The estimated number of elements; infinite if every bit is set."""
         return self.approx_len
 
     @property
     def size(self) -> int:
-        """Bytes of the bit field."""
+        """The size of the bit field in bytes."""
         return self.bits // 8
 
     @property
     def flags(self) -> UpdateFlags:
-        """The update flags; of a received byte the low two bits, as Core masks it."""
+        """The update flags: the low two bits of the flags byte, as Core masks it."""
         return UpdateFlags(self._raw_flags & 3)
 
     def copy(self) -> Self:
-        """An independent filter with the same bits: what each peer holds evolves on its own."""
+        """An independent filter with the same bits. Each peer updates its own copy."""
         twin = type(self).parse(bytes(self))
         twin.capacity, twin.nominal_fp_rate = self.capacity, self.nominal_fp_rate
         return twin
 
     def insert(self, element: bytes | OutPoint) -> None:
-        """Add an element: a push as it stands in scripts, a txid in wire order, or an outpoint (36 bytes)."""
+        """Add an element: the data of a script's push, a txid in wire order, or an outpoint (36 bytes)."""
         self.add(bytes(element) if isinstance(element, OutPoint) else element)
 
     def __contains__(self, element: object) -> bool:
         return super().__contains__(bytes(element) if isinstance(element, OutPoint) else element)
 
     def matches_tx(self, tx: bytes | Serializable) -> bool:
-        """Whether a node with this filter reports the transaction, inserting its outpoints as the flags say.
+        """Whether a node with this filter reports the transaction. Inserts its outpoints as the flags say.
 
-        Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction; then nothing has changed.
+        Equal to Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction, and changes nothing then.
         """
         matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
         return matched
 
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
-        """The transactions a node with this filter answers with, in block order, its updates made along the way.
+        """The transactions of a block that a node with this filter reports, in block order. Updates the filter on the way.
 
-        Raises FormatError for a malformed block; then nothing has changed.
+        Raises FormatError for a malformed block, and changes nothing then.
         """
         raw = to_bytes(block)
         matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
@@ -287,7 +287,7 @@ class Bip37Filter(BloomBits):
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
-    """Elements to size a wallet's filter for: room to grow, but none that the protocol's cap would make the rate pay for.
+    """The number of elements to size a wallet's filter for: `wanted` plus room to grow, as far as 36,000 bytes keep the rate.
 
     Raises ParameterError for wanted < 1 or a rate outside (0, 1).
     """
@@ -298,7 +298,7 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:
-    """How many elements may stand for outputs whose spends a peer would miss: it finds spends by outpoint, which it must insert itself."""
+    """The number of elements that match outputs whose spends a peer misses, since these flags keep it from inserting their outpoints."""
     if flags == UpdateFlags.ALL:
         return 0
     return sum(1 for element in wanted if len(element) != OUTPOINT_SIZE and not (flags == UpdateFlags.P2PUBKEY_ONLY and is_pubkey(element)))

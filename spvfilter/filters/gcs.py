@@ -1,4 +1,4 @@
-"""Golomb-coded sets: hashes in few bits, to be sent and asked, not changed. The coding is the kernel's; nothing of Bitcoin is here."""
+"""Golomb-coded sets: compact, immutable sets of hashes with a bounded false-positive rate, as BIP-158 encodes them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ GcsQuery.__module__ = "spvfilter.filters"  # of either kernel
 
 @public
 class GolombCodedSet:
-    """A set of N items that may say yes to what is not in it, at a rate of 1/M; P ≈ log2(M) - 0.2 makes it smallest.
+    """An immutable set of N items with a false-positive rate of 1/M; it is smallest for P ≈ log2(M) - 0.2.
 
-    `bytes(s)` is N as CompactSize and the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of 16 bytes. An object
-    that exists is sound: `parse` reads the whole set.
+    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of 16 bytes. The
+    constructor checks the whole encoding, so every object is valid.
     """
 
     __slots__ = ("_data", "key", "m", "n", "p")
@@ -26,7 +26,7 @@ class GolombCodedSet:
         if len(key) != 16:
             raise ParameterError(f"a SipHash key has 16 bytes, not {len(key)}")
         if not 1 <= m < 1 << 32:
-            raise ParameterError(f"M is from 1 to 2^32 - 1: {m}")
+            raise ParameterError(f"M must be from 1 to 2^32 - 1: {m}")
         self.n = gcs_check(data, p)
         self._data = data
         self.key = key
@@ -35,12 +35,13 @@ class GolombCodedSet:
 
     @classmethod
     def build(cls, items: Iterable[bytes], key: bytes, p: int, m: int) -> Self:
-        """The set of `items`; equal ones count once. Raises ParameterError for 1 ≤ P ≤ 32, 1 ≤ M < 2^32 and 2^25 items exceeded."""
+        """The set of `items`, duplicates counting once. Raises ParameterError unless 1 ≤ P ≤ 32, 1 ≤ M < 2^32 and N ≤ 2^25."""
         return cls(gcs_build(items, key, p, m), key, p, m)
 
     @classmethod
     def parse(cls, data: bytes, key: bytes, p: int, m: int) -> Self:
-        """The set in its bytes. Raises FormatError: N not canonical, above 2^25 or more than fit; bits missing; bytes left over."""
+        """The set in its encoding. Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is
+        truncated or has trailing bytes."""
         return cls(bytes(data), key, p, m)
 
     def __bytes__(self) -> bytes:
@@ -53,7 +54,7 @@ class GolombCodedSet:
         return self.match_any((item,))
 
     def match_any(self, items: Iterable[bytes] | GcsQuery) -> bool:
-        """Whether any of the items is in the set, or seems to be. For many sets make the query once: `GcsQuery(items)`."""
+        """Whether any of the items is in the set; false positives are possible. To query many sets, make `GcsQuery(items)` once."""
         query = items if isinstance(items, GcsQuery) else GcsQuery(items)
         return query.match_any(self._data, self.key, self.p, self.m)
 

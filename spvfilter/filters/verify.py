@@ -1,9 +1,9 @@
-"""Judging a compact filter by its block, as far as the block alone tells.
+"""Verification of a compact filter against its block.
 
-Every output script must match, but for empty ones and OP_RETURN, and so must the spent script of every output that the same block made or
-that is known. What an input spends cannot be told from the input alone: a script that it seems to show may be another one with the same
-bytes (a P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). Such scripts may be in the filter
-or not, so a filter is often neither refuted nor proved.
+The filter must match every output script of the block, except empty ones and OP_RETURN, and every spent script that is known or was
+created in the same block. An input alone does not prove which script it spends: different scripts can lead to the same bytes (a P2SH
+redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). The filter may or may not contain such scripts,
+so a filter is often neither refuted nor proven.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spvfilter.primitives import read_compact_size, script_pushes
 
 _MULTISIG, _CHECKSIG = 0xAE, 0xAC
 _MAX_SIGNATURE = 73  # bytes, DER and the sighash byte
-_CONTROL_BLOCK = 33  # bytes of the shortest, BIP-341
-_ANNEX = 0x50  # BIP-341
+_CONTROL_BLOCK = 33  # bytes of the shortest control block, BIP-341
+_ANNEX = 0x50  # first byte of an annex, BIP-341
 
 
 class Verdict(Enum):
-    """What the block says of a filter."""
+    """What the block proves about a filter."""
 
     FALSE = "false"
     POSSIBLE = "possible"
@@ -35,34 +35,39 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
+    """A verdict and its reason."""
+
     verdict: Verdict
-    reason: str = ""  # why it is false
+    reason: str = ""  # why the filter is false
 
 
-def judge(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]) -> Judgement:
-    """Judge the bytes of a filter by its whole block, which was checked; `known` gives the script of an outpoint (36 bytes) if it can."""
+def verify_filter(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]) -> Judgement:
+    """Verify the bytes of a filter against its block, which must have been checked.
+
+    `known` gives the scriptPubKey of an outpoint (36 bytes), or None.
+    """
     try:
         claimed = BasicFilter.parse(data, block_hash)
     except FormatError as error:
         return Judgement(Verdict.FALSE, str(error))
-    required, untold = _scripts(raw_block, known)
-    if not untold:
+    required, unknown = _scripts(raw_block, known)
+    if not unknown:
         true = basic_data(block_hash, required) == data
-        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "has other elements than the block")
+        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "its elements are not the block's")
     for script in required:
         if not claimed.match(script):
-            return Judgement(Verdict.FALSE, f"lacks the script {script.hex()}")
-    if not len(required) <= claimed.n <= len(required) + untold:
-        return Judgement(Verdict.FALSE, f"{claimed.n} elements, where the block has {len(required)} to {len(required) + untold}")
+            return Judgement(Verdict.FALSE, f"it lacks the script {script.hex()}")
+    if not len(required) <= claimed.n <= len(required) + unknown:
+        return Judgement(Verdict.FALSE, f"it has {claimed.n} elements, the block {len(required)} to {len(required) + unknown}")
     return Judgement(Verdict.POSSIBLE)
 
 
 def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[bytes], int]:
-    """The elements that the block's filter has for certain, and how many inputs spend a script that the block does not tell."""
+    """The elements that the block's filter must contain, and the number of inputs whose spent script is unknown."""
     outputs: list[bytes] = []
     spent: list[bytes] = []
-    untold = 0
-    made: dict[bytes, bytes] = {}  # outpoint → script, of this block
+    unknown = 0
+    made: dict[bytes, bytes] = {}  # outpoint → scriptPubKey of the block's own outputs
     for position, tx in enumerate(walk_block(raw)):
         scripts = [raw[start:end] for _, start, end in tx.outputs]
         if position:
@@ -70,17 +75,17 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
                 outpoint = raw[at : at + 36]
                 script = made[outpoint] if outpoint in made else known(outpoint)
                 if script is None:
-                    untold += 1
+                    unknown += 1
                 else:
                     spent.append(script)
         this_txid = txid(raw, tx)
         made.update((this_txid + index.to_bytes(4, "little"), script) for index, script in enumerate(scripts))
         outputs += scripts
-    return filter_elements(outputs, spent), untold
+    return filter_elements(outputs, spent), unknown
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """The scriptPubKey that an input seems to spend, None where it shows none. Never certain: other scripts can have the same bytes."""
+    """The scriptPubKey that an input appears to spend, or None. Never certain: different scripts can lead to the same bytes."""
     if witness:
         return _nested(script_sig) if script_sig else _native(witness)
     pushes = list(script_pushes(script_sig))
@@ -95,7 +100,7 @@ def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
 
 
 def _nested(script_sig: bytes) -> bytes | None:
-    """P2SH around a witness program, which is all of the scriptSig."""
+    """The P2SH script of a witness program, if the scriptSig is a single push of that program."""
     return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
 
 
@@ -105,7 +110,7 @@ def _native(witness: list[bytes]) -> bytes | None:
         return b"\x00\x14" + hash160(last)
     is_control_block = len(witness) > 1 and len(last) >= _CONTROL_BLOCK and (len(last) - 1) % 32 == 0
     if len(witness) < 2 or not last or is_control_block or last[0] == _ANNEX or last[-1] not in (_MULTISIG, _CHECKSIG):
-        return None  # taproot's, or what may be
+        return None  # taproot, or possibly taproot
     return b"\x00\x20" + sha256(last).digest()
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spvfilter.errors import LieError, UselessPeerError
-from spvfilter.filters.verify import Verdict, judge
+from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.events import Phase, Progress
 from spvfilter.light.flight import Lie
 from spvfilter.light.peers import LOST
@@ -335,8 +335,8 @@ class FilterHeaders:
         if not self._is_at(height, block_hash) or self._rows.header_at(height) != ours:
             return False
         known = self._known()
-        their_verdict = await asyncio.to_thread(judge, raw, theirs, block_hash, known)
-        our_verdict = None if filter_ is None else await asyncio.to_thread(judge, raw, filter_, block_hash, known)
+        their_verdict = await asyncio.to_thread(verify_filter, raw, theirs, block_hash, known)
+        our_verdict = None if filter_ is None else await asyncio.to_thread(verify_filter, raw, filter_, block_hash, known)
         if their_verdict.verdict is Verdict.FALSE:
             self._sync.peers.leave(remote, _lie(height, their_verdict.reason))
         if (our_verdict is not None and our_verdict.verdict is Verdict.FALSE) or their_verdict.verdict is Verdict.TRUE:

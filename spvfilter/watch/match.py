@@ -1,4 +1,4 @@
-"""Match: one output or input that concerns the wallet, and how sure it is that nothing was left out."""
+"""Match, an output or input that concerns the wallet, and Completeness, how certain it is that no match is missing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 
 @public
 class Completeness(StrEnum):
-    """How sure it is that no match was left out of a range of blocks."""
+    """How certain it is that no match is missing from a range of blocks."""
 
-    UNPROVEN = "unproven"  # a BIP-37 peer can leave transactions out, and nobody can tell
-    ONE_PEER = "1 peer"  # compact filters whose headers one peer alone gave
-    PROVEN = "proven"  # compact filters on whose headers two peers or more agree
+    UNPROVEN = "unproven"  # from a BIP-37 peer, which can omit transactions unnoticed
+    ONE_PEER = "1 peer"  # by compact filters whose filter headers come from a single peer
+    PROVEN = "proven"  # by compact filters on whose filter headers at least two peers agree
 
 
 @public
@@ -34,12 +34,12 @@ class Match:
     kind: MatchKind
     txid: bytes  # 32 bytes, wire order
     index: int  # of the output or the input within its transaction
-    outpoint: OutPoint  # the output itself, or the one spent
-    value: int | None  # satoshi; None for the spend of an output never seen
-    script_pubkey: bytes | None  # of that output; None where it was never seen
-    address: str | None  # of that script, where it has one
+    outpoint: OutPoint  # the output itself, or the spent output
+    value: int | None  # satoshi; None for the spend of an output that was never seen
+    script_pubkey: bytes | None  # of the output; None if it was never seen
+    address: str | None  # of the scriptPubKey, if it has one
     label: str | None
-    block_hash: bytes | None  # None for a transaction outside a block
+    block_hash: bytes | None  # None for an unconfirmed transaction
     height: int | None
 
     def __repr__(self) -> str:

@@ -1,13 +1,13 @@
-"""The file of a watch list: one entry per line, readable and writable by hand. What entries mean is watch.py's.
+"""The text file format of a watch list: one entry per line, to be read and written by people and programs.
 
     # a comment; blank lines are skipped
     1BoatSLRHtKNngkdXEeobR76b53LETtpyT
-    bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is all behind the first comma
+    bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is everything after the first comma
     script:76a914…88ac,label            a whole scriptPubKey in hex
     pubkey:02…,label                    a public key in hex
     data:HEX,label                      a data element
     outpoint:TXID:INDEX,label           an outpoint, txid in display order
-    outpoint:TXID:INDEX:VALUE:SCRIPT    one whose value (satoshi) and scriptPubKey are known; either may be empty
+    outpoint:TXID:INDEX:VALUE:SCRIPT    an outpoint with its value (satoshi) and scriptPubKey; either may be empty
 
 UTF-8, with or without a byte order mark; lines end in LF or CRLF.
 """
@@ -25,12 +25,12 @@ from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 
-_CHUNK = 1 << 20  # bytes read at once
-_MAX_LINE = 8_100_000  # bytes; no scriptPubKey is larger than a block, 4,000,000 bytes, two digits each
+_CHUNK = 1 << 20  # bytes per read
+_MAX_LINE = 8_100_000  # bytes; a scriptPubKey has at most 4,000,000 bytes, a block's size, with two digits each
 
 
 class Sink(Protocol):
-    """What takes the entries of a file: a WatchList. Each method raises ParameterError for an entry that it refuses."""
+    """A receiver of entries, such as a WatchList. Every method raises ParameterError for an entry that it refuses."""
 
     def add_address(self, address: str, label: str | None = None) -> None: ...
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
@@ -43,7 +43,7 @@ class Sink(Protocol):
 
 
 class Source(Protocol):
-    """What gives the entries of a file: a WatchList."""
+    """A provider of entries, such as a WatchList."""
 
     @property
     def network(self) -> Network: ...
@@ -54,13 +54,16 @@ class Source(Protocol):
 
 
 def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
-    """Add every line of the file, `name` in errors, to `watch`. Raises WatchFileError with all bad lines; OSError if it cannot be read."""
+    """Add every line of the file to `watch`; `name` is the file's name in errors.
+
+    Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
+    """
     problems: list[tuple[int, str]] = []
-    late: list[tuple[int, str, str | None]] = []  # outpoints name scripts that may stand below them
+    late: list[tuple[int, str, str | None]] = []  # outpoints, which may come before the scripts that they refer to
     for number, line in _other_lines(watch, file):
         try:
             if len(line) > _MAX_LINE:
-                raise ParameterError(f"line of more than {_MAX_LINE} bytes")
+                raise ParameterError(f"the line has more than {_MAX_LINE} bytes")
             text = _text(line, number)
             if not text:
                 continue
@@ -81,9 +84,9 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
 
 
 def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines that the kernel does not take for plain addresses, with their numbers; those that are, it adds on the way, in order.
+    """Yield the lines, numbered from 1, that the kernel's fast path for addresses does not handle; it adds the others to `watch`, in order.
 
-    Of a line longer than _MAX_LINE at least one byte more than that is given, hardly all of it.
+    A line longer than _MAX_LINE is cut, to at least one byte more than that.
     """
     chunk, at, number = b"", 0, 1
     while True:
@@ -105,7 +108,7 @@ def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _text(line: bytes, number: int) -> str:
-    """The line without its end, or "" for a comment or a blank."""
+    """The line without its line end; "" for a comment or a blank line."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
@@ -115,7 +118,7 @@ def _text(line: bytes, number: int) -> str:
 
 def _split(text: str) -> tuple[str, str | None]:
     entry, comma, label = text.partition(",")
-    if not comma:  # a label may hold a '#'; an entry cannot, so what follows one there is a comment
+    if not comma:  # a label may contain '#', an entry cannot: without a label, '#' starts a comment
         entry = entry.partition(" #")[0]
     return entry.strip(), label.strip() or None
 
@@ -131,39 +134,39 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
     elif kind == "data":
         watch.add_data(_hex(rest), label)
     else:
-        raise ParameterError("unknown kind of entry before the colon: script, pubkey, data, outpoint, or an address without one")
+        raise ParameterError("unknown kind of entry before the colon: use script, pubkey, data or outpoint, or a plain address")
 
 
 def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
-        raise ParameterError(f"not outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT: {len(parts)} parts")
+        raise ParameterError(f"an outpoint is outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT, not {len(parts)} parts")
     value, script = None, None
     if len(parts) == 5:
         if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
-            raise ParameterError("not a value: a whole number of satoshi expected")
+            raise ParameterError("a value is a whole number of satoshi below 2^63")
         value = int(parts[3]) if parts[3] else None
         script = _hex(parts[4]) if parts[4] else None
     watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
 
 
 def _hex(text: str) -> bytes:
-    """Bytes in hex. Raises ParameterError that does not repeat the text: people paste private keys into the wrong places."""
+    """The bytes of a hex string. Raises ParameterError without repeating the text: people paste private keys into the wrong places."""
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ParameterError(f"not hex: digits in pairs expected, these {len(text)} characters are not") from None
+        raise ParameterError(f"hex digits in pairs expected; these {len(text)} characters are not") from None
 
 
 def write(watch: Source, path: Path) -> None:
-    """Write the whole list to a file of mode 0600 that replaces `path` at once."""
+    """Write the whole list to a file of mode 0600 that atomically replaces `path`."""
     with replacing(path) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())
         file.writelines(f"{line}\n".encode() for line in _lines(watch))
 
 
 def _lines(watch: Source) -> Iterator[str]:
-    # keys first: reading one labels its scripts, which may have labels of their own
+    # keys first: reading a key labels its scripts, and a script's own line then sets its own label
     for kind, value, label in sorted(watch.entries(), key=lambda entry: entry[0] != EntryKind.MULTISIG_KEY):
         tail = f",{label}" if label else ""
         match kind:
@@ -174,12 +177,12 @@ def _lines(watch: Source) -> Iterator[str]:
             case EntryKind.DATA:
                 yield f"data:{value.hex()}{tail}"
             case EntryKind.OUTPOINT:
-                pass  # below, with what is known of it
+                pass  # written below, with its value and script
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
     for point, coin in watch.table.coins():
         known = ""
         if point in labels and not labels[point] and coin.script and coin.script in watch:
-            yield f"outpoint:{OutPoint.parse(point)}"  # watched by hand; the line below alone would say that its script's entry learned it
+            yield f"outpoint:{OutPoint.parse(point)}"  # added by hand: the next line alone would read as learned through its script
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = f",{labels[point]}" if labels.get(point) else ""

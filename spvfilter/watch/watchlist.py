@@ -1,4 +1,4 @@
-"""WatchList: the single truth about what a wallet wants, and the exact match. Filters are projections of it, never the judge."""
+"""WatchList: the addresses, scripts, keys, data and outpoints that a wallet wants, with exact matching of transactions and blocks."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class WatchList:
 
     | entry | what matches it exactly | BIP-37 | BIP-158 |
     |---|---|---|---|
-    | address, scriptPubKey | outputs with this script; spends of them | the script's longest push; none: refused | yes |
-    | public key | outputs P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig with it; their spends | yes | all but multisig |
+    | address, scriptPubKey | outputs with this script; their spends | by the script's longest push; refused if there is none | yes |
+    | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig outputs with it; their spends | yes | all but multisig |
     | data element | any push of it, in outputs (and their spends) and in scriptSigs | yes | no |
-    | outpoint | its spend | yes | only where its script is watched too |
+    | outpoint | its spend | yes | if its script is known |
 
-    A match of an output teaches the list its outpoint, so that the spend is the next match. Outpoints are never
-    forgotten: after a reorganisation they may be spent again. An output or input is matched once, by the first of:
-    outpoint, script, multisig key, data. BIP-37 finds a spend by outpoint only: see `bloom_elements`.
+    When an output matches, the list learns its outpoint, so that the spend matches too. Outpoints are never forgotten: after a
+    reorganisation they may be spent again. An output or input yields one match, by the first of: outpoint, script, multisig key, data.
+    BIP-37 finds a spend by outpoint only: see `bloom_elements`.
 
-    Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong together;
-    watch addresses instead where that matters. A list is not safe to change from several threads at once.
+    Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong together; watch
+    addresses instead if that matters. A list is not safe to change from several threads at once.
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:
@@ -47,7 +47,7 @@ class WatchList:
 
     @classmethod
     def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
-        """A list of addresses, or of (address, label) pairs. Raises AddressError at the first that is none."""
+        """A list of addresses or of (address, label) pairs. Raises AddressError for the first invalid one."""
         if isinstance(addresses, str):
             raise TypeError("an iterable of addresses expected, not one string")
         watch = cls(network)
@@ -61,9 +61,9 @@ class WatchList:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], network: Network | str = MAINNET) -> WatchList:
-        """The list in a file of one entry per line, as `save` writes it; see spvfilter.watch.textfile for the lines.
+        """Read a list from a text file with one entry per line (spvfilter.watch.textfile describes the format).
 
-        Raises WatchFileError with every bad line, its number and cause; no line is ever dropped.
+        Raises WatchFileError, which lists every invalid line with its number and cause, and OSError.
         """
         watch = cls(network)
         with Path(path).open("rb") as file:
@@ -71,25 +71,25 @@ class WatchList:
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything, learned outpoints included, to a file of mode 0600 that replaces `path` at once."""
+        """Write all entries and outpoints, including learned ones, to a file of mode 0600 that atomically replaces `path`."""
         textfile.write(self, Path(path))
 
     def add_address(self, address: str, label: str | None = None) -> None:
-        """Watch an address of the list's network. Raises AddressError, WrongNetworkError."""
+        """Watch an address of the list's network. Raises AddressError, and WrongNetworkError for an address of another network."""
         self.add_script(address_to_script(address, self.network), label)
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None:
-        """Watch a whole scriptPubKey. Raises ParameterError for an empty one."""
+        """Watch a scriptPubKey. Raises ParameterError for an empty one."""
         script = to_bytes(script_pubkey)
         if not script:
-            raise ParameterError("an empty script would match every output that has none")
+            raise ParameterError("an empty scriptPubKey cannot be watched: it would match every output with an empty script")
         self._label(self._table.add(EntryKind.SCRIPT, script), label)
 
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
-        """Watch a public key in every script that a wallet makes of it; see the class's table.
+        """Watch a public key in every script that a wallet derives from it; the table of the class lists them.
 
-        33 bytes starting 02/03 or 65 starting 04/06/07, else ParameterError. P2TR is not among them: its key is tweaked,
-        watch its address.
+        P2TR is not among them, because its key is tweaked: watch the address. Raises ParameterError unless the key has 33 bytes
+        starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
         """
         key = to_bytes(pubkey)
         if not is_pubkey(key):
@@ -99,7 +99,7 @@ class WatchList:
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
-        """Watch for any push of exactly these bytes, 1 to 520 of them, else ParameterError."""
+        """Watch for any push of exactly these bytes. Raises ParameterError unless there are 1 to 520."""
         element = to_bytes(data)
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
             raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
@@ -108,10 +108,10 @@ class WatchList:
     def add_outpoint(
         self, outpoint: OutPoint | str, label: str | None = None, *, value: int | None = None, script_pubkey: bytes | None = None
     ) -> None:
-        """Watch for the spend of an outpoint (or `TXID:INDEX`, txid in display order); value in satoshi where known.
+        """Watch for the spend of an outpoint, given as OutPoint or as `TXID:INDEX` (txid in display order); `value` is in satoshi.
 
-        With a script that the list watches, the outpoint counts as learned by that entry and shares its label; so does one that was
-        learned already, unless a label is given.
+        If the list watches `script_pubkey`, or has already learned the outpoint, the outpoint belongs to that entry and shares its
+        label, unless `label` is given. Raises ParameterError for an invalid outpoint, value or label.
         """
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
@@ -124,7 +124,10 @@ class WatchList:
         self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
-        """Add the addresses in the lines of a file from byte `at` of `chunk` on, as far as the kernel decides; bytes and lines it took."""
+        """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.
+
+        Returns the numbers of bytes and lines taken.
+        """
         network = self.network
         taken, lines, labels = self._table.add_address_lines(chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp)
         for entry, label in labels:
@@ -135,12 +138,12 @@ class WatchList:
         label = label.strip() if label else None
         if not label:
             return
-        if not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # a surrogate is no UTF-8
-            raise ParameterError(f"a label has no control characters, line ends or surrogates: {label[:80]!r}")
+        if not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
+            raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
         self._labels[entry] = label
 
     def __len__(self) -> int:
-        """Entries watched for; learned outpoints are not counted."""
+        """The number of entries; learned outpoints are not counted."""
         return len(self._table)
 
     def __contains__(self, script_pubkey: bytes) -> bool:
@@ -148,7 +151,7 @@ class WatchList:
         return self._table.match_script(script_pubkey) != NO_ENTRY
 
     def __eq__(self, other: object) -> bool:
-        """Same network, entries, labels and outpoints, in whatever order they came."""
+        """Whether network, entries, labels and outpoints are equal, in any order."""
         if not isinstance(other, WatchList):
             return NotImplemented
         return self.network == other.network and self._contents() == other._contents()
@@ -172,15 +175,15 @@ class WatchList:
 
     @property
     def table(self) -> WatchTable:
-        """The kernel's table: what the matcher's threads scan against."""
+        """The kernel's table of entries and outpoints, which scans search for."""
         return self._table
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
-        """Every entry as (kind, its bytes, label), in the order they were added."""
+        """Every entry as (kind, bytes, label), in the order they were added."""
         return ((kind, value, self._labels.get(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
-        """Watch one entry as `entries` lists them: a key's scripts are entries of their own. Its number in the table."""
+        """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries."""
         number = self._table.add(kind, value)
         self._label(number, label)
         return number
@@ -190,19 +193,19 @@ class WatchList:
         return self._labels.get(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
-        """The scripts watched for, those of public keys included; bare multisig scripts of keys cannot be listed."""
+        """The watched scriptPubKeys, including those of public keys; bare multisig scripts of a key cannot be listed."""
         return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
-        """Every outpoint watched for, learned ones included."""
+        """Every watched outpoint, including learned ones."""
         return (OutPoint.parse(point) for point, _ in self._table.coins())
 
     def bloom_elements(self) -> list[bytes]:
-        """What a BIP-37 filter must contain to find everything here: pushes and 36-byte outpoints, none twice.
+        """The elements that a BIP-37 filter needs to find everything in this list: pushes and 36-byte outpoints, without duplicates.
 
-        For a script its longest push (key, hash or witness program). Spends are found by outpoint: every one known is
-        included, and a filter with update flag ALL lets the peer add those to come (BIP-37 § Filter matching algorithm).
-        Raises InexpressibleError naming the scripts that push nothing.
+        A script is represented by its longest push (key, hash or witness program). Spends are found by outpoint: all known outpoints
+        are included, and with update flag ALL the peer adds future ones (BIP-37 § Filter matching algorithm).
+        Raises InexpressibleError, which lists the scripts without pushes.
         """
         elements: dict[bytes, None] = {}
         silent = []
@@ -221,10 +224,10 @@ class WatchList:
         return list(elements)
 
     def gcs_elements(self) -> list[bytes]:
-        """What a BIP-158 filter is asked for to find everything here: whole scriptPubKeys, those of known outpoints included, none twice.
+        """The scriptPubKeys to query a BIP-158 filter for, including those of known outpoints, without duplicates.
 
-        Raises InexpressibleError naming what such filters cannot find: data elements, outpoints whose script is not known, scripts
-        that start with OP_RETURN. Of a public key all is found but bare multisig.
+        They find everything in this list except bare multisig outputs of its public keys. Raises InexpressibleError, which lists the
+        entries that compact filters cannot find: data elements, outpoints of unknown script, scripts that start with OP_RETURN.
         """
         scripts: dict[bytes, None] = {}
         hidden: list[str] = []
@@ -244,23 +247,23 @@ class WatchList:
         return list(scripts)
 
     def match_tx(self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """What in one transaction concerns the list; its outputs that do are learned. Raises FormatError."""
+        """The matches in one transaction; matching outputs are learned. Raises FormatError for a malformed transaction."""
         return self.accept(self._table.scan_tx(to_bytes(raw)), block_hash=block_hash, height=height)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
-        """What in one whole block concerns the list; its outputs that do are learned. Raises FormatError."""
+        """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block."""
         block = to_bytes(raw)
         hits = self._table.scan_block(block)
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height)
 
     def accept(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """Matches of the table's hits, whose outpoints are learned."""
+        """Turn the table's hits into matches, and learn the outpoints of their outputs."""
         found = list(hits)
         self._table.learn(found)
         return self.matches(found, block_hash=block_hash, height=height)
 
     def matches(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """Matches of the table's hits; nothing is learned."""
+        """Turn the table's hits into matches without learning from them."""
         return [self._match(hit, block_hash, height) for hit in hits]
 
     def _match(self, hit: Hit, block_hash: bytes | None, height: int | None) -> Match:
@@ -279,7 +282,7 @@ class WatchList:
 
 
 def pubkey_scripts(key: bytes) -> list[bytes]:
-    """P2PK, P2PKH, P2WPKH and P2SH-P2WPKH scripts of a public key."""
+    """The P2PK, P2PKH, P2WPKH and P2SH-P2WPKH scripts of a public key."""
     key_hash = hash160(key)
     witness = b"\x00\x14" + key_hash
     return [

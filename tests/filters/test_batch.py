@@ -1,4 +1,4 @@
-"""A stream of filters asked at once: in order, in bounded memory, by threads that end, and never silent about what is malformed."""
+"""Matching a stream of filters: results in order, bounded memory, threads that end, and an error for every malformed filter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS = [build.p2wpkh(bytes((number,)) * 20) for number in range(4)]
 
 
 def filters(hits: Iterable[int], count: int) -> list[tuple[bytes, bytes]]:
-    """`count` filters of two scripts, some of which are ours."""
+    """`count` filters of two scripts each, some of which are ours."""
     source, places = random.Random(7), set(hits)
     made = []
     for number in range(count):
@@ -158,7 +158,7 @@ def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, b
     given = []
     with pytest.raises(BlockFilterError, match=f"of the filter of block {pairs[bad][0][::-1].hex()} at byte .*: truncated") as caught:
         for block_hash in found:
-            given.append(block_hash)  # noqa: PERF402  # what came before the error
+            given.append(block_hash)  # noqa: PERF402  # collects what precedes the error
     assert given == hashes(pairs, [hit for hit in hits if hit < bad])
     assert caught.value.block_hash == pairs[bad][0]
     assert isinstance(caught.value, FormatError)
@@ -179,7 +179,7 @@ def test_what_the_stream_raises_comes_after_the_candidates_before_it(jobs: int) 
     given = []
     with pytest.raises(OSError, match="the disk is gone"):
         for block_hash in match_filters(broken(), GcsQuery(OURS), jobs=jobs):
-            given.append(block_hash)  # noqa: PERF402  # what came before the error
+            given.append(block_hash)  # noqa: PERF402  # collects what precedes the error
     assert given == hashes(pairs, hits)
     assert not threads()
 
@@ -189,7 +189,7 @@ def test_what_is_no_block_hash_or_anothers_filter_is_refused(jobs: int) -> None:
     (pair,) = filters([0], 1)
     with pytest.raises(ParameterError, match="32 bytes, not 31"):
         list(match_filters([(pair[0][1:], pair[1])], GcsQuery(OURS), jobs=jobs))
-    with pytest.raises(ParameterError, match="was given for block 0000"):
+    with pytest.raises(ParameterError, match="is given as the filter of block 0000"):
         list(match_filters([(bytes(32), BasicFilter.parse(pair[1], pair[0]))], GcsQuery(OURS), jobs=jobs))
 
 

@@ -1,4 +1,4 @@
-"""BIP-158 basic filters and BIP-157 headers: every published one to the byte, real blocks with their prevouts, chains of headers."""
+"""BIP-158 basic filters and BIP-157 filter headers: published vectors to the byte, real blocks with their prevouts, chains of headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHAINS = ["chain_mainnet_000000_000255", "chain_signet_000000_000070", "chain_te
 
 
 def prevout_scripts(name: str) -> list[bytes]:
-    """The scripts in a file of CTxOut, by the tests' own reading."""
+    """The scripts in a file of serialised CTxOut, parsed by the test itself."""
     file = io.BytesIO(vector_path(name).read_bytes())
     scripts = []
     while file.read(8):

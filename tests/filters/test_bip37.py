@@ -1,4 +1,4 @@
-"""BIP-37 filters as bytes: published filterloads, limits, refusals, and what every filter must hold."""
+"""BIP-37 filters as bytes: published filterloads, limits, refusals, and properties of every filter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_published_filters_are_rebuilt_to_the_byte(case: dict[str, Any]) -> None
     assert size == case["filter_size"]
     assert filter_hash_funcs(size, elements) == case["hash_funcs"]
     if case.get("degenerate"):
-        with pytest.raises(ParameterError, match="match everything"):
+        with pytest.raises(ParameterError, match="matches everything"):
             Bip37Filter(elements, rate, case["tweak"], case["flags"])
         made = Bip37Filter.parse(bytes.fromhex(case["filterload"]))
         assert all(bytes.fromhex(element) in made for element in case["elements"] + case["contains"])
@@ -143,7 +143,7 @@ def test_undefined_flags_raise(flags: int) -> None:
     ],
 )
 def test_a_filter_that_peers_read_as_match_all_raises_and_says_what_would_fit(elements: int, rate: float, result: str, named: str) -> None:
-    with pytest.raises(ParameterError, match=f"give {result}, which peers read as match everything: .*{named}"):
+    with pytest.raises(ParameterError, match=f"give {result}: to peers, such a filter matches everything; .*{named}"):
         Bip37Filter(elements, rate)
 
 
@@ -153,7 +153,7 @@ def test_what_the_refusal_names_really_builds(elements: int, rate: float) -> Non
         Bip37Filter(elements, rate)
         return
     except ParameterError as error:
-        words = str(error).partition("match everything: ")[2].split()
+        words = str(error).partition("matches everything; ")[2].split()
     if words[0] == "the" and words[1] == "rate":
         assert Bip37Filter(elements, float(words[-1])).hash_funcs
         with pytest.raises(ParameterError):

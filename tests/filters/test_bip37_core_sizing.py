@@ -1,4 +1,4 @@
-"""Sizes and functions of filters, against Bitcoin Core's own expression compiled as C."""
+"""Sizes and hash functions of BIP-37 filters, against Bitcoin Core's own expression compiled as C."""
 
 from __future__ import annotations
 

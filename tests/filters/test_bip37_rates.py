@@ -1,4 +1,4 @@
-"""False-positive rates as measured, seeds fixed: of one filter, of many, and of a wallet's filter with decoys."""
+"""Measured false-positive rates, with fixed seeds: of one filter, of many, and of a wallet's filter with decoys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pack = struct.Struct("<Q").pack
 
 
 class Elements(list[bytes]):
-    """The smallest thing a filter can be made for."""
+    """A minimal source of elements for a filter."""
 
     def bloom_elements(self) -> Iterable[bytes]:
         return self
@@ -31,13 +31,13 @@ def wallet(count: int, seed: int = 0) -> Elements:
 
 
 def bits(found: Bip37Filter) -> bytes:
-    """A byte for every bit, read from the payload as BIP-37 lays it out."""
+    """One byte for each bit, read from the payload in BIP-37's layout."""
     field = bytes(found)[-9 - found.size : -9]
     return bytes(field[at >> 3] >> (at & 7) & 1 for at in range(8 * found.size))
 
 
 def hits(found: Bip37Filter, probes: Iterable[int]) -> list[int]:
-    """The probes, as 8-byte elements, that the filter contains: function by function, since most fall to the first ones."""
+    """The probes, as 8-byte elements, that the filter contains. Function by function, because the first ones exclude most probes."""
     table, size, murmur3 = bits(found), 8 * found.size, mmh3.hash
     left = list(probes)
     for i in range(found.hash_funcs):

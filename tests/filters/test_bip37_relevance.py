@@ -1,4 +1,4 @@
-"""The relevance test: against an oracle over real transactions, and its rules one by one."""
+"""The BIP-37 relevance test: against an oracle over real transactions, and its rules one by one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def learned(found: Bip37Filter, raw: bytes, count: int) -> list[int]:
 
 
 def random_filter(rng: random.Random, txs: Sequence[CTransaction]) -> Filter:
-    """A filter of any size and fill, which may hold parts of the transactions."""
+    """A filter of any size and fill, which may contain parts of the transactions."""
     size = rng.choice((0, 1, 2, rng.randint(3, 60), rng.randint(60, 2_000)))
     field = rng.randbytes(size) if rng.random() < 0.15 else bytes(size)
     made = Filter(

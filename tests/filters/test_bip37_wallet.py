@@ -1,4 +1,4 @@
-"""Filters for a wallet: what they find on a chain, how they are sized, decoys, and what they warn of."""
+"""BIP-37 filters for a wallet: what they find on a chain, their sizes, decoys and warnings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wallet(count: int) -> Elements:
 
 
 def funded_and_spent(script: bytes) -> tuple[bytes, bytes, bytes]:
-    """A block that pays the script, then spends that output with nothing but the outpoint to tell; and the two transactions."""
+    """A block that pays the script, then spends that output so that only its outpoint shows it; and the two transactions."""
     funding = build.tx([TxIn(b"\x77" * 32, 0)], [TxOut(1, STRANGER), TxOut(2, script), TxOut(3, STRANGER)])
     spending = build.tx([TxIn(b"\x77" * 32, 1), TxIn(build.txid(funding), 1, witness=(b"sig",))], [TxOut(1, STRANGER)])
     noise = build.tx([TxIn(build.txid(funding), 0)], [TxOut(1, STRANGER)])

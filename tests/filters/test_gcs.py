@@ -1,4 +1,4 @@
-"""Golomb-coded sets: published sets to the byte, bombs and truncations refused, nothing that was put in is ever missed."""
+"""Golomb-coded sets: published sets to the byte, oversized and truncated data refused, no false negatives."""
 
 from __future__ import annotations
 

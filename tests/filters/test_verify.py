@@ -1,4 +1,4 @@
-"""A filter judged by its block: true ones never fail, and what leaves out a script that the block has for certain does."""
+"""Verification of a filter against its block: true filters pass, and a filter fails if it lacks a script that it must contain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 
 from spvfilter.filters.bip158 import basic_data, filter_elements
-from spvfilter.filters.verify import Judgement, Verdict, judge, spent_script
+from spvfilter.filters.verify import Judgement, Verdict, spent_script, verify_filter
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import parse_tx, txid, walk_block
 from spvfilter.node.blocktree import TreeBlock
@@ -41,7 +41,7 @@ def block_spending(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
 
 
 def judged(raw: bytes, block_hash: bytes, elements: set[bytes]) -> Judgement:
-    return judge(raw, basic_data(block_hash, elements), block_hash, nothing_known)
+    return verify_filter(raw, basic_data(block_hash, elements), block_hash, nothing_known)
 
 
 @pytest.mark.parametrize("lock", SHOWN)
@@ -81,7 +81,7 @@ def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
 def test_a_filter_is_true_or_false_where_all_spent_outputs_are_of_the_block() -> None:
     raw, block_hash, elements = block_within(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements).verdict is Verdict.TRUE
-    assert judged(raw, block_hash, elements | {b"more"}) == Judgement(Verdict.FALSE, "has other elements than the block")
+    assert judged(raw, block_hash, elements | {b"more"}) == Judgement(Verdict.FALSE, "its elements are not the block's")
     for left_out in elements:
         assert judged(raw, block_hash, elements - {left_out}).verdict is Verdict.FALSE
 
@@ -97,7 +97,7 @@ def test_a_filter_is_possible_where_outputs_of_other_blocks_are_spent() -> None:
 def test_a_filter_without_an_output_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     for left_out in elements - {lock.script_pubkey for lock in (*SHOWN, *HIDDEN)}:
-        assert judged(raw, block_hash, elements - {left_out}) == Judgement(Verdict.FALSE, f"lacks the script {left_out.hex()}")
+        assert judged(raw, block_hash, elements - {left_out}) == Judgement(Verdict.FALSE, f"it lacks the script {left_out.hex()}")
 
 
 def test_a_filter_of_more_elements_than_the_block_can_have_is_false() -> None:
@@ -134,7 +134,7 @@ def test_a_block_without_its_witnesses_is_judged_as_with_them() -> None:
 @pytest.mark.parametrize("data", [b"", b"\x05\x01", b"\xfe\xff\xff\xff\xff\x00", b"\x00\x00", b"\x01" + b"\xff" * 40])
 def test_a_filter_that_is_none_is_false(data: bytes) -> None:
     raw, block_hash, _ = block_spending(p2pkh(KEY))
-    assert judge(raw, data, block_hash, nothing_known).verdict is Verdict.FALSE
+    assert verify_filter(raw, data, block_hash, nothing_known).verdict is Verdict.FALSE
 
 
 def test_a_script_that_is_known_must_be_there() -> None:
@@ -144,8 +144,8 @@ def test_a_script_that_is_known_must_be_there() -> None:
     def script_of(outpoint: bytes) -> bytes | None:
         return known.get(OutPoint.parse(outpoint))
 
-    assert judge(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is Verdict.TRUE
-    assert judge(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict is Verdict.FALSE
+    assert verify_filter(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is Verdict.TRUE
+    assert verify_filter(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict is Verdict.FALSE
 
 
 def true_data(block: TreeBlock) -> bytes:
@@ -157,5 +157,5 @@ def true_data(block: TreeBlock) -> bytes:
 def test_no_true_filter_of_a_wallets_chain_is_judged_false(seed: int) -> None:
     world = World(seed, LOCKS)
     world.grow(30, share=0.9)
-    verdicts = {judge(block.raw, true_data(block), block.hash, nothing_known).verdict for block in world.regtest.chain.active}
+    verdicts = {verify_filter(block.raw, true_data(block), block.hash, nothing_known).verdict for block in world.regtest.chain.active}
     assert verdicts == {Verdict.TRUE, Verdict.POSSIBLE}

@@ -1,4 +1,4 @@
-"""The compiled fast path for addresses against address.py: what it decides is decided so, and what it leaves is all that is wrong."""
+"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def decide(text: str, network: Network) -> bytes | None:
 
 
 def judge(text: str, network: Network) -> bytes | None:
-    """address.py's own reading, without the fast path; None for what it refuses."""
+    """What address.py decodes without the fast path; None if it refuses."""
     try:
-        return slow._judge(text, network)
+        return slow._decode(text, network)
     except AddressError:
         return None
 
 
 def agree(text: str, network: Network) -> bool:
-    """Whether the fast path decided; then, that it did as address.py does."""
+    """Whether the fast path decoded the text; if so, asserts that address.py gives the same."""
     decided = decide(text, network)
     assert decided is None or decided == judge(text, network)
     return decided is not None
@@ -88,7 +88,7 @@ def mutated(rng: random.Random, text: str) -> str:
 def test_changed_and_foreign_addresses_are_decided_as_address_py_does(script: bytes, of: Network, on: Network, rng: random.Random) -> None:
     try:
         text = script_to_address(script, of) or ""
-    except ValueError:  # a human-readable part that is none
+    except ValueError:  # an invalid human-readable part
         text = script_to_address(script, MAINNET) or ""
     for _ in range(20):
         agree(text, on)

@@ -93,7 +93,9 @@ def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_bl
     with known(tmp_path / "w.db", 41, 30) as store:
         importing = FilterImport(store)
         take(importing, LINES[:7])
-        with pytest.raises(FalseFilterError, match=f"the filter of block 7 {LINES[7].block[::-1].hex()} is not the one") as caught:
+        with pytest.raises(
+            FalseFilterError, match=f"the filter of block 7 {LINES[7].block[::-1].hex()} does not match its filter header"
+        ) as caught:
             take(importing, [false(bare(LINES[7]))])
         assert (caught.value.height, caught.value.block_hash) == (7, LINES[7].block)
         importing.flush()

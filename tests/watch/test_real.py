@@ -1,4 +1,4 @@
-"""Exact matching of real blocks: the published wallet scans, and an oracle that shares no code with the package."""
+"""Exact matching of real blocks: published wallet scans, and an oracle that shares no code with the package."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def found(matches: Iterable[Match]) -> list[Found]:
 
 
 def some(rng: random.Random, of: Iterable[bytes], share: float, most: int) -> list[bytes]:
-    """A few of the distinct items: a share of them, at least one if there is any."""
+    """A random share of the distinct items, at least one if there are any."""
     distinct = list(dict.fromkeys(of))
     return rng.sample(distinct, min(len(distinct), most, 1 + int(share * len(distinct))))
 
 
 def draw(rng: random.Random, blocks: list[CBlock], kinds: str) -> tuple[WatchList, Wallet]:
-    """The same wants twice, drawn from what the blocks hold."""
+    """A watch list and an oracle with the same entries, drawn from the blocks."""
     watch, wallet = WatchList(), Wallet()
     outputs = [bytes(txout.scriptPubKey) for block in blocks for tx in block.vtx for txout in tx.vout]
     inputs = [txin for block in blocks for tx in block.vtx for txin in tx.vin]

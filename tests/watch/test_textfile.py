@@ -1,4 +1,4 @@
-"""The file of a watch list: what lines mean, that none is dropped, and that saving loses nothing."""
+"""The text file format of a watch list: what each line means, that no line is dropped, and that saving loses nothing."""
 
 from __future__ import annotations
 
@@ -97,21 +97,21 @@ BAD = [
     ("tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "testnet3"),
     ("mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn", "testnet3"),
     ("script:", "empty script"),
-    ("script:0", "not hex"),
-    ("script:zz", "not hex"),
+    ("script:0", "these 1 characters are not"),
+    ("script:zz", "these 2 characters are not"),
     ("pubkey:" + KEY.hex()[2:], "not a public key"),
     ("data:", "1 to 520 bytes"),
     ("data:" + "00" * 521, "1 to 520 bytes"),
-    (f"outpoint:{TXID}", "not outpoint"),
-    (f"outpoint:{TXID}:7:", "not outpoint"),
-    (f"outpoint:{TXID}:7:1:51:", "not outpoint"),
-    (f"outpoint:{TXID}:-1", "not an outpoint"),
+    (f"outpoint:{TXID}", "not 2 parts"),
+    (f"outpoint:{TXID}:7:", "not 4 parts"),
+    (f"outpoint:{TXID}:7:1:51:", "not 6 parts"),
+    (f"outpoint:{TXID}:-1", "an outpoint is TXID:INDEX"),
     (f"outpoint:{TXID}:4294967296", "out of range"),
     (f"outpoint:{TXID[2:]}:7", "64 hex digits"),
-    (f"outpoint:{TXID}:7:-5:", "not a value"),
-    (f"outpoint:{TXID}:7:1.5:", "not a value"),
+    (f"outpoint:{TXID}:7:-5:", "a value is a whole number"),
+    (f"outpoint:{TXID}:7:1.5:", "a value is a whole number"),
     (f"outpoint:{TXID}:7:9223372036854775808:", "out of range"),
-    (f"outpoint:{TXID}:7:1:xx", "not hex"),
+    (f"outpoint:{TXID}:7:1:xx", "hex digits in pairs expected"),
     ("xpub:abc", "unknown kind"),
     ("Script:51", "unknown kind"),
     (f"{ADDRESS},a\x00b", "control"),
@@ -159,7 +159,7 @@ def test_a_script_as_large_as_a_block_fits_on_a_line(tmp_path: Path) -> None:
     watch = load(tmp_path, f"script:{script.hex()},large\n{ADDRESS}\n")
     assert labels(watch) == ["large", None]
     (found,) = problems(tmp_path, "0" * 20_000_000).values()
-    assert "line of more than" in found
+    assert "the line has more than" in found
 
 
 def test_a_file_of_another_network_is_refused_by_name(tmp_path: Path) -> None:

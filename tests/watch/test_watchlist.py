@@ -1,4 +1,4 @@
-"""WatchList: what each kind of entry matches, what it learns, and what a filter must hold for it."""
+"""WatchList: what each kind of entry matches, what the list learns, and which filter elements it gives."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda line: tampered(line), "the filter of block 6 {block} is not the one that its filter header commits to"),
+        (lambda line: tampered(line), "the filter of block 6 {block} does not match its filter header"),
         (lambda line: {**line, "filter": "00"}, "the filter is not the one that filter_hash states: the line is damaged"),
         (lambda line: {**line, "filter_header": "11" * 32}, "the filter header of block {block} does not follow from the one before"),
         (lambda line: {**line, "height": 0, "previous": None, "block": "22" * 32}, "block 0 is 2222"),
