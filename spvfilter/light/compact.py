@@ -259,7 +259,7 @@ class CompactSync(Sync):
         self._behind_since = None
         for remote in set(self.members) - self.headers.asking:
             if remote.headers.is_behind:
-                self.peers.leave(remote, UselessPeerError(f"does not know block {self.chain.height} of the best chain"))
+                self.peers.leave(remote, remote.headers.lack)
         await self._sleep(self.limits.stall_s)
 
     async def _listen(self) -> None:

@@ -56,8 +56,16 @@ class HeaderQuestions:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the chain up to that block has less work than the best one."""
-        return not self.best or (self._chain.work_of(self.best) or 0) < self._chain.work
+        """Whether the chain up to that block has less work than the best one, or the best one less than the network's minimum."""
+        chain = self._chain
+        return not self.best or chain.work < chain.network.min_chain_work or (chain.work_of(self.best) or 0) < chain.work
+
+    @property
+    def lack(self) -> UselessPeerError:
+        """What a peer that is behind does not know."""
+        if self._chain.work < self._chain.network.min_chain_work:
+            return UselessPeerError("has no chain of the network's minimum work; it may be in its initial block download")
+        return UselessPeerError(f"does not know block {self._chain.height} of the best chain")
 
     async def sync(self) -> None:
         """Take what headers the peer has beyond ours. Raises PeerError, TimeoutError."""

@@ -288,7 +288,9 @@ class Sync(Search):
             self._check_there(remote)
             await self._follow_chain()
             if self._clock.monotonic() - since >= self._limits.stall_s:
-                raise UselessPeerError(f"does not know block {min(self._store.cursor + 1, self.chain.height)} of the best chain")
+                if self._store.cursor >= self.chain.height:
+                    raise remote.headers.lack
+                raise UselessPeerError(f"does not know block {self._store.cursor + 1} of the best chain")
 
     def _check_there(self, remote: Remote) -> None:
         if self.peers.ready.get(remote.address) is not remote:

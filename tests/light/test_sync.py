@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spvfilter.light.events import Synced
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import PeerWarning, Synced
+from spvfilter.network import MAINNET
 from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
-from spvfilter.node.server import Node
-from support.lightworld import FAST, TIMEOUT_S, World, place, running
+from spvfilter.node.server import SERVICES, Node
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Settings
+from spvfilter.wire.messages.inventory import GetHeaders, Headers
+from support.lightworld import FAST, START, TIMEOUT_S, World, place, running, where
 from support.vectors import effort
 
 
@@ -77,3 +84,27 @@ async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> 
     world = World(13, mature=2_000)
     async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
         await run.synced(world)
+
+
+class HasNoHeaders(Responder):
+    """A node in its initial block download, as it says of itself: it answers getheaders with nothing."""
+
+    def on_getheaders(self, asked: GetHeaders) -> None:
+        self.send(Headers(()))
+
+
+async def test_a_chain_below_the_networks_minimum_work_is_not_synced() -> None:
+    watch = WatchList(MAINNET)
+    watch.add_address("1BoatSLRHtKNngkdXEeobR76b53LETtpyT")
+    regtest = Regtest(clock=lambda: START)
+    settings = Settings(MAINNET, SERVICES, relay=True)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(TIMEOUT_S))
+        node = await stack.enter_async_context(Node(regtest, responder=HasNoHeaders, settings=settings))
+        client = await stack.enter_async_context(LightClient(watch, peers=[where(node)], mode="bip37", limits=FAST, from_height=900_000))
+        async for event in client.events():
+            assert not isinstance(event, Synced)
+            if isinstance(event, PeerWarning):
+                assert str(event.error) == "has no chain of the network's minimum work; it may be in its initial block download"
+                assert not event.banned
+                break
