@@ -1,0 +1,46 @@
+"""ARCHITECTURE.md says what is there: the rooms it draws, and of each function of the reference the C that does the same."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+CSRC = ROOT / "spvfilter/kernel/csrc"
+MAP = [tuple(row.strip("|").split(" | ")) for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
+
+
+def test_the_map_has_every_function_that_the_twins_share() -> None:
+    backend = import_module("spvfilter.kernel.backend")
+    named = {dotted.split(".")[1] for reference, _ in MAP for dotted in re.findall(r"`(\w+\.[\w.]+)`", reference)}
+    shared = {name for names in backend._REFERENCE.values() for name in names}
+    assert shared <= named, shared - named
+
+
+@pytest.mark.parametrize(("reference", "compiled"), MAP)
+def test_what_the_map_names_is_there(reference: str, compiled: str) -> None:
+    owner = None
+    for dotted in re.findall(r"`([\w.]+)`", reference):
+        if not dotted.startswith("."):
+            module, _, name = dotted.partition(".")
+            owner, *members = name.split(".")
+            value = getattr(import_module(f"spvfilter.kernel.pure.{module}"), owner)
+        else:
+            members = [dotted[1:]]
+        for member in members:
+            assert hasattr(value, member), f"{owner}.{member}"
+    for header, functions in re.findall(r"`([\w/]+\.h)`: ((?:`\w+`(?:, )?)+)", compiled):
+        declared = (CSRC / header).read_text(encoding="utf-8")
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"\b{function}\(", declared), f"{function} is not in {header}"
+
+
+def test_the_rooms_it_draws_are_there_and_all_of_them() -> None:
+    drawn = set(re.findall(r"^[├└]── ([\w/. ]+?)(?:   .*)?$", PAGE, re.MULTILINE))
+    names = {name.rstrip("/") for line in drawn for name in line.split() if not name.startswith("_")}
+    there = {path.name for path in (ROOT / "spvfilter").iterdir() if path.name[0] not in "_." and path.name != "py.typed"}
+    assert names == there
