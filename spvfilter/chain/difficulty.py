@@ -1,4 +1,4 @@
-"""Difficulty: compact bits, targets, work, and the retarget. Which bits a header must have is decided in rules.py."""
+"""Difficulty arithmetic: compact bits, targets, work, and the retarget of a difficulty period."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 
 PERIOD = 2_016  # headers that share one difficulty, Core chainparams nPowTargetTimespan / nPowTargetSpacing
-SPACING = 600  # seconds that a block should take, Core nPowTargetSpacing
-TIMESPAN = PERIOD * SPACING  # seconds that a period should take, Core nPowTargetTimespan
+SPACING = 600  # seconds; the target interval between blocks, Core nPowTargetSpacing
+TIMESPAN = PERIOD * SPACING  # seconds; the target duration of a period, Core nPowTargetTimespan
 
-_BITS = struct.Struct("<72xI4x")  # of a header
+_BITS = struct.Struct("<72xI4x")  # the bits of a header
 
 
 @public
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
     """The absolute value of compact bits, whether they are negative, and whether they overflow 256 bits (Core SetCompact).
 
-    The highest byte is the number's length in bytes, the next bit its sign, the rest its first three bytes.
+    The highest byte is the length of the number in bytes, the next bit its sign, and the remaining bits are its first three bytes.
     """
     length, mantissa = bits >> 24, bits & 0x007FFFFF
     value = mantissa << 8 * (length - 3) if length >= 3 else mantissa >> 8 * (3 - length)
@@ -27,48 +27,48 @@ def decode_bits(bits: int) -> tuple[int, bool, bool]:
 
 @public
 def encode_bits(value: int) -> int:
-    """Compact bits of a target, 0 ≤ value < 2^256, its lower bytes cut off (Core GetCompact)."""
+    """The compact bits of a target, 0 ≤ value < 2^256, rounded down (Core GetCompact)."""
     length = (value.bit_length() + 7) // 8
     mantissa = value >> 8 * (length - 3) if length >= 3 else value << 8 * (3 - length)
-    if mantissa & 0x00800000:  # would be the sign
+    if mantissa & 0x00800000:  # this bit would be the sign
         mantissa, length = mantissa >> 8, length + 1
     return length << 24 | mantissa
 
 
 @public
 def target(bits: int) -> int:
-    """The number a block's hash must not exceed, from its compact bits; 0 where they are negative, zero or overflow."""
+    """The target of compact bits, which a block's hash must not exceed; 0 if the bits are negative, zero or overflow."""
     value, negative, overflow = decode_bits(bits)
     return 0 if negative or overflow else value
 
 
 @public
 def work(bits: int) -> int:
-    """Expected hashes for a block with these compact bits, 2^256 // (target + 1); 1 where the target is no target."""
+    """The expected number of hashes for a block with these compact bits, 2^256 // (target + 1); 1 if they encode no valid target."""
     limit = target(bits)
     return (1 << 256) // (limit + 1) if limit else 1
 
 
 @public
 def total_work(headers: bytes) -> int:
-    """Expected hashes for all of these headers, 80 bytes each."""
+    """The expected number of hashes for all of these headers, 80 bytes each."""
     count = len(headers) // HEADER_SIZE
     if all(headers[at::HEADER_SIZE] == headers[at : at + 1] * count for at in range(72, 76)):  # one difficulty, as in most periods
         return count * work(int.from_bytes(headers[72:76], "little"))
-    total, last, each = 0, 0, 1
+    total, last_bits, last_work = 0, 0, 1
     for (bits,) in _BITS.iter_unpack(headers):
-        if bits != last:
-            last, each = bits, work(bits)
-        total += each
+        if bits != last_bits:
+            last_bits, last_work = bits, work(bits)
+        total += last_work
     return total
 
 
 @public
 def retarget(bits: int, span: int, pow_limit: int) -> int:
-    """Compact bits of a period upon one that had `bits` and took `span` seconds, which may be negative.
+    """The compact bits of the period after one that had `bits` and took `span` seconds, which may be negative.
 
-    The span runs from the first to the last of the 2,016 headers, one spacing short of a period, and counts as a quarter of a
-    period at least, four at most (Core CalculateNextWorkRequired).
+    The span runs from the first to the last of the 2,016 headers, one interval short of a period. It is clamped to between a quarter
+    of a period and four periods (Core CalculateNextWorkRequired).
     """
     span = min(max(span, TIMESPAN // 4), TIMESPAN * 4)
     return encode_bits(min(target(bits) * span // TIMESPAN, pow_limit))

@@ -1,4 +1,4 @@
-"""Branches beside the best chain, in bounded memory. Which chain is the best is decided elsewhere."""
+"""Forks: branches off the best chain, kept in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from spvfilter.protocol import HEADER_SIZE
 
 MAX_FORKS = 64
-MAX_FORK_HEADERS = 20_160  # in all forks together, ten periods
+MAX_FORK_HEADERS = 20_160  # of all forks together; ten difficulty periods
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
-    """A branch upon the best chain's header at `height`: headers of 80 bytes each, their hashes, and the work up to its tip."""
+    """A branch that starts after the best chain's header at `height`: headers (80 bytes each), their hashes, and the work up to its tip."""
 
     height: int
     headers: bytes
@@ -24,22 +24,22 @@ class Fork:
         return len(self.hashes) // 32
 
     def hash_at(self, height: int) -> bytes:
-        """The hash at a height above the branch's root."""
+        """The block hash at a height of the branch."""
         at = 32 * (height - self.height - 1)
         return self.hashes[at : at + 32]
 
     def header_at(self, height: int) -> bytes:
-        """The header at a height above the branch's root."""
+        """The header at a height of the branch."""
         at = HEADER_SIZE * (height - self.height - 1)
         return self.headers[at : at + HEADER_SIZE]
 
     def without(self, count: int) -> Fork:
-        """The same upon its own header number `count`, which has become one of the best chain."""
+        """The rest of the branch after its first `count` headers, which now belong to the best chain."""
         return Fork(self.height + count, self.headers[HEADER_SIZE * count :], self.hashes[32 * count :], self.work)
 
 
 class Forks:
-    """The forks with the most work. What falls out for want of room is as good as never seen: a peer can send it again."""
+    """The forks with the most work. A fork that is dropped for lack of room counts as never seen: a peer can send it again."""
 
     def __init__(self) -> None:
         self._forks: list[Fork] = []
@@ -48,7 +48,7 @@ class Forks:
         return iter(self._forks)
 
     def find(self, block_hash: bytes) -> tuple[Fork, int] | None:
-        """A fork that has the header with this hash, and its height."""
+        """A fork that contains the header with this hash, and the header's height."""
         for fork in self._forks:
             at = fork.hashes.find(block_hash)
             while at >= 0:
@@ -58,19 +58,19 @@ class Forks:
         return None
 
     def add(self, fork: Fork) -> None:
-        """Keep a fork of MAX_FORK_HEADERS at most, and no longer those that it prolongs."""
+        """Keep a fork of at most MAX_FORK_HEADERS headers. It replaces the forks that it extends."""
         self._forks = [fork, *(other for other in self._forks if not fork.hashes.startswith(other.hashes))]
         while len(self._forks) > MAX_FORKS or sum(map(len, self._forks)) > MAX_FORK_HEADERS:
             self._forks.remove(min(self._forks[1:], key=lambda other: other.work))
 
-    def turn(self, old: Fork, new: Fork) -> None:
-        """Stand upon the new branch: `old` has been cut off the best chain, `new` put in its place at the same height."""
+    def reorganise(self, old: Fork, new: Fork) -> None:
+        """Re-attach all forks after a reorganisation in which `new` has replaced `old` in the best chain, both from the same height."""
         forks, self._forks = [*self._forks, old], []
         for fork in reversed(forks):
             above = fork.height - old.height
             if above + len(fork) > MAX_FORK_HEADERS:
                 continue
-            if above > 0:  # it stood upon what is now a fork itself
+            if above > 0:  # its parent is now a fork itself
                 headers, hashes = old.headers[: HEADER_SIZE * above], old.hashes[: 32 * above]
                 fork = Fork(old.height, headers + fork.headers, hashes + fork.hashes, fork.work)
             if above >= 0:
@@ -79,9 +79,9 @@ class Forks:
                 self.add(fork)
 
 
-def _shared(one: bytes, other: bytes) -> int:
-    """How many hashes two branches have in common at their start."""
+def _shared(first: bytes, second: bytes) -> int:
+    """The number of hashes that two branches have in common at their start."""
     count = 0
-    while count < len(one) and one[count : count + 32] == other[count : count + 32]:
+    while count < len(first) and first[count : count + 32] == second[count : count + 32]:
         count += 32
     return count // 32

@@ -1,4 +1,4 @@
-"""The best chain of headers by work, with short forks beside it. Only what follows the rules gets in; nobody is asked for more."""
+"""HeaderChain: the validated chain of block headers with the most work, and short forks beside it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from spvfilter.network import Network
 from spvfilter.primitives import Header, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
 
-NEAR_TIP = 144  # blocks' work that a fork may lie behind the tip and still be stored, Core GetAntiDoSWorkThreshold
+NEAR_TIP = 144  # blocks; a fork is stored if its work is at most this much behind the tip's, Core GetAntiDoSWorkThreshold
 
 
 @public
 class ChainHeader(NamedTuple):
-    """A header at its place: height, hash (32 bytes, wire order), 80 bytes."""
+    """A header of the chain: height, block hash (32 bytes, wire order), serialised header (80 bytes)."""
 
     height: int
     hash: bytes
@@ -33,22 +33,23 @@ class ChainHeader(NamedTuple):
 @public
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Headers that are trusted as they stand, in place of the genesis block: `height` of the first, `work` up to the last.
+    """Trusted headers to start from instead of the genesis block; `height` is that of the first one.
 
-    They reach down to the start of the last one's period and are 11 at least, so that every header upon them can be judged.
+    They must include the first header of the last one's difficulty period, and at least 11 headers, so that every later header can be
+    validated.
     """
 
     height: int
     headers: bytes  # 80 bytes each
-    work: int  # expected hashes of the chain up to the last, that included
+    work: int  # expected hashes of the chain up to and including the last header
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Update:
-    """How the best chain changed: headers above `fork_height` that were disconnected, and those connected in their place.
+    """A change of the best chain: the headers above `fork_height` that were disconnected, and those that were connected.
 
-    Headers of 80 bytes and hashes of 32, lowest first. `stored` counts what was new, forks included.
+    Headers of 80 bytes and hashes of 32, lowest first. `stored` is the number of new headers, including those of forks.
     """
 
     fork_height: int
@@ -60,12 +61,12 @@ class Update:
 
     @property
     def disconnected(self) -> Iterator[ChainHeader]:
-        """From the old tip down: the order in which to undo them."""
+        """The disconnected headers from the old tip downwards, the order in which to undo them."""
         return reversed(list(_placed(self.fork_height, self.old_headers, self.old_hashes)))
 
     @property
     def connected(self) -> Iterator[ChainHeader]:
-        """Up to the new tip."""
+        """The connected headers, up to the new tip."""
         return _placed(self.fork_height, self.new_headers, self.new_hashes)
 
 
@@ -76,7 +77,7 @@ def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
 
 
 class Candidate(NamedTuple):
-    """Headers that follow the rules, upon the header at `height` of the best chain or of `fork`; not stored."""
+    """Valid headers that are not stored, after the header at `height` of the best chain or of `fork`."""
 
     fork: Fork | None
     height: int
@@ -87,30 +88,30 @@ class Candidate(NamedTuple):
 
 @public
 class HeaderChain:
-    """Every header from the genesis block, or a trusted start, to the tip of the chain with the most work, the first seen of equals.
+    """All headers from the genesis block, or a trusted start, to the tip of the chain with the most work; of equals, the first seen.
 
-    What raises changes nothing. On signet the block signatures of BIP-325 cannot be checked, see Network.
+    A method that raises changes nothing. On signet the block signatures (BIP-325) cannot be checked; see Network.
     """
 
     def __init__(self, network: Network, start: Start | None = None) -> None:
-        """Raises FormatError, HeaderError and ParameterError for a start that cannot be one."""
+        """Raises FormatError, HeaderError or ParameterError for an invalid `start`."""
         self.network = network
         self.start = start or Start(0, network.genesis, total_work(network.genesis))
         hashes = header_hashes(self.start.headers)
         check_proofs(self.start.headers, hashes, network)
         last = self.start.height + len(hashes) // 32 - 1
         if not hashes or self.start.height > max(0, min(last - last % PERIOD, last - MEDIAN_SPAN + 1)):
-            raise ParameterError(f"headers {self.start.height} to {last} do not suffice to judge the next one")
+            raise ParameterError(f"headers {self.start.height} to {last} do not suffice to validate the next one")
         self._active = PackedHeaders(self.start.height, self.start.headers, hashes, self.start.work)
         self._forks = Forks()
-        self._judged: Tip | None = None  # what was judged last: most often what is built upon next
+        self._last_tip: Tip | None = None  # the tip that was validated last, which the next headers most often extend
 
     @classmethod
     def load(cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None) -> HeaderChain:
-        """From headers that `headers` gave, in pieces of whole ones, those of the start not among them.
+        """Restore a chain from saved headers, in pieces of whole headers, without those of the start.
 
-        With `now`, our clock, they are judged as if they came from a peer; without it they must follow each other, no more. Their
-        work is not compared with the network's minimum. Raises FormatError, HeaderError.
+        With `now`, our clock, they are validated as if they came from a peer; without it they only have to follow each other. Their work
+        is not compared with the network's minimum. Raises FormatError, HeaderError.
         """
         chain = cls(network, start)
         tip = chain.tip()
@@ -124,26 +125,29 @@ class HeaderChain:
             chain._active.append(piece, hashes)
         return chain
 
-    # What is there
+    # Reading the chain
 
     @property
     def height(self) -> int:
-        """Of the tip."""
+        """The height of the tip."""
         return self._active.height
 
     @property
     def tip_hash(self) -> bytes:
+        """The block hash of the tip, 32 bytes in wire order."""
         return self._active.tip_hash
 
     @property
     def work(self) -> int:
-        """Expected hashes of the best chain."""
+        """The expected number of hashes of the best chain."""
         return self._active.work
 
     @property
     def required_work(self) -> int:
-        """What the chain below new headers and these must have together to be stored: the network's minimum, and 144 blocks less
-        than the best chain."""
+        """The work that a chain must have for its headers to be stored.
+
+        It is the network's minimum, or the best chain's work less 144 blocks, whichever is more (Core GetAntiDoSWorkThreshold).
+        """
         near = self.work - NEAR_TIP * work(int.from_bytes(self._active.headers(self.height, 1)[72:76], "little"))
         return max(self.network.min_chain_work, near)
 
@@ -152,34 +156,37 @@ class HeaderChain:
         return self._find(block_hash) is not None
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """The height of the header with this hash in the best chain, else None."""
+        """The height of the header with this hash in the best chain, or None."""
         return self._active.height_of(block_hash)
 
     def hash_at(self, height: int) -> bytes:
-        """The hash of the best chain's header at a height. Raises ParameterError where there is none."""
+        """The block hash at a height of the best chain. Raises ParameterError if there is none."""
         return self._active.hash_at(self._checked(height))
 
     def header_at(self, height: int) -> Header:
-        """The best chain's header at a height. Raises ParameterError where there is none."""
+        """The header at a height of the best chain. Raises ParameterError if there is none."""
         return Header.parse(self._active.headers(self._checked(height), 1))
 
     def headers(self, height: int, count: int) -> bytes:
-        """The best chain's headers from a height on, 80 bytes each, fewer than asked at the tip, none above it. Raises ParameterError."""
+        """Up to `count` headers of the best chain from a height on, 80 bytes each.
+
+        There are fewer at the tip, and none right above it. Raises ParameterError for other heights and a negative count.
+        """
         if count < 0:
-            raise ParameterError(f"a negative count: {count}")
+            raise ParameterError(f"count must not be negative: {count}")
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
-        """Expected hashes of the best chain up to a height, that included. Raises ParameterError where there is none."""
+        """The expected number of hashes of the best chain up to and including a height. Raises ParameterError if there is none."""
         return self._active.work_at(self._checked(height))
 
-    def joint_height(self, block_hash: bytes) -> int | None:
-        """Height of the last block that the best chain and the chain up to a block have in common; None for one that is not stored."""
+    def common_height(self, block_hash: bytes) -> int | None:
+        """The height of the last header that the best chain shares with the chain up to a block; None if the block is not stored."""
         place = self._find(block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
     def work_of(self, block_hash: bytes) -> int | None:
-        """Expected hashes of the chain up to a block, of the best chain or beside it; None for one that is not stored."""
+        """The expected number of hashes of the chain up to a block of the best chain or a fork; None if the block is not stored."""
         place = self._find(block_hash)
         return None if place is None else self._work(*place)
 
@@ -189,13 +196,11 @@ class HeaderChain:
 
     def _checked(self, height: int) -> int:
         if not self._active.first <= height <= self.height:
-            raise ParameterError(f"no header at height {height}: there are {self._active.first} to {self.height}")
+            raise ParameterError(f"no header at height {height}: the chain has {self._active.first} to {self.height}")
         return height
 
-    # What peers are told
-
     def locator(self) -> list[bytes]:
-        """Hashes by which a peer finds where our chains part: the last twelve, ever fewer below, the first (Core LocatorEntries)."""
+        """A block locator for getheaders: the last twelve hashes, then exponentially spaced ones, then the first (Core LocatorEntries)."""
         hashes, height, step = [], self.height, 1
         while height > self._active.first:
             hashes.append(self._active.hash_at(height))
@@ -204,12 +209,12 @@ class HeaderChain:
                 step *= 2
         return [*hashes, self._active.hash_at(self._active.first)]
 
-    # What peers tell
+    # Adding headers
 
     def accept(self, headers: bytes, now: int) -> Update:
-        """Take headers, 80 bytes each, that follow each other and upon one that is known; `now` is our clock, seconds since 1970.
+        """Validate and store headers, 80 bytes each, that follow a known one; `now` is our clock, seconds since 1970.
 
-        Headers that are known already are passed over. Raises FormatError, or the HeaderError that says what the sender deserves.
+        Headers that are stored already are skipped. Raises FormatError, or a HeaderError whose class says how to treat the sender.
         """
         candidate = self.examine(headers, now)
         if reason := self.shortfall(candidate):
@@ -217,7 +222,7 @@ class HeaderChain:
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
-        """Judge headers as `accept` does, their work apart, and store nothing."""
+        """Validate headers as `accept` does, except for their work, without storing them."""
         hashes = header_hashes(headers)
         if not headers:
             return Candidate(None, self.height, b"", b"", self.tip())
@@ -227,7 +232,7 @@ class HeaderChain:
             index, place = index + 1, known
         if place is None:
             check_proofs(headers, hashes, self.network)
-            raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
+            raise UnconnectedHeadersError(f"the parent of these headers, {hash_to_hex(headers[4:36])}, is unknown")
         headers, hashes = headers[HEADER_SIZE * index :], hashes[32 * index :]
         fork, height = place
         passed = max((at for at, _ in self.network.checkpoints if at <= self.height), default=0)
@@ -235,11 +240,11 @@ class HeaderChain:
             raise CheckpointError(f"a fork from height {height}, below the checkpoint {passed}", index=index)
         tip = self.tip(fork, height)
         tip.advance(headers, hashes, now, index=index)
-        self._judged = tip.copy()
+        self._last_tip = tip.copy()
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """Why `accept` would not store these headers, which are valid, for want of work; empty where it would."""
+        """Why these valid headers have too little work to be stored; empty if `accept` would store them."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"
@@ -249,15 +254,15 @@ class HeaderChain:
         return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:
-        """Store headers that were judged, whatever their work, with their hashes. Raises UnconnectedHeadersError."""
+        """Store validated headers with their hashes, whatever their work. Raises UnconnectedHeadersError."""
         if not headers:
             return Update(self.height)
         place = self._find(headers[4:36])
         if place is None:
-            raise UnconnectedHeadersError(f"headers upon {hash_to_hex(headers[4:36])}, which is not known")
+            raise UnconnectedHeadersError(f"the parent of these headers, {hash_to_hex(headers[4:36])}, is unknown")
         fork, height = place
         stored, total = len(hashes) // 32, self._work(*place) + total_work(headers)
-        if fork is not None:  # the whole branch, from the best chain on
+        if fork is not None:  # take the whole branch from the best chain on
             below = height - fork.height
             headers, hashes, height = fork.headers[: HEADER_SIZE * below] + headers, fork.hashes[: 32 * below] + hashes, fork.height
         if total > self.work:
@@ -266,22 +271,22 @@ class HeaderChain:
         return Update(self.height, stored)
 
     def _connect(self, height: int, headers: bytes, hashes: bytes, stored: int) -> Update:
-        """Make a branch upon a header of the best chain the best chain."""
+        """Connect a branch that starts after a header of the best chain, disconnecting the headers above it."""
         old_headers, old_hashes = b"", b""
         if height < self.height:
             old_work = self.work
             old_headers, old_hashes = self._active.cut(height)
-            self._forks.turn(Fork(height, old_headers, old_hashes, old_work), Fork(height, headers, hashes, 0))
+            self._forks.reorganise(Fork(height, old_headers, old_hashes, old_work), Fork(height, headers, hashes, 0))
         self._active.append(headers, hashes)
         return Update(height, stored, old_headers, old_hashes, headers, hashes)
 
-    # Where the rules look
+    # Context for the rules
 
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
-        """What the rules need to know at a height of the best chain or of a fork; at the best chain's tip unless said."""
+        """The state for validating the next header at a height of the best chain or of a fork; by default at the best chain's tip."""
         height = self.height if height is None else height
-        if self._judged and self._judged.hash == self._hash(fork, height):
-            return self._judged.copy()
+        if self._last_tip and self._last_tip.hash == self._hash(fork, height):
+            return self._last_tip.copy()
         last = self._header(fork, height)
         period = self._header(fork, max(height - height % PERIOD, self._active.first))
         return Tip(

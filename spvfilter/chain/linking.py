@@ -1,4 +1,4 @@
-"""Linkage of blocks at hand: which follow which, which branch has the most work, and the heights they state. Nothing is validated here."""
+"""Chain order of a set of blocks: their links, the branch with the most work, and their heights (BIP-34)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
-_TRIVIAL_TARGET = 1 << 250  # a hash meets it after 64 tries; regtest's is 2^255 - 1
+_TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it; regtest's target is 2^255 - 1
 
 
 @public
 class Linked(Protocol):
-    """The parts of a header that linking needs."""
+    """The fields of a header that linking needs."""
 
     @property
     def hash(self) -> bytes: ...
@@ -32,7 +32,7 @@ class Linked(Protocol):
 @public
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Blocks that follow each other, as indexes into what was linked, lowest first; `height` of the first where known."""
+    """Blocks that follow each other, lowest first, as indexes into the linked sequence; `height` is that of the first, if known."""
 
     blocks: list[int]
     height: int | None
@@ -41,16 +41,16 @@ class Segment:
 @public
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Blocks put in chain order: segments that are not linked with each other, oldest first, and the blocks off their best branch."""
+    """Blocks in chain order: segments that are not linked with each other, oldest first, and the stale blocks off their best branches."""
 
     segments: list[Segment]
     stale: list[int]
-    unproven: list[int] = field(default_factory=list)  # of all: headers that do not meet their bits, linked with some that do
+    unproven: list[int] = field(default_factory=list)  # blocks whose hash misses its target, linked with blocks that meet theirs
 
 
 @public
 def is_proven(block: Linked) -> bool:
-    """Whether the block's hash meets its own bits; also where these ask for next to no work, as on regtest."""
+    """Whether the block's hash meets its own bits. True if these demand next to no work, as on regtest."""
     limit = target(block.bits)
     return limit >= _TRIVIAL_TARGET or int.from_bytes(block.hash, "little") <= limit
 
@@ -59,16 +59,16 @@ def is_proven(block: Linked) -> bool:
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
-    Blocks with the same previous hash compete, whether or not that one is here. Of two branches the one with more work is kept, of
-    equal ones the longer, then that whose tip has the smaller hash: the result does not depend on the order of `blocks`. A
-    header whose hash does not meet its bits, damaged perhaps, has no work where others prove theirs. Heights come from the
-    network's genesis block or from any block that states its own.
+    Blocks with the same previous hash compete, even if that block is absent. The branch with the most work wins, then the longer one,
+    then the one whose tip has the smaller hash, so the result does not depend on the order of `blocks`. A header that misses its own
+    target, perhaps a damaged one, counts as no work if it is linked with headers that meet theirs. Heights come from the network's genesis
+    block or from any block that states its height.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
     for number, block in enumerate(blocks):
         children.setdefault(block.previous, []).append(number)
-    total = [(0, 0)] * len(blocks)  # work and length of the branch up to each
+    total = [(0, 0)] * len(blocks)  # work and length of the branch up to each block
     segments: list[Segment] = []
     stale: list[int] = []
     damaged: list[int] = []
@@ -76,11 +76,11 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
         if root in index:
             continue
         members = list(first)
-        for number in members:  # grows as it is walked
+        for number in members:  # grows during iteration
             members.extend(children.get(blocks[number].hash, ()))
         unproven = {number for number in members if not is_proven(blocks[number])}
         if len(unproven) == len(members):
-            unproven.clear()  # nobody proves anything: what they say is all there is
+            unproven.clear()  # no header meets its target: all count with the work that they claim
         damaged.extend(sorted(unproven))
         for number in members:
             done, length = total[index[blocks[number].previous]] if blocks[number].previous in index else (0, 0)
@@ -110,17 +110,17 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """The height a block states in its coinbase, from its first bytes (200 suffice); None where the rule does not bind it.
+    """The height that a block states in its coinbase, from the block's first bytes (200 suffice); None if BIP-34 does not apply.
 
-    BIP-34: version ≥ 2 and at or above the network's activation height; the scriptSig starts with the height as Core's
-    CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
+    It applies to version ≥ 2 at or above the network's activation height: the scriptSig then starts with the height as Core's CScript
+    pushes it, OP_1 to OP_16 or the shortest little-endian number.
     """
     if len(block) < 90 or int.from_bytes(block[:4], "little", signed=True) < 2:
         return None
-    at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4  # behind the count and the version
+    at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4  # after the transaction count and the version
     if block[at : at + 2] == b"\x00\x01":  # segwit marker and flag
         at += 2
-    if len(block) < at + 38 or block[at : at + 33] != b"\x01" + bytes(32):  # one input that spends nothing
+    if len(block) < at + 38 or block[at : at + 33] != b"\x01" + bytes(32):  # a coinbase has one input, with a zero txid
         return None
     script = block[at + 38 : at + 38 + min(5, block[at + 37])]
     if not script:

@@ -1,4 +1,4 @@
-"""The rules of consensus that a header can break, judged from a few facts about the chain below it. Nothing is stored here."""
+"""Consensus rules of block headers, checked against a constant-size summary of the chain before them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
 @public
 @dataclass(slots=True)
 class Tip:
-    """What judging the next header needs to know of a chain, in as little memory for a million headers as for one.
+    """The state of a chain that the rules for its next header need; its size does not depend on the chain's length.
 
-    A period's first bits are those of all its headers but the late ones, which have the network's limit: where Core walks back to
-    the last one without that (GetNextWorkRequired), it finds the same.
+    All headers of a period have the bits of its first header, except late ones, which have the network's limit. Core walks back to the
+    last header that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
     network: Network
@@ -46,19 +46,19 @@ class Tip:
     bits: int
     period_bits: int  # of the first header of the period
     period_time: int
-    times: list[int]  # of the last 11 headers, the tip's at the end; fewer near the genesis block
+    times: list[int]  # of the last 11 headers, oldest first; fewer near the genesis block
 
     @property
     def median_time(self) -> int:
-        """What the next header's time must be above (Core GetMedianTimePast)."""
+        """The median of the last times; the next header's time must be above it (Core GetMedianTimePast)."""
         return median(self.times)
 
     def copy(self) -> Tip:
-        """The same, to be advanced on its own."""
+        """A copy that can be advanced independently."""
         return replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
-        """The compact bits that a header upon this one with such a time must have (Core GetNextWorkRequired)."""
+        """The compact bits required of the next header if it has this time (Core GetNextWorkRequired)."""
         network, last = self.network, self.times[-1]
         if (self.height + 1) % PERIOD:
             late = network.min_difficulty_blocks and time > last + 2 * SPACING
@@ -68,10 +68,10 @@ class Tip:
         return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
 
     def advance(self, headers: bytes, hashes: bytes, now: int, *, index: int = 0) -> None:
-        """Judge headers, 80 bytes each, that follow this one and each other, with their hashes; the last becomes the tip.
+        """Validate headers, 80 bytes each, that follow this one and each other, with their hashes; the last one becomes the tip.
 
-        `now` is our clock, seconds since 1970; `index` is the first header's place in its message, for the errors. Raises the
-        InvalidHeaderError of the first rule that one breaks, in Core's order, or FutureHeaderError; the tip is then no longer of use.
+        `now` is our clock, seconds since 1970; `index` is the first header's position in its message, for errors. Raises the
+        InvalidHeaderError of the first violated rule, in Core's order, or FutureHeaderError; the tip must not be used afterwards.
         """
         at, count = 0, len(headers) // HEADER_SIZE
         while at < count:
@@ -84,7 +84,7 @@ class Tip:
             at = end
 
     def _next_landmark(self) -> int:
-        """The first height above this one at which the rules for the headers change."""
+        """The first height above the tip at which the rules change."""
         network, height = self.network, self.height + 1
         fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
         return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
@@ -99,12 +99,12 @@ class Tip:
         self.times = [*self.times[1 - MEDIAN_SPAN :], time]
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
-        """The same as one by one, in a quarter of the time: between landmarks bits are the usual ones or, where late, the limit's."""
+        """Validate many headers in a quarter of the time: between landmarks, bits are the period's or, for late headers, the limit's."""
         network, usual, easy = self.network, self.period_bits, self.network.pow_limit_bits
         goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE_BLOCK_TIME
         late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32
         times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
-        oldest = len(times) - MEDIAN_SPAN  # index of the one that leaves the window next, once it is not negative
+        oldest = len(times) - MEDIAN_SPAN  # index of the time that leaves the window next, once it is not negative
         fields = zip(_FIELDS.iter_unpack(headers), _HASH.iter_unpack(hashes), strict=True)
         for (version, time, bits), (block_hash,) in fields:
             if time > last + late_by:
@@ -122,7 +122,7 @@ class Tip:
                 at = len(times) - len(self.times)
                 self.height, self.times = self.height + at, times[-MEDIAN_SPAN:]
                 self._judge(block_hash, version, time, bits, now, index + at)
-                raise AssertionError(f"header {self.height + 1} breaks no rule after all")
+                raise AssertionError(f"header {self.height + 1} was found invalid, but violates no rule")
             last = time
             times.append(time)
             insort(window, time)
@@ -139,7 +139,7 @@ class Tip:
         return next((version for since, version in by_height if height >= since), -(1 << 31))
 
     def _judge(self, block_hash: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
-        """All rules for the next header, one after the other (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
+        """Check all rules for the next header, one after the other (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
         network, height = self.network, self.height + 1
         check_proof(block_hash, bits, network, index)
         expected = self.next_bits(time)
@@ -161,33 +161,33 @@ class Tip:
 
 
 def median(times: Iterable[int]) -> int:
-    """The middle one of some times, of an even number the later one."""
+    """The middle one of the sorted times; of an even number, the later one (Core GetMedianTimePast)."""
     ordered = sorted(times)
     return ordered[len(ordered) // 2]
 
 
 def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> None:
-    """That a header's hash meets its own bits, whatever these should be (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
+    """Check that a header's hash meets its own bits (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
     value, negative, overflow = decode_bits(bits)
     if negative or overflow or not value or value > network.pow_limit:
         cause = "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
-        raise TargetError(f"bits {bits:08x} are no target: {cause}", index=index)
+        raise TargetError(f"bits {bits:08x} encode no valid target: {cause}", index=index)
     if int.from_bytes(block_hash, "little") > value:
         raise ProofOfWorkError(f"hash {hash_to_hex(block_hash)} is above the target of bits {bits:08x}", index=index)
 
 
 def check_links(headers: bytes, hashes: bytes) -> None:
-    """That headers follow each other. Raises DiscontinuousHeadersError."""
+    """Check that headers follow each other. Raises DiscontinuousHeadersError."""
     if b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)]) == hashes[:-32]:
         return
     for index in range(1, len(headers) // HEADER_SIZE):
         previous = headers[HEADER_SIZE * index + 4 : HEADER_SIZE * index + 36]
         if previous != hashes[32 * index - 32 : 32 * index]:
-            raise DiscontinuousHeadersError(f"header {index} of the message follows {hash_to_hex(previous)}", index=index)
+            raise DiscontinuousHeadersError(f"header {index} follows {hash_to_hex(previous)}, not the header before it", index=index)
 
 
 def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:
-    """That headers follow each other and each meets its own bits: what can be said where the chain below is not known."""
+    """Check that headers follow each other and meet their own bits, which needs no knowledge of the chain before them."""
     check_links(headers, hashes)
     for index, (_, _, bits) in enumerate(_FIELDS.iter_unpack(headers)):
         check_proof(hashes[32 * index : 32 * index + 32], bits, network, index)

@@ -1,9 +1,9 @@
-"""Taking one peer's headers into the chain, those of a long unknown chain in two passes. Sockets and timeouts are elsewhere.
+"""HeaderSync: synchronising headers with one peer, in two passes while its chain has too little work.
 
-At the difficulty of 2009 anyone can make a million headers. So what has too little work to be stored is read twice (Core
-headerssync.h): the first pass judges every header and keeps no more than one byte of a salted hash for every 600th, until the work
-suffices. The second pass reads the same again, compares these bytes, and stores a header once enough of them are right above it. A
-branch off the best chain is stored when it has become the better one, not before.
+At the difficulty of 2009 anyone can make a million headers. A chain with too little work to be stored is therefore downloaded twice (Core
+headerssync.h). The first pass validates every header and keeps only one byte of a salted hash for every 600th, until the work suffices.
+The second pass compares these bytes, and stores a header once enough of the commitments above it match. A branch off the best chain is
+stored only when it has more work than the best chain.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import header_hashes
 from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 
-COMMITMENT_PERIOD = 600  # headers to a commitment, about as many as Core's
-LOOKAHEAD = 6_000  # headers above one that is stored in the second pass: ten commitments, all right by chance once in 2^80
+COMMITMENT_PERIOD = 600  # headers per commitment, about as in Core
+LOOKAHEAD = 6_000  # headers read above one before it is stored: ten commitments, which match by chance once in 2^80
 MIN_SALT_SIZE = 16  # bytes
 
 
 @public
 class SyncPhase(StrEnum):
-    """What is done with a peer's next headers."""
+    """How the peer's next headers are treated."""
 
-    DIRECT = "direct"  # they are stored at once
+    DIRECT = "direct"  # stored at once
     PRESYNC = "presync"  # the first pass
     REDOWNLOAD = "redownload"  # the second pass
 
 
 @dataclass(slots=True)
 class _Passes:
-    """The two passes over one chain. Its commitments are bounded by the rule of the median time: six headers a second since `root`."""
+    """The two passes over one chain. The median time rule bounds its commitments: at most six headers per second since `root`."""
 
     root: Tip  # where both passes start
-    tip: Tip  # of what the present pass has read
+    tip: Tip  # the last header that the current pass has read
     locator: list[bytes]  # of the root
-    end: int = 0  # where the first pass ended, once it has
+    end: int = 0  # the height at which the first pass ended; 0 during it
     commitments: bytearray = field(default_factory=bytearray)
-    met: int = 0  # commitments, in the second pass
-    headers: bytearray = field(default_factory=bytearray)  # of the second pass, not yet stored
+    compared: int = 0  # number of commitments that the second pass has compared
+    headers: bytearray = field(default_factory=bytearray)  # read by the second pass, not yet stored
     hashes: bytearray = field(default_factory=bytearray)
 
 
 @public
 class HeaderSync:
-    """What one peer tells about its chain: while `wants_more`, ask it for headers by `locator`, and give what comes to `receive`.
+    """The synchronisation of headers with one peer: while `wants_more`, send getheaders with `locator` and pass the answer to `receive`.
 
-    Where it does not want more and `phase` is not DIRECT, the answer to the last question is still to come. An error leaves
-    everything as it was, but LowWorkError and CommitmentError end the passes.
+    If `wants_more` is False and `phase` is not DIRECT, the answer to the last getheaders is still outstanding. An error changes nothing,
+    except that LowWorkError and CommitmentError end the passes.
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
-        """`salt`: 16 bytes or more from `secrets`, a peer's own. Raises ParameterError for fewer."""
+        """`salt` is at least 16 bytes from `secrets`, different for every peer. Raises ParameterError for a shorter one."""
         if len(salt) < MIN_SALT_SIZE:
-            raise ParameterError(f"a salt has {MIN_SALT_SIZE} bytes at least, not {len(salt)}")
+            raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
         self.chain = chain
-        self.wants_more = True  # as far as the last message tells
+        self.wants_more = True  # whether the peer seems to have more headers
         self._salt = salt
         self._offset = int.from_bytes(sha256d(salt)[:4], "little") % COMMITMENT_PERIOD
-        self._last = chain.tip_hash  # the last header the peer told, where it is stored
+        self._last = chain.tip_hash  # the last header from this peer that is stored
         self._passes: _Passes | None = None
 
     @property
@@ -74,11 +74,11 @@ class HeaderSync:
 
     @property
     def height(self) -> int:
-        """How far the present phase has come."""
+        """The height that the current phase has reached."""
         return self._passes.tip.height if self._passes else self.chain.height
 
     def locator(self) -> list[bytes]:
-        """For the next getheaders: hashes of ours, behind the last header told by a peer that has more to tell."""
+        """The block locator for the next getheaders. It starts with the peer's last header if the peer has more."""
         if self._passes:
             return [self._passes.tip.hash, *self._passes.locator]
         hashes = self.chain.locator()
@@ -87,8 +87,8 @@ class HeaderSync:
     def receive(self, headers: bytes, now: int) -> Update:
         """Take the headers of one message, 80 bytes each; `now` is our clock, seconds since 1970.
 
-        In the passes, a message that cannot be the answer, such as the announcement of a new block, is passed over. Raises
-        FormatError, HeaderError.
+        During the passes, a message that cannot be the answer, such as the announcement of a new block, is ignored. Raises FormatError,
+        HeaderError.
         """
         full = len(headers) >= MAX_HEADERS * HEADER_SIZE
         passes = self._passes
@@ -97,7 +97,7 @@ class HeaderSync:
             check_links(headers, hashes)
             follows = headers[4:36] in (passes.tip.hash, b"")
             if headers and (hashes[-32:] in self.chain if follows else headers[4:36] in passes.locator):
-                passes = self._passes = None  # another peer was faster, or this one has left that chain
+                passes = self._passes = None  # another peer was faster, or this one has switched to another chain
             elif not follows:
                 check_proofs(headers, hashes, self.chain.network)
                 self.wants_more = False
@@ -116,7 +116,7 @@ class HeaderSync:
         return self.chain.store(candidate.headers, candidate.hashes)
 
     def _read(self, passes: _Passes, headers: bytes, hashes: bytes, tip: Tip, full: bool) -> Update:
-        """Go on with a pass; `tip` is that of the headers, which follow `passes.tip`."""
+        """Continue the current pass with validated headers, which follow `passes.tip`; `tip` is the last one."""
         first = passes.tip.height + 1
         commitments = bytes(
             sha256d(self._salt + hashes[32 * at : 32 * at + 32])[0]
@@ -133,19 +133,19 @@ class HeaderSync:
             passes.end, passes.tip = tip.height, passes.root
         elif not full:
             self._passes = None
-            raise LowWorkError(f"the peer's chain ends at height {tip.height} with work {tip.work:#x}, below {wanted:#x}")
+            raise LowWorkError(f"the peer's chain ends at height {tip.height} with work {tip.work:#x}, below the required {wanted:#x}")
         return Update(self.chain.height)
 
     def _read_again(self, passes: _Passes, headers: bytes, hashes: bytes, commitments: bytes, enough: bool, full: bool) -> Update:
-        expected = passes.commitments[passes.met : passes.met + len(commitments)]
-        passes.met += len(commitments)
+        expected = passes.commitments[passes.compared : passes.compared + len(commitments)]
+        passes.compared += len(commitments)
         height = passes.tip.height
         ended = not enough and (height >= passes.end or not full)
         if commitments[: len(expected)] != expected or ended:
             self._passes = None
-            if ended and height >= passes.end:  # ours has grown since
-                raise LowWorkError(f"the chain up to height {height} that the peer has shown has no longer enough work")
-            raise CommitmentError(f"the second time the peer has told other headers, or fewer, up to height {height}")
+            if ended and height >= passes.end:  # our chain has grown meanwhile
+                raise LowWorkError(f"the peer's chain up to height {height} no longer has enough work")
+            raise CommitmentError(f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first")
         passes.headers += headers
         passes.hashes += hashes
         ready = len(passes.hashes) // 32

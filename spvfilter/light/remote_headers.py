@@ -51,7 +51,7 @@ class HeaderQuestions:
     @property
     def knows(self) -> int:
         """Height up to which it is known to have the best chain, -1 where nothing is known."""
-        height = self._chain.joint_height(self.best) if self.best else None
+        height = self._chain.common_height(self.best) if self.best else None
         return -1 if height is None else height
 
     @property

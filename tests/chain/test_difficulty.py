@@ -1,4 +1,4 @@
-"""Compact bits, targets, work and retargets: the published numbers, and what holds for all of them."""
+"""Compact bits, targets, work and retargets: published numbers and general properties."""
 
 from __future__ import annotations
 

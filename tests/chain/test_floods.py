@@ -1,4 +1,4 @@
-"""Hostile headers in any number: typed errors, nothing stored, and memory that stays where it was."""
+"""Floods of hostile headers: typed errors, nothing stored, constant memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def resident() -> int:
-    """Bytes of this process's memory that are really there."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -56,7 +56,7 @@ def test_a_million_headers_offered_straight_to_the_chain_store_nothing() -> None
     chain = HeaderChain(replace(REGTEST, min_chain_work=1 << 80))
     message = regular(chain, 2_000)
     start = 0
-    gc.disable()  # nothing may wait for it
+    gc.disable()  # memory must be released without the garbage collector
     try:
         for number in range(effort(10, 50, 500)):
             with pytest.raises(LowWorkError):
@@ -80,7 +80,7 @@ def test_the_second_pass_holds_no_more_than_its_lookahead() -> None:
 
 
 def test_forks_of_every_shape_stay_within_their_bounds() -> None:
-    """Each header meets its bits and lies near the tip: valid, and of no use."""
+    """Every header meets its bits and lies near the tip: valid, but useless."""
     chain = grown(3_000)
     rng = random.Random(7)
     tip, best = chain.tip_hash, chain.headers(0, 4_000)
@@ -106,7 +106,7 @@ def test_a_few_long_forks_stay_within_their_bounds() -> None:
     for number in range(1, 8):
         forks.append(regular(chain, 4_990, height=1_000, branch=number))
         sync = HeaderSync(chain, SALT)
-        with pytest.raises(LowWorkError):  # it never becomes the better one
+        with pytest.raises(LowWorkError):  # it never has more work than the best chain
             for at in range(0, len(forks[-1]), 160_000):
                 sync.receive(forks[-1][at : at + 160_000], NOW)
         assert chain.accept(forks[-1], NOW).stored == 4_990  # whole, it is near the tip
@@ -193,7 +193,7 @@ def test_random_bytes_are_a_typed_error(junk: bytes) -> None:
 
 
 def test_mutated_headers_never_end_in_another_error() -> None:
-    """Every field of a valid message, shaken; half the time the proof of work is then made good."""
+    """A valid message with mutated fields; half of the time with a new proof of work."""
     chain = grown(40)
     rng = random.Random(11)
     before = (chain.height, chain.tip_hash)

@@ -1,4 +1,4 @@
-"""The best chain: what is asked of it, what it tells peers, reorganisations, what it refuses, and loading it again."""
+"""The best chain: lookups, locators, reorganisations, refusals, and loading it again."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> N
     chain.accept(beside, NOW)
     assert chain.height == 30
     for at, block_hash in enumerate(map(sha256d, split(beside)), 1):
-        assert (chain.work_of(block_hash), chain.joint_height(block_hash)) == (chain.work_at(20 + at), 20)
+        assert (chain.work_of(block_hash), chain.common_height(block_hash)) == (chain.work_at(20 + at), 20)
     for height in (0, 20, 30):
-        assert (chain.work_of(chain.hash_at(height)), chain.joint_height(chain.hash_at(height))) == (chain.work_at(height), height)
-    assert chain.work_of(bytes(32)) is chain.joint_height(bytes(32)) is None
+        assert (chain.work_of(chain.hash_at(height)), chain.common_height(chain.hash_at(height))) == (chain.work_at(height), height)
+    assert chain.work_of(bytes(32)) is chain.common_height(bytes(32)) is None
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
@@ -84,9 +84,9 @@ def test_a_height_without_a_header_is_refused(height: int) -> None:
     with pytest.raises(ParameterError):
         chain.hash_at(11)
     for ask in (chain.hash_at, chain.header_at, chain.work_at, chain.median_time_at, lambda height: chain.headers(height, 1)):
-        with pytest.raises(ParameterError, match=f"no header at height {height}: there are 0 to 10"):
+        with pytest.raises(ParameterError, match=f"no header at height {height}: the chain has 0 to 10"):
             ask(height)
-    with pytest.raises(ParameterError, match="a negative count: -1"):
+    with pytest.raises(ParameterError, match="count must not be negative: -1"):
         chain.headers(0, -1)
 
 
@@ -96,7 +96,7 @@ def test_headers_end_at_the_tip() -> None:
     assert chain.headers(3, 0) == chain.headers(11, 5) == b""
 
 
-# What peers are told
+# Locators
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_locator_is_as_cores(height: int, heights: list[int]) -> None:
     assert [chain.height_of(block_hash) for block_hash in chain.locator()] == heights
 
 
-# What peers tell
+# Adding headers
 
 
 def test_headers_are_connected_in_order() -> None:
@@ -164,7 +164,7 @@ def before_hash(headers: bytes, number: int) -> bytes:
 
 
 def test_more_work_beats_more_headers() -> None:
-    """Late blocks are easy: four of them weigh less than one at the usual difficulty."""
+    """Late blocks are easy: four of them have less work than one at the usual difficulty."""
     tip = HeaderChain(EASY_TESTNET3).tip()
     time = GENESIS_TIME
     first = obey(tip, [time := time + 1 for _ in range(2_015)])
@@ -228,7 +228,7 @@ def test_a_reorganisation_of_any_depth_is_followed_at_once(depth: int) -> None:
 def test_a_trusted_start_stands_for_the_genesis_block() -> None:
     source = chain_of(60)
     start = Start(30, source.headers(30, 11), 77)
-    with pytest.raises(ParameterError, match="headers 30 to 40 do not suffice to judge the next one"):
+    with pytest.raises(ParameterError, match="headers 30 to 40 do not suffice to validate the next one"):
         HeaderChain(REGTEST, start)  # the period started at 0
     for first, count, suffices in ((0, 1, True), (0, 41, True), (1, 40, False)):
         start = Start(first, source.headers(first, count), 1_000)

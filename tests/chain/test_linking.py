@@ -1,4 +1,4 @@
-"""Linkage, work, and the heights that blocks state."""
+"""Chain order of blocks: links, work, and the heights that blocks state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GENESIS_BITS = 0x1D00FFFF
 
 @dataclass(frozen=True)
 class Node:
-    """The parts of a header that linking needs."""
+    """The fields of a header that linking needs."""
 
     hash: bytes
     previous: bytes
@@ -161,7 +161,7 @@ def test_a_height_stated_on_a_stale_branch_tells_nothing_about_the_best_one() ->
 
 @st.composite
 def forests(draw: st.DrawFn) -> list[Node]:
-    """Headers in any tree shape, some of their parents absent."""
+    """Headers in any tree shape; some parents are absent."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 25)) + 1):
         below = draw(st.integers(-3, len(nodes)))
@@ -200,7 +200,7 @@ def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[No
     unproven = {nodes[at].hash for at in order.unproven}
 
     def weigh(node: Node) -> tuple[bytes, int]:
-        """The absent block at the bottom, and the work on top of it."""
+        """The absent block below the branch, and the work above it."""
         below = by_hash.get(node.previous)
         root, total = (node.previous, 0) if below is None else weigh(below)
         return root, total + (0 if node.hash in unproven else work(node.bits))

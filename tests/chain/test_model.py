@@ -1,4 +1,4 @@
-"""The best chain against a naive model of it: any tree of headers, told in any messages, however they overlap."""
+"""The best chain against a naive model: any tree of headers, in any messages, however they overlap."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass
 class Model:
-    """What a chain must be, each header with all that lies below it."""
+    """The naive model: every header is stored together with all headers below it."""
 
     minimum: int
     best: Node
@@ -45,7 +45,7 @@ class Model:
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Node]:
-    """The genesis block's node and up to 25 upon it, some at the usual difficulty and some late."""
+    """The genesis node and up to 25 descendants, some at the usual difficulty and some late."""
     nodes = [Node(ROOT, HeaderChain(NETWORK).tip(), ())]
     for _ in range(draw(st.integers(1, 25))):
         below = nodes[draw(st.integers(max(0, len(nodes) - 6), len(nodes) - 1) | st.integers(0, len(nodes) - 1))]

@@ -1,4 +1,4 @@
-"""What the best chain refuses, each for its own cause, and that nothing is changed by it."""
+"""Headers that the best chain refuses, each with its own error, and that a refusal changes nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_refused_message_leaves_nothing_behind() -> None:
     assert chain.accept(b"".join(headers), NOW).stored == 6
 
 
-def test_what_becomes_of_a_judged_tip_elsewhere_is_not_the_chains_concern() -> None:
+def test_what_happens_to_a_validated_tip_elsewhere_does_not_change_the_chain() -> None:
     chain = chain_of(30)
     candidate = chain.examine(regular(chain, 5), NOW)
     chain.store(candidate.headers, candidate.hashes)
@@ -83,7 +83,7 @@ def test_a_header_from_the_future_is_taken_later() -> None:
 def test_headers_upon_an_unknown_one_are_told_from_worthless_ones() -> None:
     chain = chain_of(10)
     later = regular(chain, 5)[80:]
-    with pytest.raises(UnconnectedHeadersError, match="which is not known") as caught:
+    with pytest.raises(UnconnectedHeadersError, match="is unknown") as caught:
         chain.accept(later, NOW)
     assert not isinstance(caught.value, InvalidHeaderError)
     with pytest.raises(DiscontinuousHeadersError):

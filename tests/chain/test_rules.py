@@ -1,4 +1,4 @@
-"""Every rule that a header can break, on both sides of its boundary."""
+"""Every rule for headers, on both sides of its boundary."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ HARDER = 0x2007FFFF
         (0x01FE0000, "negative"),
         (0, "zero"),
         (0x1D000000, "zero"),
-        (0x1D800000, "zero"),  # the sign of nothing
-        (0x01003456, "zero"),  # nothing left of the mantissa
+        (0x1D800000, "zero"),  # a sign without a mantissa
+        (0x01003456, "zero"),  # the mantissa is shifted out
         (0x21010000, "overflowing"),
         (0xFF123456, "overflowing"),
         (0x2100FFFF, "above the network's limit"),
@@ -65,7 +65,7 @@ HARDER = 0x2007FFFF
 )
 def test_bits_that_are_no_target_are_refused_by_their_cause(bits: int, cause: str) -> None:
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
-    with pytest.raises(TargetError, match=f"bits {bits:08x} are no target: {cause}"):
+    with pytest.raises(TargetError, match=f"bits {bits:08x} encode no valid target: {cause}"):
         raw = mine(tip.hash, T + 600, bits, limit=1 << 256)
         tip.advance(raw, sha256d(raw), NOW)
 
@@ -84,7 +84,7 @@ def test_a_hash_equal_to_the_target_meets_it_and_one_above_does_not() -> None:
     value = int.from_bytes(sha256d(raw), "little")
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
     for number, meets in ((wide_target(EASY_BITS), True), (wide_target(EASY_BITS) + 1, False), (0, True), (value, True)):
-        for count in (1, 2):  # the second road is that of many headers
+        for count in (1, 2):  # two headers take the fast path
             above = tip.copy()
             bytes_of = [number.to_bytes(32, "little"), bytes(32)][:count]
             if meets:
@@ -168,7 +168,7 @@ def test_behind_late_blocks_the_usual_bits_return() -> None:
 
 
 def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
-    """A period that starts with the minimum has the minimum throughout, whatever the one before it had."""
+    """A period that starts with the minimum difficulty keeps it throughout, whatever the period before had."""
     tip = tip_of(EASY_TESTNET3, 2014, [T], HARD)
     tip = judge(tip, T + 1_201, EASY_BITS)  # height 2015, late
     assert tip.period_bits == HARD
@@ -197,7 +197,7 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
-    """Times as low as they may be, with jumps between: whoever forgets the wrong one refuses a good header or takes a bad one."""
+    """The lowest allowed times, with jumps between: forgetting the wrong time would refuse a valid header or accept an invalid one."""
     rng = random.Random(seed)
     tip = tip_of(REGTEST, 100, [T], EASY_BITS)
     later, headers = tip.copy(), b""
@@ -337,7 +337,7 @@ def test_the_first_rule_in_cores_order_names_the_error() -> None:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[Tip, bytes]:
-    """A tip somewhere around a boundary, and some headers upon it that obey."""
+    """A tip near a boundary, and some valid headers after it."""
     network = draw(st.sampled_from((EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST)))
     network = replace(network, bip34_height=2017, bip66_height=2019, bip65_height=2022)
     height = draw(st.integers(2008, 2024))

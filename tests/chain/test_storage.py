@@ -1,4 +1,4 @@
-"""The packed chain and its forks as they are in memory: made-up headers, since nothing is judged there."""
+"""The packed chain and its forks in memory. Headers are made up, since storage does not validate them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.headerchains import NOW, regular, split, tip_hash
 
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
-    """Headers that would have these hashes; the first follows nothing."""
+    """Headers whose hashes are taken to be these; the first has no parent."""
     tail = bytes(36) + bits.to_bytes(4, "little") + bytes(4)
     return b"".join(bytes(4) + below + tail for below in [bytes(32), *hashes[:-1]])
 
@@ -104,7 +104,7 @@ def test_a_fork_takes_the_place_of_those_that_it_prolongs() -> None:
 
 @pytest.mark.parametrize("above", [0, 1, 2, 3])
 def test_a_fork_upon_a_branch_that_leaves_can_still_win(above: int) -> None:
-    """It stood `above` headers over the place where the new branch starts."""
+    """A fork that starts `above` headers after the point where the new branch starts."""
     chain = HeaderChain(REGTEST)
     chain.accept(regular(chain, 10), NOW)
     side = regular(chain, 9, height=5 + above, branch=7)

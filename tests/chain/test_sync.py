@@ -1,4 +1,4 @@
-"""One peer's headers: taken at once where they have the work, in two passes where not, and never stored for less."""
+"""Synchronising headers with one peer: directly if they have enough work, otherwise in two passes; none are stored with too little work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SALT = bytes(range(16))
 
 
 def demanding(headers: int) -> Network:
-    """Regtest with a minimum of work that a chain up to this height just has."""
+    """Regtest with the work of a chain of this height as the minimum."""
     return replace(REGTEST, min_chain_work=2 * (headers + 1))
 
 
 def fork_of(chain: HeaderChain, height: int, count: int, branch: int = 1) -> HeaderChain:
-    """Another chain that has left this one behind a height."""
+    """A copy of this chain that forks off after a height."""
     return HeaderChain.load(REGTEST, filter(None, [chain.headers(1, height), regular(chain, count, height=height, branch=branch)]))
 
 
@@ -37,7 +37,7 @@ def grown(count: int) -> HeaderChain:
 
 @dataclass(frozen=True)
 class Step:
-    """A message and what came of it."""
+    """A message and its effect."""
 
     message: bytes
     before: SyncPhase
@@ -47,7 +47,7 @@ class Step:
 
 
 def talk(sync: HeaderSync, peer: HeaderChain) -> Iterator[Step]:
-    """All messages until nothing more is wanted."""
+    """Exchange messages until nothing more is wanted."""
     for _ in range(1_000):
         before, message = sync.phase, headers_after(peer, sync.locator())
         update = sync.receive(message, NOW)
@@ -64,7 +64,7 @@ def long_chain() -> HeaderChain:
 
 @pytest.mark.parametrize("size", [0, 15])
 def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
-    with pytest.raises(ParameterError, match=f"a salt has 16 bytes at least, not {size}"):
+    with pytest.raises(ParameterError, match=f"a salt has at least 16 bytes, not {size}"):
         HeaderSync(HeaderChain(REGTEST), bytes(size))
 
 
@@ -89,7 +89,7 @@ def test_an_empty_answer_ends_it() -> None:
 
 
 def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
-    """Its first 2,000 headers are a fork of ours; asked from our own tip again it would tell the same for ever."""
+    """The first 2,000 headers fork off our chain; a locator from our own tip would get the same answer for ever."""
     chain = grown(2_100)
     peer = fork_of(chain, 40, 2_030)
     sync = HeaderSync(chain, SALT)
@@ -103,7 +103,7 @@ def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
 
 
 def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(long_chain: HeaderChain) -> None:
-    """Its first message is all known to us, and full: the next question starts where that ended."""
+    """The first message is full and brings nothing new: the next locator starts at its last header."""
     chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
     peer = fork_of(long_chain, 9_000, 1)
     sync = HeaderSync(chain, SALT)
@@ -160,7 +160,7 @@ def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(long_chain: He
 def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(15_001))
     sync = HeaderSync(chain, SALT)
-    with pytest.raises(LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below 0x7534"):
+    with pytest.raises(LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below the required 0x7534"):
         list(talk(sync, long_chain))
     assert (chain.height, sync.phase, sync.height) == (0, SyncPhase.DIRECT, 0)
     with pytest.raises(LowWorkError):
@@ -174,7 +174,7 @@ def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: Heade
 
 @pytest.mark.parametrize("height", [0, 1, 700, 3_000, 8_000, 13_000])
 def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderChain, height: int) -> None:
-    """The peer shows an honest chain, then tells another from a height on."""
+    """The peer sends an honest chain in the first pass, and another one from a height on in the second."""
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     forged = fork_of(long_chain, height, 15_000 - height)
@@ -182,7 +182,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
         if step.after is SyncPhase.REDOWNLOAD:
             break
     told = 0
-    with pytest.raises(CommitmentError, match="the second time the peer has told other headers"):
+    with pytest.raises(CommitmentError, match="the peer sent other headers, or fewer"):
         for step in talk(sync, forged):
             told = step.height
     assert told < height + 2_000 + COMMITMENT_PERIOD
@@ -192,7 +192,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
 
 
 def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
-    """A hundred forged headers at a message's end: one salt in six has a commitment among them."""
+    """A hundred forged headers at the end of a message: with one salt in six, a commitment is among them."""
     honest = grown(2_600)
     forged = fork_of(honest, 1_900, 700)
     found = []
@@ -211,7 +211,7 @@ def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
 
 
 def test_what_is_committed_to_cannot_be_ground_without_the_salt(long_chain: HeaderChain) -> None:
-    """Two peers whose commitments lie at the same places, of the same headers, have different ones."""
+    """Two peers have different commitments, even for the same headers at the same heights."""
     seen: dict[int, HeaderSync] = {}
     for number in range(10_000):
         sync = HeaderSync(HeaderChain(demanding(14_500)), sha256d(number.to_bytes(4, "little")))
@@ -360,13 +360,13 @@ def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
             break
     chain.accept(regular(chain, 500), NOW)
     tip = chain.tip_hash
-    with pytest.raises(LowWorkError, match="no longer enough work"):
+    with pytest.raises(LowWorkError, match="no longer has enough work"):
         list(talk(sync, peer))
     assert (chain.tip_hash, sync.phase) == (tip, SyncPhase.DIRECT)
 
 
 def test_the_second_pass_reads_no_further_than_the_first() -> None:
-    """What lies beyond was never committed to, whatever our own chain has become meanwhile."""
+    """Headers above the end of the first pass were never committed to, even if our own chain has grown meanwhile."""
     chain = grown(4_300)
     peer = fork_of(chain, 500, 9_000)
     sync = HeaderSync(chain, SALT)
@@ -376,7 +376,7 @@ def test_the_second_pass_reads_no_further_than_the_first() -> None:
     end = peer.height_of(tip_hash(step.message))
     chain.accept(regular(chain, 6_000), NOW)
     told = []
-    with pytest.raises(LowWorkError, match="no longer enough work"):
+    with pytest.raises(LowWorkError, match="no longer has enough work"):
         for step in talk(sync, peer):
             told.append(step.height)  # noqa: PERF401  # it ends in an error
     assert end is not None
@@ -407,7 +407,7 @@ def test_a_stopped_sync_goes_on_from_what_is_stored(long_chain: HeaderChain) -> 
 
 
 def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
-    """Some peers do not cut at 2,000; nothing depends on it."""
+    """Some peers send more than 2,000 headers in a message."""
     chain = HeaderChain(REGTEST)
     sync = HeaderSync(chain, SALT)
     assert sync.receive(long_chain.headers(1, MAX_HEADERS + 1), NOW).stored == 2_001

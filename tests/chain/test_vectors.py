@@ -1,4 +1,4 @@
-"""The real and published header chains of 06_headers: every one judged from end to end."""
+"""The real and published header chains of 06_headers, validated from end to end."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ FROM_THE_MIDDLE = [("mainnet_80001_100000.bin", 80_001, 80_640), ("mainnet_15000
 
 @pytest.mark.parametrize(("name", "first", "period"), FROM_THE_MIDDLE, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period: int) -> None:
-    """The start reaches into the first whole period; every retarget behind it is then exact, and so is the work of each."""
+    """The start reaches into the first whole period, so that every later retarget is exact, and so is the work of each header."""
     headers = header_file(name)
     known = checkpoints("mainnet")
     trusted = 80 * (period + 11 - first)
     at_period = 80 * (period + 1 - first)
     start = Start(first, headers[:trusted], int(known[period]["chainwork"], 16) + total_work(headers[at_period:trusted]))
-    chain = HeaderChain(MAINNET, start)  # its work needs no minimum: it is below what is stored
+    chain = HeaderChain(MAINNET, start)  # the start's work is exempt from the minimum
     assert chain.height == period + 10
     with pytest.raises(HeaderError, match="below 0x1128750f82f4c366153a3a030"):
         chain.accept(headers[trusted : trusted + 160_000], NOW)
@@ -149,7 +149,7 @@ def test_a_header_moves_the_chains_state_as_published(case: dict[str, Any]) -> N
 
 CAUSES: dict[str, type[HeaderError]] = {
     "parent 705601 missing": UnconnectedHeadersError,
-    "bits differ from the parent": ProofOfWorkError,  # its own bits are the old ones' replacement: the hash meets neither
+    "bits differ from the parent": ProofOfWorkError,  # the bits were changed, so the hash does not meet them
     "time-too-old": MedianTimeError,
     "time-too-new": FutureHeaderError,
     "high-hash": ProofOfWorkError,
@@ -208,7 +208,7 @@ def test_the_fork_of_july_2015_is_refused_for_its_first_headers_version() -> Non
         tip.copy().advance(headers, hashes(headers), NOW)
     assert caught.value.index == 0
     tip.height, tip.hash, tip.times = case["first_height"], first.hash, [first.time]
-    tip.advance(headers[80:], hashes(headers[80:]), NOW)  # those upon it break no rule of their own
+    tip.advance(headers[80:], hashes(headers[80:]), NOW)  # the headers after it violate no rule themselves
     assert hash_to_hex(tip.hash) == case["hashes"][-1]
 
 
@@ -228,7 +228,7 @@ def test_testnet3s_fork_at_the_genesis_block_is_refused_once_the_checkpoint_is_p
     fork = bytes.fromhex("".join(vector_file("06_headers/testnet3_genesis_fork.json")["headers"]))
     headers = header_file("testnet3_0_546.bin")
     chain = HeaderChain(replace(TESTNET3, min_chain_work=0))
-    assert chain.accept(fork, NOW).stored == 2  # nothing says yet that it is one
+    assert chain.accept(fork, NOW).stored == 2  # nothing shows yet that it is a fork
     update = chain.accept(headers[80 : 80 * 546], NOW)
     assert [placed.height for placed in update.disconnected] == [2, 1]
     assert fork[4:36] == chain.hash_at(0)
@@ -257,7 +257,7 @@ def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str)
         assert hash_to_hex(parsed.hash) == entry["hash"]
         assert f"{parsed.bits:08x}" == entry["bits"]
         before = Tip(network, height - 1, parsed.previous, 0, parsed.bits, parsed.bits, parsed.time - 1_209_600, [parsed.time - 1])
-        before.network = replace(network, retargets=False)  # what the period before took is not known
+        before.network = replace(network, retargets=False)  # the duration of the previous period is unknown
         before.advance(header, sha256d(header), NOW)
         assert before.hash == parsed.hash
     if name == "testnet3":

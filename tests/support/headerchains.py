@@ -1,6 +1,6 @@
-"""Mined headers, networks on which mining is cheap, and the header files of the vectors. No assertions.
+"""Mined headers, networks on which mining is cheap, and the header files of the vectors.
 
-Headers are `bytes` of 80, chains of them the same back to back; `hashes` gives what names them.
+A header is 80 `bytes`, a chain is the concatenation of its headers; `hashes` gives their block hashes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def wide_target(bits: int) -> int:
 def mine(
     previous: bytes, time: int, bits: int = EASY_BITS, *, version: int = 4, root: bytes = bytes(32), limit: int | None = None
 ) -> bytes:
-    """A header upon `previous` whose hash meets its bits, or `limit` instead."""
+    """A header after `previous` whose hash meets its bits, or `limit` instead."""
     head = struct.pack("<i32s32sII", version, previous, root, time, bits)
     goal, sha256, nonce = wide_target(bits) if limit is None else limit, hashlib.sha256, 0
     while True:
@@ -45,7 +45,7 @@ def mine(
 
 
 def unproven(previous: bytes, time: int, bits: int = EASY_BITS) -> bytes:
-    """A header upon `previous` whose hash does not meet its bits."""
+    """A header after `previous` whose hash does not meet its bits."""
     nonce = 0
     while int.from_bytes(sha256d(raw := struct.pack("<i32s32sIII", 4, previous, bytes(32), time, bits, nonce)), "little") <= wide_target(
         bits
@@ -55,7 +55,7 @@ def unproven(previous: bytes, time: int, bits: int = EASY_BITS) -> bytes:
 
 
 def grow(previous: bytes, times: Iterable[int], bits: int = EASY_BITS, root: bytes = bytes(32)) -> bytes:
-    """Headers one upon the other with these times and the same bits."""
+    """Consecutive headers with these times and the same bits."""
     headers = []
     for time in times:
         headers.append(mine(previous, time, bits, root=root))
@@ -64,14 +64,14 @@ def grow(previous: bytes, times: Iterable[int], bits: int = EASY_BITS, root: byt
 
 
 def regular(chain: HeaderChain, count: int, *, height: int | None = None, branch: int = 0) -> bytes:
-    """Headers ten minutes apart upon a height of the best chain, at regtest's difficulty; `branch` tells rival ones apart."""
+    """Headers ten minutes apart after a height of the best chain, at regtest's difficulty; `branch` makes rival branches differ."""
     height = chain.height if height is None else height
     time = chain.header_at(height).time
     return grow(chain.hash_at(height), range(time + 600, time + 600 * count + 1, 600), root=branch.to_bytes(32, "little"))
 
 
 def obey(tip: Tip, times: Iterable[int]) -> bytes:
-    """Headers one upon the other with these times and whatever bits the rules ask for; `tip` becomes the last one's."""
+    """Consecutive headers with these times and the bits that the rules require; `tip` advances to the last one."""
     headers = []
     for time in times:
         raw = mine(tip.hash, time, tip.next_bits(time))
@@ -93,7 +93,7 @@ def tip_hash(headers: bytes) -> bytes:
 
 
 def tip_of(network: Network, height: int, times: list[int], bits: int, period: tuple[int, int] | None = None) -> Tip:
-    """The state of a made-up chain: `period` are bits and time of its period's first header."""
+    """The tip of a made-up chain; `period` is the bits and time of the first header of its period."""
     period_bits, period_time = period or (bits, times[0])
     return Tip(
         network=network,
@@ -108,7 +108,7 @@ def tip_of(network: Network, height: int, times: list[int], bits: int, period: t
 
 
 def judge(tip: Tip, time: int, bits: int, *, now: int = NOW, version: int = 4) -> Tip:
-    """Mine one header upon a tip and advance a copy of it."""
+    """Mine one header after a tip, and advance a copy of the tip."""
     raw = mine(tip.hash, time, bits, version=version)
     above = tip.copy()
     above.advance(raw, sha256d(raw), now)
