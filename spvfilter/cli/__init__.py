@@ -35,7 +35,7 @@ Which of these transactions concern my wallet?
 Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
 everything, 2 an error, 130 interrupted, 143 terminated.
 """
-_COMMANDS = {  # the module of each
+COMMANDS = {  # the module of each
     "filterload": "filterload",
     "inspect": "inspect.command",
     "scan": "scan",
@@ -106,18 +106,18 @@ def _run(argv: list[str]) -> int:
             if said := advice():
                 print(said)
             return OK
-        case [command] if command in _COMMANDS:
+        case [command] if command in COMMANDS:
             return _run_command(command, argv[1:])
         case [other]:  # not shown when long: it may be a key
             shown = f" {other!r}" if len(other) <= 20 else ""
-            raise ParameterError(f"unknown command{shown}: {', '.join(_COMMANDS)} (see 'spvfilter --help')")
+            raise ParameterError(f"unknown command{shown}: {', '.join(COMMANDS)} (see 'spvfilter --help')")
     raise AssertionError(argv)
 
 
 def _run_command(command: str, argv: list[str]) -> int:
     from spvfilter.cli.arguments import Parser
 
-    module = import_module(f"spvfilter.cli.{_COMMANDS[command]}")
+    module = import_module(f"spvfilter.cli.{COMMANDS[command]}")
     parser = Parser(prog=f"spvfilter {command}")
     module.configure(parser)
     try:

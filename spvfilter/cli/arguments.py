@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: a parser with one-line errors, number types, the watch list. No command is in here."""
+"""Command-line arguments shared by the commands: the parser, argument types, the watch list, hex input."""
 
 from __future__ import annotations
 
@@ -6,27 +6,62 @@ import argparse
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import BinaryIO, NoReturn
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn  # argparse's own types
 
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import MAINNET, NETWORKS, Network
 from spvfilter.watch.textfile import read_into
 from spvfilter.watch.watchlist import WatchList
 
+_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
+_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
+
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are ParameterErrors of one line that repeat no positional argument, which may be a secret."""
+    """An ArgumentParser that takes options and positional arguments in any order and raises every error as a ParameterError.
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog=prog, allow_abbrev=False)
+    An error is one line and never repeats a positional argument, which may be a secret.
+    """
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__(allow_abbrev=False, **details)
+        self._subcommands: argparse._SubParsersAction[Parser] | None = None
+        self._is_intermixed = False
+
+    def add_action(self, name: str, help: str, description: str) -> Parser:
+        """A subcommand with arguments and --help of its own; `arguments.action` holds its name."""
+        if self._subcommands is None:
+            self._subcommands = self.add_subparsers(
+                title="actions", dest="action", metavar="ACTION", required=True, prog=self.prog, parser_class=Parser
+            )
+        return self._subcommands.add_parser(name, help=help, description=description)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Options and positional arguments in any order. Raises ParameterError, SystemExit after --help."""
-        arguments, extra = self.parse_known_intermixed_args(argv)
+        """Raises ParameterError, SystemExit after --help."""
+        if self._subcommands is not None and argv and not argv[0].startswith("-") and argv[0] not in self._subcommands.choices:
+            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")  # argparse would repeat it
+        arguments: argparse.Namespace
+        arguments, extra = self.parse_known_args(argv)
+        self._refuse(extra)
+        return arguments
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does it, but options and positional arguments mix, and a subcommand refuses what it does not know."""
+        if self._subcommands is not None or self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True  # parse_known_intermixed_args calls this method again
+        try:
+            arguments, extra = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
+        self._refuse(extra)
+        return arguments, extra
+
+    def _refuse(self, extra: Sequence[str]) -> None:
         if extra:
             options = [item.partition("=")[0][:40] for item in extra if item.startswith("-")]
             self.error(f"unknown option {' '.join(options)}" if options else f"{len(extra)} argument(s) too many")
-        return arguments
 
     def error(self, message: str) -> NoReturn:
         raise ParameterError(f"{message} (see '{self.prog} --help')")
@@ -39,19 +74,20 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--watch", metavar="FILE", help="a watch list, never changed: one address, or script:HEX, pubkey:HEX, data:HEX, "
-        "outpoint:TXID:N a line, each with ,LABEL behind it or not; # starts a comment; - is standard input",
+        "--watch", metavar="FILE", help="watch list, only read: one ADDRESS, script:HEX, pubkey:HEX, data:HEX or outpoint:TXID:N "
+        "per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
     )  # fmt: skip
 
 
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
-    """The list in the file, if one is named, `-` for standard input unless the command reads `others` from it, and the addresses.
+    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses.
 
-    Raises ParameterError, WatchFileError, AddressError, OSError.
+    `others` are the paths that the command itself reads: standard input can be only one of all. Raises ParameterError, WatchFileError,
+    AddressError, OSError.
     """
     if path == "-":
         if "-" in others:
-            raise ParameterError("'-' is standard input: it cannot be both --watch and what is searched")
+            raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
         watch = WatchList(network)
         read_into(watch, standard_input(), "standard input")
     else:
@@ -62,13 +98,59 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes, by a reader of its own: at exit the interpreter takes the lock of sys.stdin, which a read may hold."""
+    """Standard input as bytes. A reader of its own: at exit the interpreter takes the lock of sys.stdin, which a pending read may hold."""
     if sys.stdin is None:  # the shell closed it
         raise SourceError("standard input is closed")
     return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False), 1 << 20)
 
 
+def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
+    """The bytes given as hex digits, or in a file of hex digits or raw bytes, or so on standard input (`-`); at most `limit`.
+
+    `kind` names them in errors, which never repeat `what`: it may be a key. Raises ParameterError, SourceError, OSError.
+    """
+    if what == "-":
+        return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
+    try:
+        is_file = what != "" and Path(what).exists()
+    except (OSError, ValueError):  # too long for a name, or not a possible name
+        is_file = False
+    if is_file:
+        with Path(what).open("rb") as file:
+            return _decoded(_bounded(file, limit, kind), limit, kind)
+    if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
+        raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
+    return _decoded(what.encode("ascii"), limit, kind)
+
+
+def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
+    """All of a file. Raises ParameterError where it holds more than `limit` bytes can take as hex digits with line ends."""
+    most = 2 * limit + 100_000
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise ParameterError(f"more than {most} bytes: {kind} has at most {limit}, or twice as many hex digits")
+    return data
+
+
+def _decoded(data: bytes, limit: int, kind: str) -> bytes:
+    """Hex digits decoded, with blanks and line ends between them; any other bytes as they are. Raises ParameterError."""
+    if not data.strip():
+        raise ParameterError("the input is empty")
+    if _HEX_TEXT.issuperset(data):
+        digits = b"".join(data.split()).decode("ascii")
+        if len(digits) % 2:
+            raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or too many")
+        data = bytes.fromhex(digits)
+    elif _TEXT.issuperset(data):
+        at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
+        raise ParameterError(f"text that is not hex: character {at} is not a hex digit")
+    if len(data) > limit:
+        raise ParameterError(f"{len(data)} bytes: {kind} has at most {limit}")
+    return data
+
+
 def network(text: str) -> Network:
+    """Argument type: a network by its name."""
     try:
         return Network.named(text)
     except ParameterError as error:
@@ -76,7 +158,7 @@ def network(text: str) -> Network:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """The type of a whole number, decimal or 0x…, in a range."""
+    """Argument type: a whole number from `least` to `most`, decimal or 0x…"""
 
     def parse(text: str) -> int:
         try:
@@ -91,6 +173,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def probability(text: str) -> float:
+    """Argument type: a number between 0 and 1, both excluded."""
     try:
         value = float(text[:40])
     except ValueError:
@@ -101,8 +184,8 @@ def probability(text: str) -> float:
 
 
 def hex_bytes(text: str) -> bytes:
-    """Bytes in hex; an error does not repeat them, as they may be a secret."""
+    """Argument type: bytes in hex. An error does not repeat them: they may be a secret."""
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"hex digits in pairs expected, these {len(text)} characters are not") from None
+        raise argparse.ArgumentTypeError(f"hex digits in pairs expected, not these {len(text)} characters") from None

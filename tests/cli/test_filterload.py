@@ -120,7 +120,7 @@ def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any) -> None:
         ([ADDRESS, "--tweak", "0x"], "argument --tweak: a whole number"),
         ([ADDRESS, "--flags", "some"], "argument --flags: invalid choice: 'some'"),
         ([ADDRESS, "--format", "xml"], "argument --format: invalid choice: 'xml'"),
-        (["--data", "abc"], "argument --data: hex digits in pairs expected, these 3 characters are not"),
+        (["--data", "abc"], "argument --data: hex digits in pairs expected, not these 3 characters"),
         (["--data", ""], "a data element has 1 to 520 bytes, not 0"),
         (["--data", "00" * 521], "a data element has 1 to 520 bytes, not 521"),
         (["--outpoint", OUTPOINT[:64]], "argument --outpoint: TXID:N expected"),

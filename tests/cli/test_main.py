@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from spvfilter import __version__
+from spvfilter.cli import COMMANDS
 from spvfilter.kernel import BACKEND
 from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
+ACTIONS = {
+    "bloom": ("create", "add", "check", "dedupe", "info", "merge"),
+    "cfilter": ("build", "match", "info", "import", "export"),
+}
 
 
 def test_help_imports_neither_asyncio_nor_rich_nor_bitcoin() -> None:
@@ -33,13 +38,26 @@ def test_commands_that_await_nothing_do_not_import_asyncio(name: str) -> None:
     assert process(code=code).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["filterload", "inspect", "scan", "demo"])
-def test_every_command_has_help_that_fits_80_columns(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"{name} {action}" for name, actions in ACTIONS.items() for action in actions)])
+def test_every_command_and_action_has_help_that_fits_80_columns(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    ran = run(name, "--help")
+    ran = run(*name.split(), "--help")
     assert (ran.code, ran.err) == (0, "")
-    assert f"spvfilter {name}" in ran.out
+    assert ran.out.startswith(f"usage: spvfilter {name} ")
     assert max(map(len, ran.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("name", "actions"), ACTIONS.items())
+def test_a_command_lists_its_actions(run: Any, name: str, actions: tuple[str, ...]) -> None:
+    listed = run(name, "--help").out.partition("  ACTION\n")[2]
+    assert tuple(line.split()[0] for line in listed.splitlines() if line[4:5].isalpha()) == actions
+
+
+@pytest.mark.parametrize("argv", [["--force", "create", "x"], ["create", "x", "--nonsense"], ["create", "--nonsense", "x", "y"]])
+def test_an_option_that_an_action_does_not_have_is_refused_wherever_it_stands(run: Any, argv: list[str]) -> None:
+    ran = run("bloom", *argv, *("--capacity", "5", "--fp-rate", "0.1"))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("spvfilter: unknown option --")
 
 
 def test_the_version_names_the_kernel(run: Any) -> None:
@@ -78,6 +96,7 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Any, argv: list[str], sa
         [WIF], ["inspect", WIF], ["inspect", SEED], ["inspect", *SEED.split()], ["filterload", WIF], ["filterload", SEED],
         ["filterload", "--data", WIF], ["filterload", "--outpoint", WIF], ["filterload", "--outpoint", "11" * 32], ["demo", WIF],
         ["demo", f"--key={WIF}"], ["scan", "x", "--address", WIF], ["scan", "x", "--address", SEED],
+        ["bloom", WIF], ["cfilter", WIF], ["cfilter", SEED],
     ],
 )  # fmt: skip
 def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> None:
@@ -124,8 +143,8 @@ def test_a_closed_stream_is_no_traceback(argv: list[str], shell: str, said: byte
 
 def test_an_interrupt_while_reading_ends_it_at_once() -> None:
     tell = (
-        "import spvfilter.cli.inspect.command as module; read = module._bounded; "
-        "module._bounded = lambda file: print('ready', flush=True) or read(file)"
+        "import spvfilter.cli.arguments as module; read = module._bounded; "
+        "module._bounded = lambda *given: print('ready', flush=True) or read(*given)"
     )
     code = WITH_SIGINT.replace("sys.exit", f"{tell}; sys.exit")
     child = subprocess.Popen(

@@ -147,4 +147,4 @@ def test_a_watch_list_may_come_on_standard_input(command: tuple[str, ...], block
 def test_standard_input_is_not_both_watch_list_and_what_is_searched(run: Any, command: tuple[str, ...]) -> None:
     ran = run(*command, "--watch", "-")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "spvfilter: '-' is standard input: it cannot be both --watch and what is searched\n"
+    assert ran.err == "spvfilter: '-' is standard input: --watch and the input to search cannot both be '-'\n"

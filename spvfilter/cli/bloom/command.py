@@ -1,4 +1,4 @@
-"""`spvfilter bloom`: generic filters in files or in Redis, for lines of anything. Nothing of Bitcoin is in here."""
+"""`spvfilter bloom`: generic Bloom filters of lines, in files or in Redis."""
 
 from __future__ import annotations
 
@@ -12,62 +12,88 @@ from pathlib import Path
 
 from spvfilter.bloom.fileformat import MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
-from spvfilter.cli.arguments import hex_bytes, probability, whole
+from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
 from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import ParameterError
 
-SEEN_CAPACITY, SEEN_FP_RATE = 10_000_000, 1e-6  # of dedupe's filter in memory, 36 MB: it must not take a new line for an old one
+SEEN_CAPACITY, SEEN_FP_RATE = 10_000_000, 1e-6  # of dedupe's filter in memory, 36 MB: a false positive drops a new line
 _SHAPE = ("capacity", "fp_rate", "hash_funcs", "key")
-_OPTIONS = {  # which an action takes, besides --redis
-    "create": (*_SHAPE, "null", "force"),
-    "add": ("null",),
-    "check": ("null", "invert", "allow"),
-    "dedupe": (*_SHAPE, "null"),
-    "info": (),
-    "merge": ("output", "force"),
-}
-_USAGE = """spvfilter bloom create FILTER [INPUT ...] --capacity N --fp-rate P [OPTION ...]
-       spvfilter bloom add FILTER [INPUT ...]
-       spvfilter bloom check FILTER [INPUT ...] [--invert] [--allow FILE]
-       spvfilter bloom dedupe [FILTER] [INPUT ...] [--capacity N] [--fp-rate P]
-       spvfilter bloom info FILTER ...
-       spvfilter bloom merge FILTER ... --output FILTER"""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = _USAGE
+def configure(parser: Parser) -> None:
     parser.description = (
-        "Bloom filters of lines: create makes one, of the INPUTs' lines if any are named; add adds lines; check prints the lines that are "
-        "probably in it; dedupe prints each line the first time only, and remembers them in FILTER if that is one; info says what a filter "
-        "holds; merge unites filters. INPUT is a file or - for standard input, which is also the default. A filter never misses a line "
-        "that was added. A file is replaced whole when all is done: for several writers at once there is --redis."
+        "Bloom filters of lines. A filter never misses a line that was added; it takes a few others for one. INPUT is a file, or - for "
+        "standard input, which is also the default. A filter file is replaced as a whole at the end; several writers at once need --redis."
     )
-    parser.add_argument("action", metavar="ACTION", type=_action, help=", ".join(_OPTIONS))
-    parser.add_argument("names", metavar="FILTER | INPUT", nargs="*", help="files of filters (with --redis: keys), then of lines")
-    parser.add_argument("--capacity", metavar="N", type=whole(1, 1 << 48), help="lines it is to hold")
-    parser.add_argument("--fp-rate", metavar="P", type=probability, help="share of other lines taken for one of them, when it holds N")
-    parser.add_argument("--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="default: the best for P")
-    parser.add_argument("--key", metavar="HEX|random", type=_key, help="a secret of 16 bytes, where someone may choose lines with intent")
-    parser.add_argument("-0", "--null", action="store_true", default=None, help="NUL ends a line, not a newline")
-    parser.add_argument("--invert", action="store_true", default=None, help="check: print the lines that are surely not in it")
-    parser.add_argument("--allow", metavar="FILE", help="check: lines, or a filter of lines, that never count as being in it")
-    parser.add_argument("--output", metavar="FILTER", help="merge: where to")
-    parser.add_argument("--force", action="store_true", default=None, help="create, merge: replace what is there")
-    parser.add_argument("--redis", metavar="URL", help="the filter is in Redis, FILTER its key: redis://host:port/0 or unix:///path")
+    create = parser.add_action("create", "make a filter", "Make a filter, and add the lines of every INPUT named.")
+    create.add_argument("filter", metavar="FILTER", help="the file to make")
+    _add_inputs(create, "lines to add; default: none")
+    _add_shape(create, required=True)
+    _add_force(create)
+
+    add = parser.add_action("add", "add lines", "Add the lines of the INPUTs to a filter.")
+    add.add_argument("filter", metavar="FILTER")
+    _add_inputs(add, "lines to add")
+
+    check = parser.add_action("check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter.")
+    check.add_argument("filter", metavar="FILTER")
+    _add_inputs(check, "lines to look up")
+    check.add_argument("--invert", action="store_true", help="print the lines that are certainly not in it")
+    check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, that never count as being in it")
+
+    dedupe = parser.add_action(
+        "dedupe", "print each line once",
+        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs; without it, memory does.",
+    )  # fmt: skip
+    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if the first is one; then lines")
+    _add_null(dedupe)
+    _add_shape(dedupe, required=False)
+
+    info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
+    info.add_argument("filters", metavar="FILTER", nargs="+")
+
+    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of all FILTERs, which must have one shape.")
+    merge.add_argument("filters", metavar="FILTER", nargs="+")
+    merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
+    _add_force(merge)
+
+    for action, perform in ((create, _create), (add, _add), (check, _check), (dedupe, _dedupe), (info, _info), (merge, _merge)):
+        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER being a key: redis://host:port/0 or unix:///path")
+        action.set_defaults(perform=perform)
+
+
+def _add_inputs(parser: Parser, help: str) -> None:
+    parser.add_argument("inputs", metavar="INPUT", nargs="*", default=[], help=help)
+    _add_null(parser)
+
+
+def _add_null(parser: Parser) -> None:
+    parser.add_argument("-0", "--null", action="store_true", help="lines end with NUL instead of newline")
+
+
+def _add_shape(parser: Parser, *, required: bool) -> None:
+    default = ("", "") if required else (f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}")
+    parser.add_argument(
+        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size it for{default[0]}"
+    )
+    parser.add_argument(
+        "--fp-rate", metavar="P", type=probability, required=required,
+        help=f"share of other lines that a filter of N lines takes for one of them{default[1]}",
+    )  # fmt: skip
+    parser.add_argument("--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="default: the best number for P")
+    parser.add_argument("--key", metavar="HEX|random", type=_key, help="secret of 16 bytes: needed where an attacker may choose lines")
+
+
+def _add_force(parser: Parser) -> None:
+    parser.add_argument("--force", action="store_true", help="replace an existing filter")
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
-        if getattr(args, name) is not None and name not in _OPTIONS[args.action]:
-            raise ParameterError(f"bloom {args.action} does not take --{name.replace('_', '-')}")
-    if not args.names and (args.action != "dedupe" or args.redis is not None):
-        raise ParameterError(f"bloom {args.action} needs the name of a filter (see 'spvfilter bloom --help')")
-    actions = {"create": _create, "add": _add, "check": _check, "dedupe": _dedupe, "info": _info, "merge": _merge}
     with _store(args.redis) as store:
-        actions[args.action](store, args)
+        args.perform(store, args)
     return 0
 
 
@@ -82,24 +108,20 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
 
 def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, capacity: int, fp_rate: float) -> None:
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
-    store.create(name, (capacity, fp_rate, args.hash_funcs), hashing, replace=bool(args.force))
+    store.create(name, (capacity, fp_rate, args.hash_funcs), hashing, replace="force" in args and args.force)
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
-    name, *inputs = args.names
-    if args.capacity is None or args.fp_rate is None:
-        raise ParameterError("bloom create needs --capacity and --fp-rate")
-    keys = Keys(inputs, bool(args.null)) if inputs else None
-    _make(store, name, args, args.capacity, args.fp_rate)
+    keys = Keys(args.inputs, args.null) if args.inputs else None
+    _make(store, args.filter, args, args.capacity, args.fp_rate)
     if keys is not None:
         _fill(store, keys)
     store.finish()
 
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
-    name, *inputs = args.names
-    keys = Keys(inputs, bool(args.null))
-    store.open(name, change=True)
+    keys = Keys(args.inputs, args.null)
+    store.open(args.filter, change=True)
     _fill(store, keys)
     store.finish()
 
@@ -116,24 +138,23 @@ def _fill(store: FilterStorage, keys: Keys) -> None:
 
 
 def _check(store: FilterStorage, args: argparse.Namespace) -> None:
-    name, *inputs = args.names
-    keys = Keys(inputs, bool(args.null))
-    store.open(name)
-    allowed = _allowed(args.allow, bool(args.null))
+    keys = Keys(args.inputs, args.null)
+    store.open(args.filter)
+    allowed = _allowed(args.allow, args.null)
     seen = printed = 0
     with _progress(keys, prints=True) as shown:
         for batch in keys.batches():
             masks = zip(batch, store.contains_many(batch), allowed(batch), strict=True)
-            found = [key for key, there, let in masks if bool(there and not let) != bool(args.invert)]
+            found = [key for key, there, let in masks if bool(there and not let) != args.invert]
             seen += len(batch)
             printed += len(found)
-            _write(found, bool(args.null))
+            _write(found, args.null)
             shown.update(keys.done, keys.total)
     complain(f"{seen} lines, {printed} of them printed")
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """For each line of a batch one byte: whether it is allowed."""
+    """A function that gives one byte for each line of a batch: whether --allow names it."""
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)
@@ -143,28 +164,30 @@ def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
 
 
 def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
+    if args.redis is not None and not args.names:
+        raise ParameterError("bloom dedupe --redis needs the key of a filter as FILTER (see 'spvfilter bloom dedupe --help')")
     kept = bool(args.names) and (args.redis is not None or is_filter(Path(args.names[0])))
     if kept and any(getattr(args, name) is not None for name in _SHAPE):
-        raise ParameterError("a filter that is there has its own --capacity, --fp-rate, --hash-funcs and --key")
-    keys = Keys(args.names[1:] if kept else args.names, bool(args.null))
+        raise ParameterError("an existing filter has its own --capacity, --fp-rate, --hash-funcs and --key: leave these options out")
+    keys = Keys(args.names[1:] if kept else args.names, args.null)
     if kept:
         store.open(args.names[0], change=True)
     else:
         _make(store, None, args, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
     facts = store.facts()
     if facts.counting:
-        raise ParameterError(f"{store.name} counts what is added, and would count what is seen again")
+        raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain one")
     room = inf if facts.capacity is None else facts.capacity - facts.estimate
     try:
         with _progress(keys, prints=True) as shown:
             for batch in keys.batches():
-                with _uninterrupted():  # what is remembered is printed, and what is printed remembered
+                with _uninterrupted():  # a line is printed and remembered, or neither
                     new = store.add_many(batch)
-                    _write([key for key, first in zip(batch, new, strict=True) if first], bool(args.null))
+                    _write([key for key, first in zip(batch, new, strict=True) if first], args.null)
                 shown.update(keys.done, keys.total)
                 if room >= 0 > (room := room - new.count(1)):
                     shown.clear()
-                    complain(f"warning: {store.name} is at its capacity: ever more new lines will be taken for old ones")
+                    complain(f"warning: {store.name} is at its capacity: from here on it drops more and more new lines as repeated")
     finally:
         store.finish()
     _warn_past_capacity(store)
@@ -172,9 +195,9 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A first interrupt waits for the end of this, a second one does not."""
+    """Defer a first Ctrl-C to the end of the block; a second one interrupts at once."""
     usual = signal.getsignal(signal.SIGINT)
-    if usual is not signal.default_int_handler:  # ignored, or someone else's
+    if usual is not signal.default_int_handler:  # ignored, or set by an embedding program
         yield
         return
     came = False
@@ -202,7 +225,7 @@ def _write(keys: list[bytes], nul: bool) -> None:
 
 @contextmanager
 def _progress(keys: Keys, *, prints: bool = False) -> Iterator[ProgressDisplay]:
-    """Progress where nothing else is on the terminal: neither lines that are typed nor lines that are printed."""
+    """A progress display, unless the terminal shows lines that are typed or printed."""
     typed = "-" in keys.paths and sys.stdin is not None and sys.stdin.isatty()
     if typed or (prints and sys.stdout.isatty()):
         yield ProgressDisplay()
@@ -212,45 +235,40 @@ def _progress(keys: Keys, *, prints: bool = False) -> Iterator[ProgressDisplay]:
 
 
 def _warn_past_capacity(store: FilterStorage) -> None:
-    said = store.facts()
-    if said.capacity is not None and said.estimate > said.capacity + 3 * sqrt(said.capacity):
-        held = f"holds about {said.estimate:,.0f}" if isfinite(said.estimate) else "is full"
-        complain(f"warning: {store.name} was made for {said.capacity:,} lines and {held}: {said.rate:.3g} of all others seem to be in it")
+    facts = store.facts()
+    if facts.capacity is not None and facts.estimate > facts.capacity + 3 * sqrt(facts.capacity):
+        held = f"holds about {facts.estimate:,.0f}" if isfinite(facts.estimate) else "is full"
+        complain(
+            f"warning: {store.name} was made for {facts.capacity:,} lines and {held}: its false-positive rate is {facts.rate:.3g}; "
+            "make a larger one"
+        )
 
 
 def _info(store: FilterStorage, args: argparse.Namespace) -> None:
     page = Page(sys.stdout)
-    for name in args.names:
+    for name in args.filters:
         store.open(name)
-        said = store.facts()
+        facts = store.facts()
         page.title(store.name)
         page.facts(
             [
-                ("kind", said.kind),
-                ("hash family", said.family),
-                ("bits", f"{said.bits:,} ({megabytes(said.size)})"),
-                ("hash functions", str(said.hash_funcs)),
-                ("capacity", "unknown" if said.capacity is None else f"{said.capacity:,}"),
-                ("rate at capacity", "unknown" if said.nominal is None else f"{said.nominal:g}"),
-                ("fill", f"{said.fill:.2%}"),
-                ("estimated lines", f"{said.estimate:,.0f}" if isfinite(said.estimate) else "unknown: it is full"),
-                ("real rate", f"{said.rate:.3g}"),
+                ("kind", facts.kind),
+                ("hash family", facts.family),
+                ("bits", f"{facts.bits:,} ({megabytes(facts.size)})"),
+                ("hash functions", str(facts.hash_funcs)),
+                ("capacity", "unknown" if facts.capacity is None else f"{facts.capacity:,}"),
+                ("rate at capacity", "unknown" if facts.nominal is None else f"{facts.nominal:g}"),
+                ("fill", f"{facts.fill:.2%}"),
+                ("estimated lines", f"{facts.estimate:,.0f}" if isfinite(facts.estimate) else "unknown: it is full"),
+                ("real rate", f"{facts.rate:.3g}"),
             ]
         )
         _warn_past_capacity(store)
 
 
 def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
-    if args.output is None:
-        raise ParameterError("bloom merge needs --output FILTER")
-    store.merge(args.names, args.output, replace=bool(args.force))
+    store.merge(args.filters, args.output, replace=args.force)
     _warn_past_capacity(store)
-
-
-def _action(text: str) -> str:
-    if text not in _OPTIONS:  # not shown: it may be a secret
-        raise argparse.ArgumentTypeError(f"one of {', '.join(_OPTIONS)} expected")
-    return text
 
 
 def _key(text: str) -> bytes:
@@ -258,5 +276,5 @@ def _key(text: str) -> bytes:
         return SipHash().key
     key = hex_bytes(text)
     if len(key) != 16:
-        raise argparse.ArgumentTypeError(f"a key has 16 bytes, 32 hex digits, not {len(key)}")
+        raise argparse.ArgumentTypeError(f"a key of 16 bytes (32 hex digits) expected, not of {len(key)}")
     return key

@@ -1,4 +1,4 @@
-"""`spvfilter cfilter`: BIP-158 compact filters of blocks in files, and which of them concern a wallet. It talks to no node."""
+"""`spvfilter cfilter`: BIP-158 compact filters in files: build, match, describe, import and export."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
+from spvfilter.cli.arguments import Parser, add_network, add_watch_file, read_hex_or_bytes, watch_list, whole
 from spvfilter.cli.cfilter.database import export_filters, import_filters
 from spvfilter.cli.cfilter.jsonlines import FilterRecord, SeenOutputs, chain_order, check_network, is_of_lines, read_prevouts, read_records
 from spvfilter.cli.term.page import Page, complain
@@ -20,84 +19,99 @@ from spvfilter.filters.batch import match_filters, read_ahead
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.kernel import GcsQuery
 from spvfilter.primitives import hash_from_hex, hash_to_hex
-from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER
+from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER, MAX_BLOCK_SIZE
 from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
 
 FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1  # exit code
-_MAX_SIZE = 4_000_000  # bytes; a filter is smaller than its block
-_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
-_OPTIONS = {
-    "build": ("prevouts", "previous"),
-    "match": ("watch", "address", "block", "jobs"),
-    "info": ("block", "previous"),
-    "import": ("db",),
-    "export": ("db",),
-}
-_USAGE = """spvfilter cfilter build BLOCKS ... [--prevouts FILE] [--previous HEADER]
-       spvfilter cfilter match FILTERS ... (--watch FILE | --address A ...)
-       spvfilter cfilter info FILTERS ... [--previous HEADER]
-       spvfilter cfilter import FILTERS ... --db FILE
-       spvfilter cfilter export --db FILE"""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = _USAGE
+def configure(parser: Parser) -> None:
     parser.description = (
-        "Compact filters (BIP-158, basic) on disk. build makes those of blocks: raw, hex or blk*.dat files, or directories of them; the "
-        "outputs that a block spends are found in the blocks before it, or in --prevouts. match prints the blocks that may concern a "
-        "wallet. info says what filters hold and whether their headers follow from each other. import keeps filters in the database of "
-        "watch, which then need not fetch them, now or for new addresses; it uses those alone that the nodes' filter headers commit to. "
-        "export prints those kept there. FILTERS are JSON lines as build prints them; - is standard input. match and info also take one "
-        "filter alone, in hex or as a file of its bytes."
+        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines as build prints them; - is standard input. match and "
+        "info also take one filter alone, in hex or as a file of its bytes."
     )
-    parser.add_argument("action", metavar="ACTION", choices=tuple(_OPTIONS), help=", ".join(_OPTIONS))
-    parser.add_argument("names", metavar="BLOCKS | FILTERS", nargs="*", help="files, or one filter in hex")
-    parser.add_argument(
-        "--prevouts", metavar="FILE", help="build: the outputs that the one block spends, in order, each value (8 bytes), length and script"
+    build = parser.add_action(
+        "build", "make the filters of blocks",
+        "Make the filters of blocks and print them. The outputs that a block spends are found in the blocks before it or in --prevouts.",
+    )  # fmt: skip
+    build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
+    build.add_argument(
+        "--prevouts", metavar="FILE", help="the outputs that the one block spends, in order, each as value (8 bytes), length and script"
     )
-    parser.add_argument("--previous", metavar="HEADER", type=_hash, help="build, info: the filter header before the first one")
-    add_watch_file(parser)
-    parser.add_argument("--address", metavar="A", nargs="+", action="extend", help="match: addresses to look for; repeatable")
-    parser.add_argument("--block", metavar="HASH", type=_hash, help="match, info: the block of a filter given alone")
-    parser.add_argument("--jobs", metavar="J", type=whole(1, 256), help="match: threads, where the kernel is compiled; default 1")
-    parser.add_argument("--db", metavar="FILE", help="import, export: the database of watch; import makes it where there is none")
-    add_network(parser)
-    parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, else jsonl")
+    _add_previous(build)
+
+    match = parser.add_action("match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list.")
+    _add_filters(match)
+    add_watch_file(match)
+    match.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to look for; repeatable")
+    _add_block(match)
+    match.add_argument("--jobs", metavar="J", type=whole(1, 256), default=1, help="threads, with the compiled kernel; default %(default)s")
+
+    info = parser.add_action("info", "describe filters", "Print what filters hold, and check that their headers link.")
+    _add_filters(info)
+    _add_block(info)
+    _add_previous(info)
+
+    importing = parser.add_action(
+        "import", "put filters into the database of watch",
+        "Put filters into the database of watch, which then need not fetch them. watch uses only those that the filter headers of nodes "
+        "commit to.",
+    )  # fmt: skip
+    _add_filters(importing)
+    importing.add_argument("--db", metavar="FILE", required=True, help="the database, made if it is missing")
+
+    exporting = parser.add_action("export", "print the filters in the database of watch", "Print the filters kept by watch --keep-filters.")
+    exporting.add_argument("--db", metavar="FILE", required=True, help="the database")
+
+    for action, perform in ((build, _build), (match, _match), (info, _info), (importing, _import), (exporting, _export)):
+        if action is not info:
+            add_network(action)
+        if action not in (importing, exporting):
+            action.add_argument("--format", choices=FORMATS, help="default: table on a terminal, else jsonl")
+        action.set_defaults(perform=perform)
+
+
+def _add_filters(parser: Parser) -> None:
+    parser.add_argument("filters", metavar="FILTERS", nargs="+", help="files of JSON lines; - is standard input")
+
+
+def _add_block(parser: Parser) -> None:
+    parser.add_argument("--block", metavar="HASH", type=_hash, help="the block of one filter given alone")
+
+
+def _add_previous(parser: Parser) -> None:
+    parser.add_argument("--previous", metavar="HEADER", type=_hash, help="the filter header before the first filter")
 
 
 def _hash(text: str) -> bytes:
     try:
         return hash_from_hex(text)
     except ParameterError:
-        raise argparse.ArgumentTypeError(f"a hash of 64 hex digits expected, these {len(text)} characters are none") from None
+        raise argparse.ArgumentTypeError(f"a hash of 64 hex digits expected, not these {len(text)} characters") from None
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
-        if getattr(args, name) is not None and name not in _OPTIONS[args.action]:
-            raise ParameterError(f"cfilter {args.action} does not take --{name}")
-    if args.action in ("import", "export") and args.db is None:
-        raise ParameterError(f"cfilter {args.action} needs --db FILE")
-    if args.action == "export":
-        if args.names:
-            raise ParameterError("cfilter export takes no FILTERS: it prints those in --db")
-        return export_filters(args.db, args.network, Page(sys.stdout))
-    if not args.names:
-        what = "BLOCKS" if args.action == "build" else "FILTERS"
-        raise ParameterError(f"cfilter {args.action} needs the name of {what} (see 'spvfilter cfilter --help')")
-    if args.action == "import":
-        return import_filters(_given(args), args.db, args.network)
-    page = Page(sys.stdout)
-    as_json = args.format == "jsonl" or (args.format is None and not page.is_terminal)
-    return {"build": _build, "match": _match, "info": _info}[args.action](args, page, as_json)
+    return int(args.perform(args, Page(sys.stdout)))
+
+
+def _is_json(args: argparse.Namespace, page: Page) -> bool:
+    return args.format == "jsonl" or (args.format is None and not page.is_terminal)
+
+
+def _import(args: argparse.Namespace, page: Page) -> int:
+    return import_filters(_records_of(args.filters), args.db, args.network)
+
+
+def _export(args: argparse.Namespace, page: Page) -> int:
+    return export_filters(args.db, args.network, page)
 
 
 # build
 
 
-def _build(args: argparse.Namespace, page: Page, as_json: bool) -> int:
-    source = BlockFiles(args.names)
+def _build(args: argparse.Namespace, page: Page) -> int:
+    source = BlockFiles(args.blocks)
     refs: list[BlockRef] = []
     problems: list[str] = []
     for found in source.index(args.network):
@@ -107,24 +121,24 @@ def _build(args: argparse.Namespace, page: Page, as_json: bool) -> int:
             refs.append(found)
     order, runs = chain_order(refs)
     if args.prevouts is not None and len(order) != 1:
-        raise ParameterError(f"--prevouts goes with one block, these are {len(order)}")
+        raise ParameterError(f"--prevouts goes with one block, not with {len(order)}")
     if args.previous is not None and runs != 1:
-        raise ParameterError(f"--previous goes with blocks that follow one upon the other, these are {runs} runs")
+        raise ParameterError(f"--previous goes with one run of linked blocks, not with {runs}")
     given = None if args.prevouts is None else read_prevouts(args.prevouts)
     outputs = SeenOutputs(forget=len({ref.previous for ref in order}) == len(order))
     headers = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
     if args.previous is not None:
         headers[order[0].previous] = args.previous
-    show = _Shown(page, as_json)
+    show = _Shown(page, _is_json(args, page))
     for ref in order:
         try:
-            made = _filter_of(source.read(ref), outputs, given)
+            built = _filter_of(source.read(ref), outputs, given)
         except (FormatError, ParameterError, SourceError, OSError) as error:
             problems.append(str(Problem.of(f"{source.name(ref)}, block {hash_to_hex(ref.hash)}", error)))
             continue
         if (before := headers.get(ref.previous)) is not None:
-            headers[ref.hash] = made.header(before)
-        show.one(FilterRecord(ref.hash, ref.previous, ref.height, bytes(made), headers.get(ref.hash)), made.n)
+            headers[ref.hash] = built.header(before)
+        show.one(FilterRecord(ref.hash, ref.previous, ref.height, bytes(built), headers.get(ref.hash)), built.n)
     show.end()
     for problem in problems:
         complain(problem)
@@ -140,12 +154,12 @@ def _filter_of(raw: bytes, outputs: SeenOutputs, given: Sequence[bytes] | None) 
     scripts = [script for script in spent if script is not None]
     if len(scripts) < len(spent):
         missing = len(spent) - len(scripts)
-        raise SourceError(f"{missing} of the {len(spent)} outputs it spends are in no block given before it; see --prevouts")
+        raise SourceError(f"{missing} of the {len(spent)} outputs it spends are in no block given before it: add that block, or --prevouts")
     return BasicFilter.build(raw, scripts)
 
 
 class _Shown:
-    """Filters as they are made: JSON lines, or a row of facts for each."""
+    """Prints filters as they are built: JSON lines, or two table lines each."""
 
     def __init__(self, page: Page, as_json: bool) -> None:
         self._page = page
@@ -161,7 +175,7 @@ class _Shown:
                 self._page.line(f"  {'height':>7}  {'items':>6}  {'bytes':>7}  block, filter header", "cyan")
             height = "?" if record.height is None else record.height
             self._page.line(f"  {height:>7}  {n:>6}  {len(record.data):>7}  {hash_to_hex(record.block)}")
-            self._page.line(f"  {'':26}{'(those before it are not known)' if record.header is None else hash_to_hex(record.header)}")
+            self._page.line(f"  {'':26}{'(unknown: needs the header before it)' if record.header is None else hash_to_hex(record.header)}")
         self.count += 1
         self._size += len(record.data)
 
@@ -173,25 +187,25 @@ class _Shown:
 # match
 
 
-def _match(args: argparse.Namespace, page: Page, as_json: bool) -> int:
-    watch = watch_list(args.network, args.watch, args.address or (), args.names)
+def _match(args: argparse.Namespace, page: Page) -> int:
+    watch = watch_list(args.network, args.watch, args.address, args.filters)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
-    jobs = args.jobs or 1
-    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(jobs))  # name, block and height of those read last
+    as_json = _is_json(args, page)
+    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))  # name, block and height of those read last
     filters = found = 0
 
     def pairs() -> Iterator[tuple[bytes, bytes]]:
         nonlocal filters
-        for name, record in _given(args):
+        for name, record in _records(args):
             check_network(name, record, args.network)
             filters += 1
             given.append((name, record.block, record.height))
             yield record.block, record.data
 
     try:
-        for block in match_filters(pairs(), GcsQuery(scripts), jobs=jobs):
+        for block in match_filters(pairs(), GcsQuery(scripts), jobs=args.jobs):
             found += 1
             height = next(height for _, each, height in given if each == block)
             if as_json:
@@ -201,22 +215,31 @@ def _match(args: argparse.Namespace, page: Page, as_json: bool) -> int:
     except BlockFilterError as error:
         raise SourceError(f"{next(name for name, each, _ in given if each == error.block_hash)}: {error}") from None
     if not filters:
-        raise SourceError(f"no filter in {', '.join(args.names)}")
-    wrong = filters * len(scripts) / BASIC_M
-    Page(sys.stderr).line(f"{filters:,} filter(s), {found:,} block(s) to look at; {wrong:.2g} of them by mistake are to be expected")
+        raise SourceError(f"no filter in {', '.join(args.filters)}")
+    expected = filters * len(scripts) / BASIC_M
+    Page(sys.stderr).line(f"{filters:,} filter(s), {found:,} block(s) to look at; {expected:.2g} false positives expected")
     return 0
 
 
-def _given(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
-    """Filters with a name for errors each. Raises SourceError, OSError."""
-    if args.block is not None:
-        if len(args.names) > 1:
-            raise ParameterError(f"--block goes with one filter, these are {len(args.names)}")
-        yield "the filter", FilterRecord(args.block, None, None, _read_alone(args.names[0]), None)
-        return
-    for name in args.names:
+def _records(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
+    """The filters named, each with a name for errors. Raises ParameterError, SourceError, OSError."""
+    if args.block is None:
+        return _records_of(args.filters)
+    if len(args.filters) > 1:
+        raise ParameterError(f"--block goes with one filter, not with {len(args.filters)}")
+    return iter([_alone(args)])
+
+
+def _records_of(names: Sequence[str]) -> Iterator[tuple[str, FilterRecord]]:
+    for name in names:
         for number, record in read_records(name):
             yield f"{name}: line {number}", record
+
+
+def _alone(args: argparse.Namespace) -> tuple[str, FilterRecord]:
+    """One filter in hex or as bytes."""
+    data = read_hex_or_bytes(args.filters[0], MAX_BLOCK_SIZE, "a filter")  # a filter is smaller than its block
+    return "the filter", FilterRecord(args.block or bytes(32), None, None, data, None)
 
 
 def _parsed(name: str, record: FilterRecord) -> BasicFilter:
@@ -229,20 +252,18 @@ def _parsed(name: str, record: FilterRecord) -> BasicFilter:
 # info
 
 
-def _info(args: argparse.Namespace, page: Page, as_json: bool) -> int:
-    alone = args.block is not None or not is_of_lines(args.names[0])
-    if alone:
-        if len(args.names) > 1:
-            raise ParameterError("one filter in hex or as bytes goes alone")
-        given = [("the filter", FilterRecord(args.block or bytes(32), None, None, _read_alone(args.names[0]), None))]
-        _show_one(page, as_json, _parsed(*given[0]), args.block, args.previous)
+def _info(args: argparse.Namespace, page: Page) -> int:
+    if args.block is not None or not is_of_lines(args.filters[0]):
+        if len(args.filters) > 1:
+            raise ParameterError("a filter in hex or as bytes must be the only argument")
+        _show_one(page, _is_json(args, page), _parsed(*_alone(args)), args.block, args.previous)
         return 0
-    total = _Total(args.previous)
-    for name, record in _given(args):
+    total = _FilterTotals(args.previous)
+    for name, record in _records_of(args.filters):
         total.add(name, record)
     if not total.filters:
-        raise SourceError(f"no filter in {', '.join(args.names)}")
-    if as_json:
+        raise SourceError(f"no filter in {', '.join(args.filters)}")
+    if _is_json(args, page):
         page.line(json.dumps(total.record()))
     else:
         page.facts([(name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)) for name, value in total.record().items()])
@@ -250,16 +271,16 @@ def _info(args: argparse.Namespace, page: Page, as_json: bool) -> int:
 
 
 class _Unlinked(NamedTuple):
-    """A filter by its hash, as long as the filter header before it has not come; `header` is the one stated, None for none."""
+    """A filter whose previous filter header has not been read yet."""
 
     name: str
     block: bytes
-    digest: bytes
-    header: bytes | None
+    hash: bytes
+    header: bytes | None  # as its line states it
 
 
-class _Total:
-    """What many filters hold together; each header is checked against that of the block before, wherever in the files this stands."""
+class _FilterTotals:
+    """Sums over many filters. Every stated header is checked against that of the block before, in whatever order the lines come."""
 
     def __init__(self, previous: bytes | None) -> None:
         self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # by block
@@ -287,12 +308,12 @@ class _Total:
                 known.append(filter.block)
 
     def _link(self, filter: _Unlinked, before: bytes) -> None:
-        header = filter_header(filter.digest, before)
+        header = filter_header(filter.hash, before)
         if filter.header is None:
             self._headers[filter.block] = header
             return
         if header != filter.header:
-            raise SourceError(f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before")
+            raise SourceError(f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before it")
         self._checked += 1
 
     def record(self) -> dict[str, int | float]:
@@ -306,41 +327,18 @@ class _Total:
         }
 
 
-def _show_one(page: Page, as_json: bool, made: BasicFilter, block: bytes | None, previous: bytes | None) -> None:
+def _show_one(page: Page, as_json: bool, shown: BasicFilter, block: bytes | None, previous: bytes | None) -> None:
     record: dict[str, str | int | float | None] = {
         "block": None if block is None else hash_to_hex(block),
-        "n": made.n,
-        "size": len(bytes(made)),
-        "bits_per_item": round(8 * len(bytes(made)) / made.n, 2) if made.n else None,
+        "n": shown.n,
+        "size": len(bytes(shown)),
+        "bits_per_item": round(8 * len(bytes(shown)) / shown.n, 2) if shown.n else None,
         "p": BASIC_P,
         "m": BASIC_M,
-        "filter_hash": hash_to_hex(made.filter_hash),
-        "filter_header": None if previous is None else hash_to_hex(made.header(previous)),
+        "filter_hash": hash_to_hex(shown.filter_hash),
+        "filter_header": None if previous is None else hash_to_hex(shown.header(previous)),
     }
     if as_json:
         page.line(json.dumps(record))
     else:
         page.facts([(name.replace("_", " "), str(value)) for name, value in record.items() if value is not None])
-
-
-def _read_alone(name: str) -> bytes:
-    """The bytes of one filter: hex digits, or a file of either."""
-    try:
-        is_file = name != "-" and Path(name).is_file()
-    except (OSError, ValueError):  # too long for a name
-        is_file = False
-    if is_file:
-        with Path(name).open("rb") as file:
-            data = file.read(2 * _MAX_SIZE + 1)
-    else:
-        data = standard_input().read(2 * _MAX_SIZE + 1) if name == "-" else name.encode("utf-8", "surrogateescape")
-    if data.strip() and _HEX_TEXT.issuperset(data):
-        digits = b"".join(data.split()).decode("ascii")
-        if len(digits) % 2:
-            raise ParameterError(f"{len(digits)} hex digits: an odd number, so one is missing or too many")
-        data = bytes.fromhex(digits)
-    elif not is_file and name != "-":
-        raise ParameterError(f"neither an existing file nor hex digits: {len(name)} characters")
-    if len(data) > _MAX_SIZE:
-        raise ParameterError(f"more than {_MAX_SIZE} bytes: no filter is that large")
-    return data

@@ -1,4 +1,4 @@
-"""`spvfilter inspect`: what some bytes are and what they hold. It judges form, not validity."""
+"""`spvfilter inspect`: identify bytes (filter, transaction, block, headers, P2P message) and print their parts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import BinaryIO
 
-from spvfilter.cli.arguments import add_network, standard_input
+from spvfilter.cli.arguments import add_network, read_hex_or_bytes
 from spvfilter.cli.inspect import payloads
 from spvfilter.cli.inspect.message import magic_of, message
 from spvfilter.cli.inspect.payloads import Finding
@@ -19,11 +17,8 @@ from spvfilter.network import Network
 from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
 _MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE  # bytes: of a block in a message
-_MAX_INPUT = 2 * MAX_BLOCK_SIZE + 100_000  # bytes: a block in hex, and the line ends it may be broken by
 _MOST_REFUSALS = 3  # shown
-_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
-_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
-# what the bytes may be, the likeliest first; the fact that settles it where there is one
+# what bytes may be, the likeliest first, and the fact that decides it where there is one
 _PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
     "block": (payloads.block, "merkle root ok"),
     "merkleblock": (payloads.merkleblock, "proof ok"),
@@ -47,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    raw = _read(args.what)
+    raw = read_hex_or_bytes(args.what, _MAX_SIZE, "a message with a block")
     found = _identify(raw, args.network)
     if args.format == "json":
         print(json.dumps(_record(found[0])))
@@ -56,46 +51,6 @@ def run(args: argparse.Namespace) -> int:
     if others := [other.kind for other in found[1:]]:
         complain(f"warning: these bytes are also a well-formed {' and a well-formed '.join(others)}")
     return 0
-
-
-def _read(what: str) -> bytes:
-    """The bytes that the argument means. An error does not repeat it: it may be a key."""
-    if what == "-":
-        return _decoded(_bounded(standard_input()))
-    try:
-        is_file = what != "" and Path(what).exists()
-    except (OSError, ValueError):  # too long for a name, or no name at all
-        is_file = False
-    if is_file:
-        with Path(what).open("rb") as file:
-            return _decoded(_bounded(file))
-    if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
-        raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
-    return _decoded(what.encode("ascii"))
-
-
-def _bounded(file: BinaryIO) -> bytes:
-    data = file.read(_MAX_INPUT + 1)
-    if len(data) > _MAX_INPUT:
-        raise ParameterError(f"more than {_MAX_INPUT} bytes: no block is that large, not even in hex")
-    return data
-
-
-def _decoded(data: bytes) -> bytes:
-    """Raw bytes as they are, and those that hex digits stand for."""
-    if not data.strip():
-        raise ParameterError("nothing to inspect: the input is empty")
-    if _HEX_TEXT.issuperset(data):
-        digits = b"".join(data.split()).decode("ascii")
-        if len(digits) % 2:
-            raise ParameterError(f"{len(digits)} hex digits: an odd number, so one is missing or too many")
-        data = bytes.fromhex(digits)
-    elif _TEXT.issuperset(data):
-        at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
-        raise ParameterError(f"text, but not hex: character {at} is no hex digit")
-    if len(data) > _MAX_SIZE:
-        raise ParameterError(f"{len(data)} bytes: a message with a block has at most {_MAX_SIZE}")
-    return data
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:

@@ -185,7 +185,7 @@ def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(ru
     before = path.read_bytes()
     ran = run("bloom", "dedupe", path, lines)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"spvfilter: {path} counts what is added, and would count what is seen again\n"
+    assert ran.err == f"spvfilter: {path} is a counting filter, which would count repeated lines: use a plain one\n"
     assert path.read_bytes() == before
 
 
@@ -204,7 +204,7 @@ def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path)
         assert past in ran.err
     ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001)
     early, late = ran.err.splitlines()
-    assert early == "spvfilter: warning: the filter in memory is at its capacity: ever more new lines will be taken for old ones"
+    assert early == "spvfilter: warning: the filter in memory is at its capacity: from here on it drops more and more new lines as repeated"
     assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
 
 

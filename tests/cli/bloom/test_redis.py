@@ -93,8 +93,8 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["dedupe"], "bloom dedupe needs the name of a filter"),
-        (["dedupe", "there", "--capacity", "5"], "a filter that is there has its own --capacity"),
+        (["dedupe"], "bloom dedupe --redis needs the key of a filter"),
+        (["dedupe", "there", "--capacity", "5"], "an existing filter has its own --capacity"),
         (["create", "there", *SHAPE], "there is a filter at 'there' already: --force replaces it"),
         (["create", "there", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
         (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),

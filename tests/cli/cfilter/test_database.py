@@ -192,11 +192,11 @@ def test_a_database_in_use_is_left_alone(lines: list[dict[str, Any]], file: Any,
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["import", "x"], "cfilter import needs --db FILE"),
-        (["export"], "cfilter export needs --db FILE"),
-        (["export", "x", "--db", "x"], "cfilter export takes no FILTERS"),
-        (["import", "--db", "x"], "cfilter import needs the name of FILTERS"),
-        (["match", "x", "--db", "x"], "cfilter match does not take --db"),
+        (["import", "x"], "the following arguments are required: --db"),
+        (["export"], "the following arguments are required: --db"),
+        (["export", "x", "--db", "x"], "1 argument(s) too many"),
+        (["import", "--db", "x"], "the following arguments are required: FILTERS"),
+        (["match", "x", "--db", "x"], "unknown option --db"),
         (["export", "--db", "/no/such/file"], "/no/such/file: no such file"),
     ],
 )

@@ -166,8 +166,8 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("", "nothing to inspect: the input is empty"),
-        ("abc", "3 hex digits: an odd number"),
+        ("", "the input is empty"),
+        ("abc", "an odd number of hex digits, 3: one is missing or too many"),
         ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
         ("x" * 5000, "the argument, 5000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
@@ -191,7 +191,7 @@ def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: 
 
 def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(run: Any, tmp_path: Path) -> None:
     (tmp_path / "tx").write_text("0011\n22 33 4g")
-    assert run("inspect", tmp_path / "tx").err == "spvfilter: text, but not hex: character 13 is no hex digit\n"
+    assert run("inspect", tmp_path / "tx").err == "spvfilter: text that is not hex: character 13 is not a hex digit\n"
 
 
 def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:
@@ -204,7 +204,8 @@ def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp
     (tmp_path / "large").write_bytes(bytes(4_000_025))
     assert run("inspect", tmp_path / "large") == (2, "", "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n")
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
-    assert run("inspect", tmp_path / "larger").err == "spvfilter: more than 8100000 bytes: no block is that large, not even in hex\n"
+    said = "more than 8100048 bytes: a message with a block has at most 4000024, or twice as many hex digits"
+    assert run("inspect", tmp_path / "larger").err == f"spvfilter: {said}\n"
 
 
 def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:

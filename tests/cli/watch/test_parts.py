@@ -27,7 +27,7 @@ HERE = ["--connect", "127.0.0.1:1"]
 
 
 def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
-    parser = Parser("spvfilter watch")
+    parser = Parser(prog="spvfilter watch")
     command.configure(parser)
     assert parser.get_default("mode") is inspect.signature(LightClient).parameters["mode"].default is Mode.AUTO
 
