@@ -29,7 +29,9 @@ _U32_MAX = 0xFFFFFFFF
 class Serializable(Protocol):
     """An object that serialises itself, witness included: python-bitcoinlib's CTransaction and CBlock."""
 
-    def serialize(self) -> bytes: ...
+    def serialize(self) -> bytes:
+        """The serialised bytes."""
+        ...
 
 
 def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
@@ -64,7 +66,7 @@ def hash_from_hex(text: str) -> bytes:
 
 
 def compact_size(value: int) -> bytes:
-    """CompactSize encoding: 1, 3, 5 or 9 bytes (Core serialize.h WriteCompactSize)."""
+    """CompactSize encoding of a u64, else ParameterError: 1, 3, 5 or 9 bytes (Core serialize.h WriteCompactSize)."""
     if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
         raise ParameterError(f"CompactSize out of range: {value}")
     if value < 0xFD:
@@ -129,7 +131,10 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class OutPoint:
-    """A reference to one output of a transaction: 36 bytes, txid (32, wire order) then index (u32 LE)."""
+    """A reference to one output of a transaction: 36 bytes, txid (32, wire order) then index (u32 LE).
+
+    Raises ParameterError for another length of the txid, or an index that is no u32.
+    """
 
     txid: bytes
     index: int
@@ -142,6 +147,7 @@ class OutPoint:
 
     @classmethod
     def parse(cls, raw: bytes) -> OutPoint:
+        """From its 36 bytes. Raises FormatError for another length."""
         if len(raw) != 36:
             raise FormatError(f"an outpoint has 36 bytes, not {len(raw)}", offset=0, field="outpoint")
         return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
@@ -166,7 +172,10 @@ class OutPoint:
 
 @dataclass(frozen=True, slots=True)
 class TxOut:
-    """An output: value in satoshi (i64) and scriptPubKey; 8 bytes LE, CompactSize, script."""
+    """An output: value in satoshi (i64) and scriptPubKey; 8 bytes LE, CompactSize, script.
+
+    Raises ParameterError for a value that is no i64.
+    """
 
     value: int  # satoshi
     script_pubkey: bytes
@@ -181,7 +190,10 @@ class TxOut:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A block header, 80 bytes: version i32, previous hash 32, merkle root 32, time u32, bits u32, nonce u32."""
+    """A block header, 80 bytes: version i32, previous hash 32, merkle root 32, time u32, bits u32, nonce u32.
+
+    Integers are little endian, hashes in wire order. Raises ParameterError for values that do not fit.
+    """
 
     version: int
     previous: bytes
@@ -201,6 +213,7 @@ class Header:
 
     @classmethod
     def parse(cls, raw: bytes) -> Header:
+        """From its 80 bytes. Raises FormatError for another length."""
         if len(raw) != HEADER_SIZE:
             raise FormatError(f"a header has {HEADER_SIZE} bytes, not {len(raw)}", offset=0, field="header")
         return cls(*_HEADER.unpack(raw))

@@ -41,6 +41,7 @@ class Transaction:
 
     @property
     def version(self) -> int:
+        """An i32."""
         return int.from_bytes(self.raw[:4], "little", signed=True)
 
     @property
@@ -55,10 +56,12 @@ class Transaction:
 
     @property
     def outputs(self) -> tuple[TxOut, ...]:
+        """Its outputs in order."""
         return tuple([self.output(index) for index in range(len(self.span.outputs))])
 
     @property
     def lock_time(self) -> int:
+        """A u32: a height below 500,000,000, else seconds since 1970."""
         return int.from_bytes(self.raw[-4:], "little")
 
     @property

@@ -15,34 +15,13 @@ import pytest
 
 import spvfilter
 from spvfilter import errors
+from support.publicnames import MODULES, ROOMS, loaded, own, public
 
 FACE: ModuleType = spvfilter  # not a module whose attributes a type checker knows
 PACKAGE = Path(spvfilter.__file__).parent
-MODULES = ["address", "errors", "hashes", "network", "primitives", "transaction"]
-ROOMS = ["bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "wire", "wire.messages"]
 INTERNAL = ["cli", "kernel"]
 GIVEN = {"filters": {"GcsQuery"}}  # by the kernel, whose name for its room is the room's own
 FIRST = range(30, 41)  # names that a first program needs
-
-
-def loaded(room: str) -> ModuleType:
-    return import_module(f"spvfilter.{room}")
-
-
-def public(rooms: list[str] = MODULES + ROOMS) -> Iterator[tuple[str, str, object]]:
-    """Room, name and value of everything public but the names of the package itself, which all come from the rooms."""
-    for room in rooms:
-        for name in loaded(room).__all__:
-            yield room, name, getattr(loaded(room), name)
-
-
-def defined(rooms: list[str] = MODULES + ROOMS) -> list[tuple[str, str, object]]:
-    """The classes and functions among the public names; the others are constants and aliases of types."""
-    return [(room, name, value) for room, name, value in public(rooms) if inspect.isclass(value) or inspect.isroutine(value)]
-
-
-def own(rooms: list[str] = MODULES + ROOMS) -> list[tuple[str, str, typing.Any]]:
-    return [(room, name, value) for room, name, value in defined(rooms) if str(value.__module__).startswith("spvfilter")]
 
 
 def kinds(cls: type) -> set[type]:
@@ -123,7 +102,7 @@ def test_a_first_program_needs_one_import() -> None:
 def test_what_a_room_exports_is_decorated_where_it_is_defined(room: str) -> None:
     folder = PACKAGE / Path(*room.split("."))
     marked = {name for path in folder.glob("*.py") for name in decorated(path)}
-    assert marked | GIVEN.get(room, set()) == {name for _, name, _ in own([room])}
+    assert marked | GIVEN.get(room, set()) == {name for place, name, _ in own() if place == room}
 
 
 @pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")

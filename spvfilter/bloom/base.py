@@ -115,7 +115,8 @@ class GenericFilter:
     def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
         """The filter in the bytes of a file. `hashing` and `encode` are needed where they are the user's own.
 
-        Raises FormatError: truncated, longer than it says, damaged, foreign, of an unknown version, kind or family.
+        Raises FormatError: truncated, longer than it says, damaged, foreign, of an unknown version, kind or family. Raises ParameterError
+        where `hashing` or `encode` is not the file's, TooLargeError.
         """
         view = memoryview(raw).cast("B")
         return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True).copy()
@@ -134,8 +135,8 @@ class GenericFilter:
         """The filter in a file; with `mmap` its bits stay there, shared with whoever else maps it, and `writable` ones change it.
 
         A writable one must be closed (`close`, or `with`): that writes the CRC. One that was not, or that another process has open,
-        is refused with `verify`, which also reads the whole file once; without it only the header is checked. Raises FormatError as
-        `from_bytes`, OSError.
+        is refused with `verify`, which also reads the whole file once; without it only the header is checked. Raises OSError,
+        ParameterError for `writable` without `mmap`, and what `from_bytes` raises: FormatError, ParameterError, TooLargeError.
         """
         if writable and not mmap:
             raise ParameterError("writable is for mmap: change a filter in memory as you like, and save it")
@@ -220,7 +221,7 @@ class GenericFilter:
         self.close()
 
     def copy(self) -> Self:
-        """An independent filter in memory with the same contents."""
+        """An independent filter in memory with the same contents. Raises TooLargeError."""
         header = self.header()
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body

@@ -22,7 +22,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     (`counter_overflow`, sizing.counter_overflow); adding the same key 15 times does it too.
 
     Removing a key that is contained only by chance takes away from others: remove what was added, nothing else. What is surely absent
-    raises KeyError.
+    raises KeyError. Other errors are BloomFilter's: ParameterError, TooLargeError, MismatchError.
     """
 
     KIND = KIND_COUNTERS

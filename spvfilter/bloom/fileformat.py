@@ -67,6 +67,7 @@ class FileHeader(NamedTuple):
 
     @property
     def partitioned(self) -> bool:
+        """Whether each function has a plane of cells of its own."""
         return bool(self.flags & FLAG_PARTITIONED)
 
     def pack(self, *, writing: bool = False) -> bytes:

@@ -33,54 +33,64 @@ class HashFamily(Protocol):
         ...
 
 
-def _u32(value: int, name: str) -> bytes:
+def _check_u32(value: int, name: str) -> None:
     if not isinstance(value, int) or not 0 <= value <= 0xFFFFFFFF:
         raise ParameterError(f"{name} is not a u32: {value!r}")
-    return value.to_bytes(4, "little") + bytes(12)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Bip37Hash:
-    """Function i is murmur3 x86_32 with seed i * 0xFBA4C795 + tweak, modulo m (BIP-37); m ≤ 2^32."""
+    """Function i is murmur3 x86_32 with seed i * 0xFBA4C795 + tweak, modulo m (BIP-37); m ≤ 2^32.
+
+    Raises ParameterError unless `tweak` is a u32.
+    """
 
     tweak: int = 0
     family = Family.BIP37
 
     def __post_init__(self) -> None:
-        _u32(self.tweak, "tweak")
+        _check_u32(self.tweak, "tweak")
 
     @property
     def key(self) -> bytes:
-        return _u32(self.tweak, "tweak")
+        """The tweak as u32, then 12 zeros."""
+        return self.tweak.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        return None
+        """None: the kernel has them."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FastHash:
-    """One murmur3 x64_128 of the key makes all functions: h1 + i * h2, remixed, multiply-shift onto m. For keys that nobody chooses."""
+    """One murmur3 x64_128 of the key makes all functions: h1 + i * h2, remixed, multiply-shift onto m. For keys that nobody chooses.
+
+    Raises ParameterError unless `seed` is a u32.
+    """
 
     seed: int = 0
     family = Family.FAST
 
     def __post_init__(self) -> None:
-        _u32(self.seed, "seed")
+        _check_u32(self.seed, "seed")
 
     @property
     def key(self) -> bytes:
-        return _u32(self.seed, "seed")
+        """The seed as u32, then 12 zeros."""
+        return self.seed.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        return None
+        """None: the kernel has them."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """One SipHash-2-4 with a secret key of 16 bytes makes all functions: nobody without it can choose keys that fill or hit the filter."""
+    """One SipHash-2-4 with a secret key of 16 bytes makes all functions: nobody without it can choose keys that fill or hit the filter.
+
+    Raises ParameterError unless `key` has 16 bytes.
+    """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
     family = Family.SIPHASH
@@ -90,7 +100,7 @@ class SipHash:
             raise ParameterError("a SipHash key is 16 bytes")
 
     def functions(self, hash_funcs: int) -> None:
-        return None
+        """None: the kernel has them."""
 
 
 @public
@@ -99,6 +109,7 @@ class CustomHash:
     """A user's own: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken modulo m.
 
     A filter's file keeps a digest of `name`, so that it is opened again with the same one; keys come to the functions encoded.
+    Raises ParameterError for an empty name.
     """
 
     name: str
@@ -111,6 +122,7 @@ class CustomHash:
 
     @property
     def key(self) -> bytes:
+        """The first 16 bytes of the SHA-256 of the name."""
         return hashlib.sha256(self.name.encode()).digest()[:16]
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:

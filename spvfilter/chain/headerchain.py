@@ -222,7 +222,7 @@ class HeaderChain:
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
-        """Validate headers as `accept` does, except for their work, without storing them."""
+        """Validate headers as `accept` does, except for their work, without storing them. Raises FormatError, HeaderError."""
         hashes = header_hashes(headers)
         if not headers:
             return Candidate(None, self.height, b"", b"", self.tip())

@@ -18,15 +18,29 @@ class Linked(Protocol):
     """The fields of a header that linking needs."""
 
     @property
-    def hash(self) -> bytes: ...
+    def hash(self) -> bytes:
+        """32 bytes, wire order."""
+        ...
+
     @property
-    def previous(self) -> bytes: ...
+    def previous(self) -> bytes:
+        """Hash of the block before it, 32 bytes."""
+        ...
+
     @property
-    def bits(self) -> int: ...
+    def bits(self) -> int:
+        """The compact target."""
+        ...
+
     @property
-    def time(self) -> int: ...
+    def time(self) -> int:
+        """Seconds since 1970."""
+        ...
+
     @property
-    def height(self) -> int | None: ...
+    def height(self) -> int | None:
+        """None where it is not known."""
+        ...
 
 
 @public

@@ -68,6 +68,7 @@ class HeaderSync:
 
     @property
     def phase(self) -> SyncPhase:
+        """What is done with the next headers."""
         if self._passes is None:
             return SyncPhase.DIRECT
         return SyncPhase.REDOWNLOAD if self._passes.end else SyncPhase.PRESYNC

@@ -23,7 +23,9 @@ _BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes per call of the kernel
 class ScriptSource(Protocol):
     """Anything that lists the scripts to query basic filters for, such as a WatchList."""
 
-    def gcs_elements(self) -> Iterable[bytes]: ...
+    def gcs_elements(self) -> Iterable[bytes]:
+        """The scriptPubKeys to look for. Raises InexpressibleError for entries that such filters cannot find."""
+        ...
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ class BasicFilter(GolombCodedSet):
     """The basic filter of one block: its output scripts except OP_RETURN ones, and the scripts that it spends, empty ones excluded.
 
     `bytes(f)` is the filter in a `cfilter` message. P = 19, M = 784931; the SipHash key is the first 16 bytes of the block hash (wire
-    order).
+    order). Raises ParameterError unless the block hash has 32 bytes, FormatError as GolombCodedSet.
     """
 
     __slots__ = ("block_hash",)
@@ -100,7 +100,7 @@ def filter_hash(data: bytes) -> bytes:
 
 @public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
-    """The double SHA-256 of filter hash and previous filter header (BIP-157 § Filter Headers)."""
+    """The double SHA-256 of filter hash and previous filter header, 32 bytes each, else ParameterError (BIP-157 § Filter Headers)."""
     if len(hash_of_filter) != 32 or len(previous) != 32:
         raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
     return sha256d(hash_of_filter + previous)

@@ -54,7 +54,9 @@ class MatchedTx(NamedTuple):
 class BloomSource(Protocol):
     """Anything that lists the elements a BIP-37 filter must contain, such as a WatchList."""
 
-    def bloom_elements(self) -> Iterable[bytes]: ...
+    def bloom_elements(self) -> Iterable[bytes]:
+        """The elements to insert. Raises InexpressibleError for entries that such filters cannot find."""
+        ...
 
 
 @public

@@ -17,7 +17,8 @@ class GolombCodedSet:
     """An immutable set of N items with a false-positive rate of 1/M; it is smallest for P ≈ log2(M) - 0.2.
 
     `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of 16 bytes. The
-    constructor checks the whole encoding, so every object is valid.
+    constructor checks the whole encoding, so every object is valid. Raises ParameterError unless the key has 16 bytes, 1 ≤ P ≤ 32 and
+    1 ≤ M < 2^32, FormatError for a malformed set.
     """
 
     __slots__ = ("_data", "key", "m", "n", "p")

@@ -84,7 +84,8 @@ class LightClient:
     With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce
     from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block.
 
-    Raises ParameterError; entering raises StoreError, InexpressibleError for entries that the mode cannot find.
+    Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find, NotRunningError where it is
+    running already.
     """
 
     def __init__(
@@ -316,7 +317,7 @@ class LightClient:
     def observed_fp_rate(self) -> float:
         """The share of foreign transactions, in the blocks of this run, that a peer's BIP-37 filter let through; 0.0 before any.
 
-        A transaction has a dozen elements or so, each of which is let through at about `fp_rate`.
+        A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises NotRunningError.
         """
         self._check_running()
         return self._ledger.false_positives / max(1, self._ledger.filtered_txs)
@@ -361,19 +362,19 @@ class LightClient:
             raise UselessPeerError(f"of {len(self._peers.ready)} connected peers none takes the transaction")
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another address; blocks from `from_height` on are searched again. Raises AddressError."""
+        """Watch another address; blocks from `from_height` on are searched again. Raises AddressError, NotRunningError, StoreError."""
         await self._add(lambda watch: watch.add_address(address, label), from_height)
 
     async def add_script(self, script_pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another scriptPubKey, as `add_address`. Raises ParameterError, InexpressibleError."""
+        """Watch another scriptPubKey, as `add_address`. Raises ParameterError, InexpressibleError, NotRunningError, StoreError."""
         await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height)
 
     async def add_pubkey(self, pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another public key, as `add_address`. Raises ParameterError."""
+        """Watch another public key, as `add_address`. Raises ParameterError, NotRunningError, StoreError."""
         await self._add(lambda watch: watch.add_pubkey(pubkey, label), from_height)
 
     async def add_outpoint(self, outpoint: OutPoint | str, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch for the spend of another outpoint, as `add_address`. Raises ParameterError."""
+        """Watch for the spend of another outpoint, as `add_address`. Raises ParameterError, NotRunningError, StoreError."""
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:

@@ -39,10 +39,12 @@ class TreeBlock:
 
     @property
     def hash(self) -> bytes:
+        """32 bytes, wire order."""
         return self.rules.hash
 
     @property
     def height(self) -> int:
+        """Of this block; 0 for the genesis block."""
         return self.rules.height
 
     @property
@@ -90,9 +92,11 @@ class BlockTree:
 
     @property
     def tip(self) -> TreeBlock:
+        """The best chain's last block."""
         return self.active[-1]
 
     def is_active(self, block: TreeBlock) -> bool:
+        """Whether a block is in the best chain."""
         return block.height < len(self.active) and self.active[block.height] is block
 
     def ancestor(self, block: TreeBlock, height: int) -> TreeBlock:

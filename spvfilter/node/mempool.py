@@ -19,7 +19,8 @@ MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkl
 class Mempool:
     """Transactions by txid, each behind those it spends from; an outpoint is spent by one of them at most.
 
-    They and the coins of the chain's tip decide what else gets in. `max_size` bounds the serialised bytes.
+    They and the coins of the chain's tip decide what else gets in. `max_size` bounds the serialised bytes. Raises ParameterError for
+    one below 0.
     """
 
     def __init__(self, chain: BlockTree, max_size: int) -> None:
@@ -44,9 +45,11 @@ class Mempool:
         return txid in self._txs
 
     def get(self, txid: bytes) -> Transaction | None:
+        """The transaction with a txid."""
         return self._txs.get(txid)
 
     def get_by_wtxid(self, wtxid: bytes) -> Transaction | None:
+        """The transaction with a wtxid."""
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:

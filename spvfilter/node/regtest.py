@@ -65,6 +65,7 @@ class Regtest:
 
     @property
     def height(self) -> int:
+        """Of the best chain's tip."""
         return self.chain.tip.height
 
     @property
@@ -119,7 +120,8 @@ class Regtest:
         """Leave the last `depth` blocks for a branch of `blocks`, by default one more; the hashes of the new ones.
 
         The first blocks hold `transactions`, each its own, the others nothing. What stood in the blocks left behind goes back to the
-        mempool where it is still valid.
+        mempool where it is still valid. Raises ParameterError for a depth that the chain has not, or transactions for more blocks than are
+        mined; RefusedError where they break a rule.
         """
         if not 1 <= depth <= self.height:
             raise ParameterError(f"a reorganisation is 1 to {self.height} blocks deep here, not {depth}")

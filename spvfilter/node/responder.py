@@ -86,6 +86,7 @@ class Responder:
         self.session.close(PeerError(why))
 
     def on_event(self, event: SessionEvent) -> None:
+        """Act on one event of the session."""
         match event:
             case Ready(version=version):
                 self.relay = version.relay
@@ -133,6 +134,7 @@ class Responder:
     # Headers and announcements
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
+        """The headers behind the fork up to the stop hash, at most 2,000."""
         chain = self.regtest.chain
         if asked.locator:
             start = chain.fork_height(asked.locator) + 1
@@ -147,6 +149,7 @@ class Responder:
         self.send_headers(found)
 
     def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
+        """Send the headers of some blocks in one message."""
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
@@ -160,6 +163,7 @@ class Responder:
         self.send_inv([InvItem(InvType.BLOCK, block_hash) for block_hash in hashes])
 
     def send_inv(self, items: Sequence[InvItem]) -> None:
+        """Send inventory, at most 50,000 items a message."""
         for start in range(0, len(items), MAX_INVENTORY):
             self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
 

@@ -50,25 +50,25 @@ def push(data: bytes) -> bytes:
 
 @public
 def p2pk(key: bytes) -> Lock:
-    """Pay to public key, 33 or 65 bytes."""
+    """Pay to public key, 33 or 65 bytes, else ParameterError."""
     return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
 
 
 @public
 def p2pkh(key: bytes) -> Lock:
-    """Pay to the hash of a public key."""
+    """Pay to the hash of a public key, 33 or 65 bytes, else ParameterError."""
     return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
 
 
 @public
 def p2wpkh(key: bytes) -> Lock:
-    """Pay to the hash of a public key, spent by witness (BIP-141)."""
+    """Pay to the hash of a public key, spent by witness (BIP-141). Raises ParameterError for another length than 33 or 65 bytes."""
     return Lock(b"\x00\x14" + hash160(_public(key)), witness=(SIGNATURE, key))
 
 
 @public
 def p2tr(output_key: bytes) -> Lock:
-    """Pay to taproot, spent by key (BIP-341); the output key has 32 bytes."""
+    """Pay to taproot, spent by key (BIP-341); the output key has 32 bytes, else ParameterError."""
     if len(output_key) != 32:
         raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
@@ -76,7 +76,7 @@ def p2tr(output_key: bytes) -> Lock:
 
 @public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
-    """Bare multisig, `required` of 1 to 16 keys."""
+    """Bare multisig, `required` of 1 to 16 keys, else ParameterError."""
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
     script = bytes((0x50 + required,)) + b"".join(push(_public(key)) for key in keys) + bytes((0x50 + len(keys), 0xAE))

@@ -44,7 +44,7 @@ class Node:
     Several nodes may serve one Regtest. `responder` makes what speaks to a peer: pass a subclass of Responder for a node that
     misbehaves. `settings` says what the version message tells, and the times of handshake and pings. A peer that lets 1 MB wait for
     `stall_s` seconds is cut; those above `max_connections` are not let in. Besides that 1 MB at most one message of 4 MB and one answer are
-    held for each connection.
+    held for each connection. Raises ParameterError for `max_connections` below 1; entering raises OSError.
     """
 
     def __init__(
@@ -99,11 +99,13 @@ class Node:
         await server.wait_closed()
 
     def on_tip(self, change: TipChange) -> None:
+        """Announce blocks to every peer: the chain has called."""
         for connection in self._connections:
             connection.responder.queue_tip(change)
             connection.wake()
 
     def on_tx(self, tx: Transaction) -> None:
+        """Announce a transaction to every peer: the mempool has called."""
         for connection in self._connections:
             connection.responder.queue_tx(tx)
             connection.wake()
@@ -125,6 +127,7 @@ class Node:
         return True
 
     def leave(self, connection: ServerConnection) -> None:
+        """A connection is closed."""
         self._connections.discard(connection)
         if not self._connections:
             self._alone.set()

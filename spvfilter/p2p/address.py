@@ -12,7 +12,7 @@ from spvfilter.errors import ParameterError
 @public
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a peer listens: a host name or IPv4 or IPv6 address, and a port."""
+    """Where a peer listens: a host name or IPv4 or IPv6 address, and a port from 1 to 65535, else ParameterError."""
 
     host: str
     port: int

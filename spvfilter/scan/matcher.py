@@ -24,6 +24,8 @@ class Matcher:
     `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes but one. With `check`, each block's
     proof of work, merkle root and witness commitment are verified before it is believed; that costs more than the scan. `report` tells how
     the running or last scan fares. One scan at a time.
+
+    Raises ParameterError for `jobs` below 1 and for an empty watch list.
     """
 
     def __init__(self, watch: WatchList, *, jobs: int = 1, check: bool = False) -> None:
@@ -56,8 +58,8 @@ class Matcher:
         one-shot iterable is not waited for: a block that comes before the one below it has the height that is known then. Memory
         is bounded by jobs × block size and some 900 bytes for each block's header.
 
-        Raises FormatError at a malformed block of a sequence or iterable. What cannot be read of files does not stop the scan, but
-        IncompleteScanError comes at its end.
+        Raises ParameterError for files with `in_order`, FormatError at a malformed block of a sequence or iterable. What cannot be read
+        of files does not stop the scan, but IncompleteScanError comes at its end.
         """
         self.report = ScanReport()
         feed = _feed(blocks, in_order, self.watch.network, self.report)

@@ -53,6 +53,7 @@ class Problem:
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Problem:
+        """A problem from the error that it was."""
         return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
@@ -157,7 +158,7 @@ class BlockFiles(BlockSource):
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
     and later are read through the key in the xor.dat beside them. A file named twice is read once. What cannot be read is
-    a problem of the scan, which goes on without it.
+    a problem of the scan, which goes on without it. Raises ParameterError where no path is given.
     """
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:

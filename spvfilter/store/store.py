@@ -198,6 +198,7 @@ class Store:
         return cls.open(file, network)
 
     def close(self) -> None:
+        """Close the file. What was committed stays; nothing else may be called from now on."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -248,7 +249,7 @@ class Store:
     def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
         """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
 
-        The watch list must be attached.
+        The watch list must be attached. Raises StoreError.
         """
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]

@@ -38,6 +38,8 @@ class WatchList:
 
     Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong together; watch
     addresses instead if that matters. A list is not safe to change from several threads at once.
+
+    Raises ParameterError for an unknown network. A label has no control characters, line ends or surrogates, else ParameterError.
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:
@@ -75,7 +77,7 @@ class WatchList:
         textfile.write(self, Path(path))
 
     def add_address(self, address: str, label: str | None = None) -> None:
-        """Watch an address of the list's network. Raises AddressError, and WrongNetworkError for an address of another network."""
+        """Watch an address of the list's network. Raises AddressError, WrongNetworkError, ParameterError for an invalid label."""
         self.add_script(address_to_script(address, self.network), label)
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None:
@@ -126,7 +128,7 @@ class WatchList:
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
         """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.
 
-        Returns the numbers of bytes and lines taken.
+        Returns the numbers of bytes and lines taken. Raises ParameterError for an invalid label.
         """
         network = self.network
         taken, lines, labels = self._table.add_address_lines(chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp)
@@ -168,6 +170,7 @@ class WatchList:
         return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self._table.coins())} outpoints>"
 
     def copy(self) -> WatchList:
+        """An independent list with the same entries, labels and outpoints."""
         twin = WatchList(self.network)
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
@@ -183,7 +186,10 @@ class WatchList:
         return ((kind, value, self._labels.get(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
-        """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries."""
+        """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries.
+
+        Raises ParameterError for an invalid label.
+        """
         number = self._table.add(kind, value)
         self._label(number, label)
         return number

@@ -52,6 +52,7 @@ class Decoder:
 
     Linear in the bytes fed, in one buffer of them. A message longer than its command allows is refused by its envelope alone:
     `limits` says how many bytes a command's payload may have, MAX_PAYLOAD_SIZE where it says nothing.
+    Raises ParameterError unless `magic` has 4 bytes.
     """
 
     __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "broken")

@@ -59,7 +59,10 @@ class Cause(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What we say of ourselves and ask of a peer. Times are in seconds of the session's clock; Core's values."""
+    """What we say of ourselves and ask of a peer. Times are in seconds of the session's clock; Core's values.
+
+    Raises ParameterError for values that a version message cannot carry, and for times that are not positive.
+    """
 
     network: Network
     services: int = 0  # ours

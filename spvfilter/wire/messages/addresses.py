@@ -112,6 +112,7 @@ class Addr:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         entries = []
         for _ in range(reader.count("address count", MAX_ADDRESSES, _ADDR_ENTRY)):

@@ -23,6 +23,7 @@ class Empty:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         if payload:
             raise FormatError(f"{len(payload)} trailing bytes", offset=0, field="payload")
         return cls()
@@ -67,6 +68,7 @@ class Version:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         return cls(
             version=reader.sint(4, "version"),
@@ -131,6 +133,7 @@ class SendCmpct:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         announce = reader.uint(1, "announce")
         if announce > 1:
@@ -155,6 +158,7 @@ class FeeFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         feerate = reader.sint(8, "feerate")
         reader.finish("feefilter")
@@ -173,6 +177,7 @@ class _Nonce:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         nonce = reader.uint(8, "nonce")
         reader.finish("nonce")
@@ -216,6 +221,7 @@ class Reject:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         message = reader.var_bytes("message", MAX_COMMAND_NAME_SIZE)
         code = reader.uint(1, "code")

@@ -48,6 +48,7 @@ class FilterLoad:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("filter", MAX_FILTER_SIZE)
         at = reader.at
@@ -76,6 +77,7 @@ class FilterAdd:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("element", MAX_ELEMENT_SIZE)
         reader.finish("filteradd")
@@ -104,6 +106,7 @@ class _Range:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         start_height = reader.uint(4, "start height")
@@ -143,6 +146,7 @@ class CFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         block_hash = reader.hash("block hash")
@@ -175,6 +179,7 @@ class CFHeaders:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -201,6 +206,7 @@ class GetCFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -227,6 +233,7 @@ class CFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")

@@ -76,6 +76,7 @@ class _Inventory:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         items = reader.take(_ITEM.size * reader.count("inventory count", MAX_INVENTORY, _ITEM.size), "inventory")
         reader.finish("inventory")
@@ -116,6 +117,7 @@ class _Locate:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         version = reader.uint(4, "version")
         locator = reader.hashes("locator", MAX_LOCATOR)
@@ -213,10 +215,12 @@ class Block:
 
     @property
     def header(self) -> Header:
+        """Its first 80 bytes."""
         return Header.parse(self.raw[:HEADER_SIZE])
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
+        """The message in its payload. Raises FormatError."""
         reader = PayloadReader(payload)
         reader.take(HEADER_SIZE, "header")
         if not reader.count("transaction count", MAX_PAYLOAD_SIZE // MIN_TX_SIZE, MIN_TX_SIZE):

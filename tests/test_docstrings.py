@@ -1,0 +1,89 @@
+"""Docstrings of the public names: each has one, and it names the errors that leave it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import CommitmentError, LowWorkError, MessageError, NotRunningError, ParameterError
+from spvfilter.light import LightClient
+from spvfilter.node import p2pkh
+from spvfilter.primitives import compact_size
+from spvfilter.wire.messages import Version, parse_message
+from support.publicnames import MODULES, ROOMS, loaded, own
+from support.raising import Raising, plain, says
+
+CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
+RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
+IMPOSSIBLE = {  # what the source seems to raise, and why it does not
+    ("wire.Session", "__init__"): "a version fits into the 16 MB that may wait",
+    ("wire.Session", "next_event"): "so does a pong, while less than 1 MB waits",
+    ("wire.Session", "events"): "the same",
+    ("wire.Session", "tick"): "pings are sent one at a time here",
+}
+
+Member = tuple[str, Any]
+
+
+def members(cls: type) -> Iterator[Member]:
+    """Methods and properties of a class and of the package's classes below it, those that are public or make an object."""
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        if base.__module__.startswith("spvfilter") and not base.__module__.startswith("spvfilter.kernel"):
+            for name, member in vars(base).items():
+                if name not in seen and (not name.startswith("_") or name in CONSTRUCTORS) and is_code(member):
+                    yield name, member
+        seen |= vars(base).keys()
+
+
+def is_code(member: object) -> bool:
+    return isinstance(plain(member), (FunctionType, GetSetDescriptorType, MethodDescriptorType))
+
+
+def written(function: object) -> bool:
+    """Whether it is a function of the package's, with a source: neither inherited from Python nor made by a decorator."""
+    return isinstance(function, FunctionType) and function.__module__.startswith("spvfilter") and "<" not in function.__code__.co_filename
+
+
+def doc_of(room: str, name: str, value: Any, member: str) -> str:
+    """What is said of a member; of a constructor the class's docstring says it, or for all classes the room's."""
+    own = inspect.getdoc(getattr(value, member)) or ""
+    return f"{own} {value.__doc__} {loaded(room).__doc__}" if member in CONSTRUCTORS else own
+
+
+@pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
+def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None:
+    text = value.__doc__ or ""
+    assert text.strip()
+    assert not text.startswith(f"{name}(")  # what dataclass makes up
+    if inspect.isclass(value):
+        assert "__doc__" in vars(value)
+        assert not [member for member, _ in members(value) if member not in CONSTRUCTORS and not inspect.getdoc(getattr(value, member))]
+
+
+@pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
+def test_a_docstring_names_the_errors(room: str, name: str, value: Any) -> None:
+    unsaid = {}
+    if isinstance(value, FunctionType):
+        unsaid[name] = [error for error in RAISING.by(value) if not says(str(value.__doc__), error)]
+    elif inspect.isclass(value):
+        for member, found in members(value):
+            function = plain(found)
+            if isinstance(function, FunctionType) and written(function) and (f"{room}.{name}", member) not in IMPOSSIBLE:
+                doc = doc_of(room, name, value, member)
+                unsaid[member] = [error for error in RAISING.by(function, value) if not says(doc, error)]
+    assert not {member: errors for member, errors in unsaid.items() if errors}
+
+
+def test_the_errors_that_leave_a_function_are_seen() -> None:
+    assert RAISING.by(compact_size) == {ParameterError}  # its own
+    assert RAISING.by(p2pkh) == {ParameterError}  # a private function's
+    assert RAISING.by(Version.__post_init__, Version) == {ParameterError}  # those of a module that is not public
+    assert RAISING.by(parse_message) == {MessageError}  # not what is caught
+    assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
+    assert says("Raises HeaderError.", LowWorkError)
+    assert not says("Raises LowWorkError, SpvFilterError.", CommitmentError)
