@@ -1,6 +1,7 @@
-"""The envelope of P2P messages, 24 bytes before each payload: writing it, finding it in a stream. What payloads mean is not known here.
+"""Framing of P2P messages: encoding a message, and decoding messages from a byte stream.
 
-Magic (4 bytes), command (12, ASCII, NUL padded), length of the payload u32 LE, checksum (4, the start of sha256d(payload)), payload.
+The envelope, 24 bytes before each payload: magic (4 bytes), command (12, ASCII, NUL padded), length of the payload u32 LE, checksum (4,
+the first bytes of sha256d(payload)).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _ENVELOPE = struct.Struct("<4s12sI4s")
 
 @public
 def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
-    """A whole message: the envelope and `payload`.
+    """A complete message: the envelope and `payload` (Core protocol.h CMessageHeader).
 
-    Raises ParameterError for a magic of another length, a command that is not 1 to 12 printable ASCII characters, and a payload of
-    more than 4,000,000 bytes (Core protocol.h CMessageHeader).
+    Raises ParameterError unless the magic has 4 bytes, the command 1 to 12 printable ASCII characters, and the payload at most 4,000,000
+    bytes.
     """
     check_magic(magic)
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
@@ -33,14 +34,14 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
 
 
 def check_magic(magic: bytes) -> None:
-    """Raises ParameterError unless a network's magic has its 4 bytes."""
+    """Raises ParameterError unless the magic has 4 bytes."""
     if len(magic) != 4:
         raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
 
 
 @public
 class Frame(NamedTuple):
-    """One message of a stream: its command, and a payload whose checksum is right."""
+    """One message of a stream: its command and its payload. The checksum has been verified."""
 
     command: str
     payload: bytes
@@ -48,10 +49,10 @@ class Frame(NamedTuple):
 
 @public
 class Decoder:
-    """Finds the messages in a byte stream, however it is cut: `feed` what arrives, then take frames until there is none.
+    """An incremental decoder for a byte stream: `feed` what arrives, then call `next_frame` until it returns None.
 
-    Linear in the bytes fed, in one buffer of them. A message longer than its command allows is refused by its envelope alone:
-    `limits` says how many bytes a command's payload may have, MAX_PAYLOAD_SIZE where it says nothing.
+    It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope is read; `limits`
+    maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE.
     Raises ParameterError unless `magic` has 4 bytes.
     """
 
@@ -62,27 +63,27 @@ class Decoder:
         self._magic = bytes(magic)
         self._limits = limits or {}
         self._buffer = bytearray()
-        self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # read, its payload not yet here
-        self.broken: EnvelopeError | None = None  # set for good once the stream cannot go on
+        self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
+        self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
 
     @property
     def buffered(self) -> int:
-        """Bytes that were fed and not yet given out."""
+        """The number of bytes that were fed and not yet returned in frames."""
         return len(self._buffer) + (ENVELOPE_SIZE if self._envelope else 0)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes of the stream; they are dropped once it is broken."""
+        """Add the next bytes of the stream. After a fatal error they are discarded."""
         if self.broken is None:
             self._buffer += data
 
     def next_frame(self) -> Frame | None:
-        """The next message, None while it is not all here.
+        """The next message, or None until it has arrived completely.
 
-        Raises EnvelopeError. For a bad command or checksum that message is dropped and the next call goes on behind it, as in
-        Core; a foreign magic or an excessive length breaks the stream: every call raises it again (Core net.cpp V1Transport).
+        Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it, as in Core. A
+        wrong magic or an excessive length ends the stream: every later call raises the same error (Core net.cpp V1Transport).
         """
         if self.broken is not None:
-            raise self.broken.with_traceback(None)  # raised again and again, it would collect one more each time
+            raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
         if self._envelope is None:
             self._envelope = self._open()
             if self._envelope is None:
@@ -91,19 +92,19 @@ class Decoder:
         if len(self._buffer) < size:
             return None
         payload = bytes(memoryview(self._buffer)[:size])
-        del self._buffer[:size]  # moves a pointer, not the bytes behind
+        del self._buffer[:size]  # moves a pointer, not the remaining bytes
         self._envelope = None
         if isinstance(command, EnvelopeError):
             raise command
         if (actual := sha256d(payload)[:4]) != checksum:
-            raise EnvelopeError(f"{command}: checksum {checksum.hex()}, the payload's is {actual.hex()}", field="checksum")
+            raise EnvelopeError(f"{command}: checksum {checksum.hex()}, but the payload's is {actual.hex()}", field="checksum")
         return Frame(command, payload)
 
     def _open(self) -> tuple[str | EnvelopeError, int, bytes] | None:
-        """The next envelope, as soon as it is here: command, or what is wrong with it, length and checksum."""
+        """The next envelope, or None until it has arrived: its command or the error in it, its length and its checksum."""
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
-            self._break(f"magic {buffer[:4].hex()}, this network's is {self._magic.hex()}", "magic")
+            self._break(f"magic {buffer[:4].hex()}, but this network's is {self._magic.hex()}", "magic")
         if len(buffer) < ENVELOPE_SIZE:
             return None
         _, name, size, checksum = _ENVELOPE.unpack_from(buffer)
@@ -121,8 +122,8 @@ class Decoder:
 
 
 def _command(name: bytes) -> str | EnvelopeError:
-    """The command in its 12 bytes: 1 to 12 printable ASCII characters, then nothing but NULs (Core CMessageHeader::IsMessageTypeValid)."""
+    """The command in its 12 bytes: 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid)."""
     text = name.rstrip(b"\0").decode("ascii", "replace")
     if text and text.isascii() and text.isprintable():
         return text
-    return EnvelopeError(f"command {name.hex()} is not printable ASCII, NUL padded", field="command")
+    return EnvelopeError(f"command {name.hex()} is not printable ASCII padded with NULs", field="command")

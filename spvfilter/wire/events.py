@@ -1,4 +1,4 @@
-"""What a session with a peer is told and tells: settings, events, and the causes that end or disturb one. Its state machine is `peer`."""
+"""Settings, events and error causes of a P2P session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEGOTIATION_VERSION = 70016  # wtxidrelay (BIP-339), and sendaddrv2 as Core send
 
 @public
 class Service(IntFlag):
-    """Bits of a version's services (Core protocol.h ServiceFlags)."""
+    """Service bits of a version message (Core protocol.h ServiceFlags)."""
 
     NETWORK = 1 << 0
     BLOOM = 1 << 2  # BIP-111
@@ -31,21 +31,21 @@ class Service(IntFlag):
 
 @public
 class Role(Enum):
-    """Who opened the connection."""
+    """Which side opened the connection."""
 
-    OUTBOUND = "outbound"  # we did: our version goes first
+    OUTBOUND = "outbound"  # we opened it and send the first version
     INBOUND = "inbound"
 
 
 @public
 class Cause(StrEnum):
-    """Why a SessionError: its `cause`. The first group disturbs a session, as in Core; the second ends it."""
+    """The `cause` of a SessionError. The session survives the first group, as in Core; the second group ends it."""
 
     BEFORE_VERSION = "message before version"
     BEFORE_VERACK = "message before verack"
     DUPLICATE_VERSION = "second version"
     DUPLICATE_VERACK = "second verack"
-    UNASKED_PONG = "pong without ping"
+    UNSOLICITED_PONG = "pong without ping"
 
     SELF_CONNECTION = "connected to self"
     OBSOLETE_VERSION = "protocol version too old"
@@ -59,21 +59,21 @@ class Cause(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What we say of ourselves and ask of a peer. Times are in seconds of the session's clock; Core's values.
+    """What a session announces and what it requires of the peer. Times are in seconds of the session's clock, with Core's values.
 
     Raises ParameterError for values that a version message cannot carry, and for times that are not positive.
     """
 
     network: Network
-    services: int = 0  # ours
+    services: int = 0  # that we offer
     user_agent: bytes = f"/spvfilter:{__version__}/".encode("ascii")
     start_height: int = 0
-    relay: bool = False  # BIP-37: False asks for no transactions before filterload or filterclear
+    relay: bool = False  # BIP-37: if False, the peer announces no transactions before filterload or filterclear
     version: int = PROTOCOL_VERSION
     wtxid_relay: bool = True  # offer BIP-339
     addrv2: bool = True  # offer BIP-155
     min_version: int = BIP37_VERSION
-    required_services: int = 0  # without these bits a peer is left
+    required_services: int = 0  # a peer without all of these bits is disconnected
     handshake_s: float = 60.0
     ping_interval_s: float = 120.0
     ping_timeout_s: float = 1_200.0
@@ -86,24 +86,27 @@ class Settings:
         check_int(self.version, 4, "version")
         for name in ("handshake_s", "ping_interval_s", "ping_timeout_s"):
             if not getattr(self, name) > 0:
-                raise ParameterError(f"{name} is not positive: {getattr(self, name)}")
+                raise ParameterError(f"{name} must be positive: {getattr(self, name)}")
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handshake is done: messages may be sent. `version` is the peer's, `common_version` the lower of both."""
+    """The handshake is complete and messages may be sent. `version` is the peer's, `common_version` the lower version of both sides."""
 
     version: Version
     common_version: int
-    wtxid_relay: bool  # both sides offered BIP-339: transactions are announced by wtxid
-    addrv2: bool  # the peer asked for addrv2 instead of addr (BIP-155)
+    wtxid_relay: bool  # both sides offered BIP-339, so transactions are announced by wtxid
+    addrv2: bool  # the peer requested addrv2 instead of addr (BIP-155)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message for the owner: none of version, verack, wtxidrelay, sendaddrv2, ping, pong. SendHeaders and SendCmpct may precede Ready."""
+    """A message from the peer, except those that the session handles: version, verack, wtxidrelay, sendaddrv2, ping, pong.
+
+    SendHeaders and SendCmpct may precede Ready.
+    """
 
     message: Message
 
@@ -111,7 +114,7 @@ class Received:
 @public
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The pong of a fence arrived: the peer has answered everything that was sent before it."""
+    """The pong of a fence arrived: the peer has processed everything that was sent before the fence."""
 
     nonce: int
 
@@ -119,7 +122,7 @@ class Fenced:
 @public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
-    """Something of the peer's was dropped and the session goes on, as in Core. EnvelopeError, MessageError or SessionError."""
+    """An invalid message was dropped and the session continues, as in Core; `error` is an EnvelopeError, MessageError or SessionError."""
 
     error: PeerError
 
@@ -127,7 +130,7 @@ class Misbehaved:
 @public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The last event: the socket is to be closed. None where the owner closed the session itself."""
+    """The last event: close the socket. `error` is None if `Session.close` was called without one."""
 
     error: PeerError | None
 

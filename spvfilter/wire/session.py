@@ -1,4 +1,4 @@
-"""A session with one peer as a state machine, for either side. No sockets, no clock of its own, and no policy of what to serve."""
+"""Session: the sans-IO state machine of a P2P connection, for either side: handshake, pings, timeouts and buffers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from spvfilter.wire.events import (
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
 
-RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; then stop reading
-SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; then the peer's messages wait
-MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block and its envelopes fit behind a full SEND_BUFFER
-MAX_PINGS = 1_024  # ours: fences under way
+RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above it, reading pauses
+SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, the peer's messages are not processed
+MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
+MAX_PINGS = 1_024  # ours: pings without a pong
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @public
 class Session:
-    """One connection: bytes in, events and bytes out.
+    """One P2P connection as a state machine: bytes in, events and bytes out.
 
         peer = Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock())
         ...                                  # connect, send peer.data_to_send()
@@ -44,11 +44,11 @@ class Session:
             ...
         ...                                  # send peer.data_to_send(), call peer.tick(now) at peer.deadline
 
-    Messages are worked off one by one as events are taken, so answers keep their order: the pong to a ping goes out behind what was
-    sent in answer to the messages before it. However the stream is cut, the events are the same. While `can_send` is False no
-    further event is given: first take `data_to_send`. Pings are answered and not shown.
+    Messages are processed one by one as events are taken, so answers keep their order: the pong to a ping goes out after the answers to
+    earlier messages. The events do not depend on how the stream is cut. While `can_send` is False there are no further events: take
+    `data_to_send` first. Pings are answered by the session itself.
 
-    `draw_nonce` gives random u64 numbers. `now` is any clock in seconds that does not go back, `timestamp` seconds since 1970, for our
+    `draw_nonce` returns random u64 numbers. `now` is any monotonic clock in seconds; `timestamp`, in seconds since 1970, goes into our
     version. `own_nonces` are the version nonces of all our connections: a peer that sends one of them is ourselves.
     """
 
@@ -65,48 +65,48 @@ class Session:
         self.settings = settings
         self.role = role
         self.nonce = draw_nonce()  # of our version
-        self.ready: Ready | None = None  # once the handshake is done
-        self.remote: Version | None = None  # the peer's version, once it came
+        self.ready: Ready | None = None  # set when the handshake is complete
+        self.remote: Version | None = None  # the peer's version, set when it arrives
         self._draw_nonce = draw_nonce
         self._own_nonces = own_nonces
         self._timestamp = timestamp
         self._decoder = Decoder(settings.network.magic, LIMITS)
         self._outgoing = bytearray()
-        self._last: Disconnected | None = None  # where something else than a message ended the session, and it was not yet told
+        self._last: Disconnected | None = None  # the pending last event, if something other than a message ended the session
         self._closed = self._eof = False
-        self._wtxid_relay = False  # offered by the peer, as the next
-        self._addrv2 = False
-        self._pings: dict[int, tuple[float, bool]] = {}  # nonce: when it was sent, and whether as a fence; oldest first
+        self._wtxid_relay = False  # whether the peer has sent wtxidrelay
+        self._addrv2 = False  # whether the peer has sent sendaddrv2
+        self._pings: dict[int, tuple[float, bool]] = {}  # nonce → time sent, and whether it is a fence; oldest first
         self._started = self._last_ping = now
         if role is Role.OUTBOUND:
             self._send_version()
 
-    # In
+    # Receiving
 
     @property
     def wants_data(self) -> bool:
-        """Whether to go on reading from the socket: not while 5 MB wait for their events to be taken, nor after the end."""
+        """Whether to read from the socket: False while 5 MB wait to be taken as events, and after the end."""
         return not self._closed and self._decoder.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the stream's next bytes; events come of them. After the end they are dropped. Raises ParameterError unless `wants_data`."""
+        """Add the next bytes of the stream. After the end they are discarded. Raises ParameterError unless `wants_data`."""
         if self._closed:
             return
         if not self.wants_data:
-            raise ParameterError(f"{self._decoder.buffered} bytes received already wait for their events to be taken")
+            raise ParameterError(f"{self._decoder.buffered} received bytes wait to be taken as events: take them first")
         self._decoder.feed(data)
 
     def receive_eof(self) -> None:
-        """The peer closed its side, or the connection broke. What arrived before can still be taken, then comes Disconnected."""
+        """The peer closed its side, or the connection broke. The events of earlier bytes can still be taken; then comes Disconnected."""
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
-        """What happened, in order, until there is nothing more or `can_send` is False. Disconnected is always the last."""
+        """The pending events, in order, until there are no more or `can_send` is False. Disconnected is always the last event."""
         while (event := self.next_event()) is not None:
             yield event
 
     def next_event(self) -> SessionEvent | None:
-        """The next of `events`, None where there is none now."""
+        """The next pending event, or None."""
         if self._last is not None:
             event, self._last = self._last, None
             return event
@@ -121,44 +121,44 @@ class Session:
                 return happened
         return None
 
-    # Out
+    # Sending
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait in `data_to_send`."""
+        """The number of bytes that `data_to_send` would return."""
         return len(self._outgoing)
 
     @property
     def can_send(self) -> bool:
-        """Whether less than 1 MB waits in `data_to_send`. A message may be sent all the same, up to 16 MB."""
+        """Whether less than 1 MB waits to be sent. `send` accepts more messages, up to 16 MB."""
         return len(self._outgoing) < SEND_BUFFER
 
     def data_to_send(self) -> bytes:
-        """The bytes that are to go to the socket now; they are forgotten here."""
+        """The bytes to write to the socket now. They are removed from the session's buffer."""
         data = bytes(self._outgoing)
         self._outgoing.clear()
         return data
 
     def send(self, message: Message) -> None:
-        """Send a message; after the end it is dropped.
+        """Send a message. After the end it is discarded.
 
-        Raises ParameterError before Ready, and where more than 16 MB would wait.
+        Raises ParameterError before Ready, and if more than 16 MB would wait to be sent.
         """
         if self._closed:
             return
         if self.ready is None:
-            raise ParameterError(f"{command_of(message)} before the handshake is done")
+            raise ParameterError(f"{command_of(message)} cannot be sent before the handshake is complete")
         self._send(message)
 
     def fence(self, now: float) -> int:
-        """Send a ping and return its nonce: Fenced tells when the peer has answered all that was sent before it.
+        """Send a ping and return its nonce. Fenced with this nonce reports that the peer has processed everything sent before.
 
-        Raises ParameterError as `send` does, and where 1,024 pings wait for their pongs.
+        Raises ParameterError as `send` does, and if 1,024 pings wait for their pongs.
         """
         return self._ping(now, fence=True)
 
     def close(self, error: PeerError | None = None) -> None:
-        """End the session, for a reason of the owner's perhaps; what was received and not taken is dropped."""
+        """End the session, with an error if the caller has one. Received bytes that were not taken as events are discarded."""
         if not self._closed:
             self._last = self._end(error)
 
@@ -166,7 +166,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` has something to do next; None after the end."""
+        """The time at which `tick` must be called next; None after the end."""
         if self._closed:
             return None
         if self.ready is None:
@@ -177,7 +177,7 @@ class Session:
         return self._last_ping + self.settings.ping_interval_s
 
     def tick(self, now: float) -> None:
-        """Do what is due at `now`: a ping, or the end of a peer that is silent. Take the events that are there before, and after."""
+        """Do what is due at `now`: send a ping, or end the session after a timeout. Take all pending events before and after."""
         deadline = self.deadline
         if deadline is None or now < deadline:
             return
@@ -190,12 +190,12 @@ class Session:
         else:
             self._ping(now, fence=False)
 
-    # Within
+    # Internals
 
     def _send(self, message: Message) -> None:
         encoded = encode_message(self.settings.network.magic, command_of(message), bytes(message))
         if len(self._outgoing) + len(encoded) > MAX_SEND_BUFFER:
-            raise ParameterError(f"{len(self._outgoing)} bytes already wait to be sent")
+            raise ParameterError(f"{len(self._outgoing)} bytes wait to be sent: send them first")
         self._outgoing += encoded
 
     def _ping(self, now: float, *, fence: bool) -> int:
@@ -203,7 +203,7 @@ class Session:
         if self._closed:
             return nonce
         if nonce in self._pings or len(self._pings) == MAX_PINGS:
-            raise ParameterError(f"{len(self._pings)} pings wait for their pongs, the nonce {nonce} perhaps among them")
+            raise ParameterError(f"{len(self._pings)} pings wait for their pongs: there are too many, or nonce {nonce} is one of them")
         self.send(Ping(nonce))
         self._pings[nonce] = (now, fence)
         self._last_ping = now
@@ -220,8 +220,8 @@ class Session:
         return Disconnected(error)
 
     def _lost(self) -> SessionError:
-        missing = "in the middle of a message" if self._decoder.buffered else "between two messages"
-        return SessionError(f"the stream ended {missing}", cause=Cause.LOST)
+        place = "in the middle of a message" if self._decoder.buffered else "between two messages"
+        return SessionError(f"the stream ended {place}", cause=Cause.LOST)
 
     def _misbehaved(self, error: PeerError) -> Misbehaved:
         logger.debug("dropped: %s", error)
@@ -231,7 +231,7 @@ class Session:
         return self._misbehaved(SessionError(f"{frame.command}: {cause}", cause=cause))
 
     def _take(self, frame: Frame) -> SessionEvent | None:
-        """Work off one message; None where its event is nobody's business."""
+        """Process one message; None if it leads to no event."""
         try:
             if self.ready is not None:
                 return self._converse(frame)
@@ -240,7 +240,7 @@ class Session:
             return self._end(error) if self.remote is None else self._misbehaved(error)
 
     def _greet(self, frame: Frame) -> SessionEvent | None:
-        """The first message, which has to be a version (Core net_processing.cpp ProcessMessage, as in all of the following)."""
+        """The first message must be a version (Core net_processing.cpp ProcessMessage, as for the methods below)."""
         if frame.command != "version":
             return self._out_of_turn(frame, Cause.BEFORE_VERSION)
         version = parse_message(*frame)
@@ -250,10 +250,10 @@ class Session:
         if version.nonce == self.nonce or version.nonce in self._own_nonces:
             return self._end(SessionError(f"nonce {version.nonce} is our own", cause=Cause.SELF_CONNECTION))
         if version.version < ours.min_version:
-            error = SessionError(f"version {version.version}, at least {ours.min_version} wanted", cause=Cause.OBSOLETE_VERSION)
+            error = SessionError(f"version {version.version}, at least {ours.min_version} required", cause=Cause.OBSOLETE_VERSION)
             return self._end(error)
         if missing := ours.required_services & ~version.services:
-            return self._end(SessionError(f"serves no {Service(missing)!r}", cause=Cause.MISSING_SERVICES))
+            return self._end(SessionError(f"lacks the services {Service(missing)!r}", cause=Cause.MISSING_SERVICES))
         if self.role is Role.INBOUND:
             self._send_version()
         if self._common_version >= NEGOTIATION_VERSION:
@@ -265,7 +265,7 @@ class Session:
         return None
 
     def _negotiate(self, frame: Frame) -> SessionEvent | None:
-        """Between version and verack; what only later versions know is ignored."""
+        """Messages between version and verack; unknown commands are ignored."""
         if frame.command not in _NEGOTIATION:
             return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
         match parse_message(*frame):
@@ -282,7 +282,7 @@ class Session:
         return None
 
     def _agree(self) -> Ready:
-        """Both sides have accepted each other."""
+        """Complete the handshake on receipt of the verack."""
         assert self.remote is not None
         relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
         self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
@@ -290,7 +290,7 @@ class Session:
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
-        """After the handshake."""
+        """Messages after the handshake."""
         match parse_message(*frame):
             case Ping(nonce):
                 self._send(Pong(nonce))
@@ -299,7 +299,7 @@ class Session:
                 _, fence = self._pings.pop(nonce)
                 return Fenced(nonce) if fence else None
             case Pong():
-                return self._out_of_turn(frame, Cause.UNASKED_PONG)
+                return self._out_of_turn(frame, Cause.UNSOLICITED_PONG)
             case Version():
                 return self._out_of_turn(frame, Cause.DUPLICATE_VERSION)
             case Verack():

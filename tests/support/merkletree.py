@@ -1,4 +1,4 @@
-"""A partial merkle tree by its definition, from hashlib alone: what the package builds must equal it. No assertions."""
+"""An independent implementation of partial merkle trees, by their definition and from hashlib alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from support.build import merkle_root, sha256d, var_bytes, var_int
 
-Node = tuple[int, int, bool]  # its first leaf, leaves it would have in a full tree, whether it is above a matched one
+Node = tuple[int, int, bool]  # first leaf, number of leaves in a full tree, whether one of its leaves is matched
 
 
 def described(count: int, positions: Collection[int]) -> Iterator[Node]:
-    """The nodes of which a tree over `count` leaves tells something, in the order of their flag bits."""
+    """The visited nodes of a partial tree over `count` leaves, in the order of their flag bits."""
     stack = [(0, 1 << (count - 1).bit_length())]
     while stack:
         first, span = stack.pop()
@@ -22,7 +22,7 @@ def described(count: int, positions: Collection[int]) -> Iterator[Node]:
 
 
 def partial_tree(txids: Sequence[bytes], positions: Collection[int]) -> bytes:
-    """Number of transactions, hashes and flag bytes that prove the ones at `positions`."""
+    """The number of transactions, the hashes and the flag bytes that prove the transactions at `positions`."""
     nodes = list(described(len(txids), positions))
     hashes = [node_hash(txids[first : first + span], span) for first, span, mark in nodes if span == 1 or not mark]
     packed = bytearray((len(nodes) + 7) // 8)
@@ -32,7 +32,7 @@ def partial_tree(txids: Sequence[bytes], positions: Collection[int]) -> bytes:
 
 
 def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
-    """A node above these leaves; at the edge of the tree it has fewer than `span`, and every odd level repeats its last hash."""
+    """The node above these leaves. At the right edge it has fewer than `span`, and every odd level repeats its last hash."""
     full = list(leaves)
     while len(full) < span:
         full += full[-(len(full) & -len(full)) :]  # the last complete subtree
@@ -40,7 +40,7 @@ def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
 
 
 def extracted(count: int, hashes: Sequence[bytes], flags: bytes) -> tuple[bytes, list[tuple[int, bytes]]] | None:
-    """What a partial tree proves: its root, and (position, txid) of what it marks; None for one that no builder of trees makes.
+    """What a partial tree proves: its root, and (position, txid) of the matched leaves; None for one that no builder makes.
 
     Level by level from the top, as the definition goes, where an implementation would go depth first.
     """

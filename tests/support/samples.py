@@ -1,4 +1,4 @@
-"""Messages of every command: one fixed sample each, and hypothesis strategies that reach every field's bounds."""
+"""Messages of every command: a fixed sample of each, and hypothesis strategies that reach the bounds of every field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions for tests: a Session with counted nonces, the bytes of the other side, and events in a form that compares."""
+"""Sessions for tests: a Session with counted nonces, the bytes of the other side, and events in a comparable form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def encoded(*messages: Message) -> bytes:
 
 
 def sent(peer: Session) -> list[Message]:
-    """What the peer has for its socket, decoded."""
+    """The messages that the session has to send, decoded."""
     decoder = Decoder(MAGIC)
     decoder.feed(peer.data_to_send())
     frames = iter(decoder.next_frame, None)
@@ -29,7 +29,7 @@ def sent(peer: Session) -> list[Message]:
 
 
 def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1) -> Session:
-    """A session that starts at 1,000 s, its nonces counted up, the first in its version."""
+    """A session that starts at 1,000 s with counted nonces; the first one is in its version."""
     nonces = itertools.count(first_nonce)
     return Session(
         settings or Settings(REGTEST), role, draw_nonce=lambda: next(nonces), now=1_000.0, timestamp=1_234, own_nonces=set(own_nonces)
@@ -37,7 +37,7 @@ def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonc
 
 
 def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: Version = THEIRS) -> Session:
-    """A session whose handshake is done, nothing left to take or to send."""
+    """A session after its handshake, with no pending events and nothing to send."""
     peer = fresh(role, settings)
     peer.receive_data(encoded(theirs, Verack()))
     (event,) = peer.events()
@@ -47,7 +47,7 @@ def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: 
 
 
 def comparable(events: Iterable[SessionEvent]) -> list[object]:
-    """Events, with errors as what they are and say."""
+    """Events in a comparable form: errors as class and message."""
     return [
         (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event for event in events
     ]

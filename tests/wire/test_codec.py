@@ -1,4 +1,4 @@
-"""The message envelope against published messages, and its limits."""
+"""Framing of messages: published messages, damaged and cut streams, limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
 
 
 def decoded(stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None) -> list[Frame | tuple[str, str]]:
-    """What a decoder finds in a stream that comes in pieces of these sizes, the rest in one; errors as (field, message)."""
+    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field, message)."""
     decoder = Decoder(MAGIC, limits)
     found: list[Frame | tuple[str, str]] = []
     at = 0
@@ -124,8 +124,8 @@ def test_however_a_stream_is_cut_the_same_is_found(stream: bytes, sizes: list[in
 def test_a_bad_checksum_or_command_costs_only_its_own_message() -> None:
     found = decoded(UNSUMMED + GOOD + UNNAMED + GOOD, [])
     assert found[1] == found[3] == Frame("inv", b"\x00")
-    assert found[0] == ("checksum", "inv: checksum 01020304, the payload's is 1406e058")
-    assert found[2] == ("command", "command 690076000000000000000000 is not printable ASCII, NUL padded")
+    assert found[0] == ("checksum", "inv: checksum 01020304, but the payload's is 1406e058")
+    assert found[2] == ("command", "command 690076000000000000000000 is not printable ASCII padded with NULs")
     assert len(found) == 4
 
 
@@ -140,11 +140,11 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
         decoder.feed(GOOD)
         assert decoder.broken is caught.value
         assert decoder.buffered == 0
-    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, it does not grow
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, its traceback does not grow
 
 
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
-    assert decoded(b"GET ", []) == [("magic", "magic 47455420, this network's is fabfb5da")]
+    assert decoded(b"GET ", []) == [("magic", "magic 47455420, but this network's is fabfb5da")]
     assert decoded(MAGIC[:3], []) == []
 
 

@@ -1,4 +1,4 @@
-"""A session after its handshake: pings and fences, time, buffers, ends. From either side it is the same."""
+"""A session after its handshake, from either side: pings and fences, timeouts, buffers, and how it ends."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_pong_to_no_ping_is_dropped_and_releases_no_fence() -> None:
     for event in (before, again):
         assert isinstance(event, Misbehaved)
         assert isinstance(event.error, SessionError)
-        assert event.error.cause == Cause.UNASKED_PONG
+        assert event.error.cause == Cause.UNSOLICITED_PONG
 
 
 def test_a_pong_releases_its_own_fence_only() -> None:
@@ -174,7 +174,7 @@ def test_reading_stops_while_five_million_bytes_wait() -> None:
     assert peer.wants_data
     peer.receive_data(block[:2_500_000])
     assert not peer.wants_data
-    with pytest.raises(ParameterError, match=r"^5\d{6} bytes received already wait"):  # type: ignore[unreachable]  # a property that has changed
+    with pytest.raises(ParameterError, match=r"^5\d{6} received bytes wait"):  # type: ignore[unreachable]  # a property that has changed
         peer.receive_data(block[2_500_000:])
     assert len(list(peer.events())) == 1
     assert peer.wants_data
@@ -211,7 +211,7 @@ def test_what_waits_to_be_sent_is_bounded() -> None:
     for _ in range(3):
         peer.send(big)
         assert not peer.can_send
-    with pytest.raises(ParameterError, match="12000072 bytes already wait to be sent"):
+    with pytest.raises(ParameterError, match="12000072 bytes wait to be sent"):
         peer.send(big)
     assert len(peer.data_to_send()) == 12_000_072 < MAX_SEND_BUFFER
     assert peer.can_send

@@ -1,4 +1,4 @@
-"""The handshake of a session, from both sides: its order, what it agrees on, and what ends or disturbs it."""
+"""The handshake of a session, from both sides: order, negotiated features, violations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = pytest.mark.parametrize("role", list(Role))
 
 
 def ended(peer: Session, cause: Cause) -> str:
-    """That the only event is the session's end for this cause; what it says."""
+    """Assert that the only event is the session's end with this cause; returns the error's message."""
     (event,) = peer.events()
     assert isinstance(event, Disconnected)
     assert isinstance(event.error, SessionError)
@@ -28,7 +28,7 @@ def ended(peer: Session, cause: Cause) -> str:
 
 
 def disturbed(peer: Session, cause: Cause, command: str) -> None:
-    """That the only event is a message out of turn, and the session goes on."""
+    """Assert that the only event is a message out of turn, and that the session continues."""
     (event,) = peer.events()
     assert isinstance(event, Misbehaved)
     assert isinstance(event.error, SessionError)
@@ -168,7 +168,7 @@ def test_a_nonce_of_another_connection_of_ours_ends_the_session() -> None:
 def test_an_obsolete_peer_is_left() -> None:
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70000)))
-    assert ended(peer, Cause.OBSOLETE_VERSION) == "version 70000, at least 70001 wanted"
+    assert ended(peer, Cause.OBSOLETE_VERSION) == "version 70000, at least 70001 required"
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70001), Verack()))
     assert list(peer.events()) == [Ready(dataclasses.replace(THEIRS, version=70001), 70001, wtxid_relay=False, addrv2=False)]
@@ -204,9 +204,9 @@ def test_a_malformed_message_between_is_dropped(command: str) -> None:
 
 def test_nothing_is_sent_before_the_handshake_is_done() -> None:
     peer = fresh()
-    with pytest.raises(ParameterError, match="getaddr before the handshake is done"):
+    with pytest.raises(ParameterError, match="getaddr cannot be sent before the handshake is complete"):
         peer.send(GetAddr())
-    with pytest.raises(ParameterError, match="ping before the handshake is done"):
+    with pytest.raises(ParameterError, match="ping cannot be sent before the handshake is complete"):
         peer.fence(1_000.0)
     peer.receive_data(encoded(THEIRS, Verack(), Ping(1)))
     assert len(list(peer.events())) == 1
@@ -222,9 +222,9 @@ def test_nothing_is_sent_before_the_handshake_is_done() -> None:
         ({"user_agent": b"x" * 257}, "user agent: at most 256"),
         ({"start_height": 1 << 31}, "start height is not an i32"),
         ({"version": 1 << 31}, "version is not an i32"),
-        ({"handshake_s": 0}, "handshake_s is not positive: 0"),
-        ({"ping_interval_s": float("nan")}, "ping_interval_s is not positive: nan"),
-        ({"ping_timeout_s": -1}, "ping_timeout_s is not positive: -1"),
+        ({"handshake_s": 0}, "handshake_s must be positive: 0"),
+        ({"ping_interval_s": float("nan")}, "ping_interval_s must be positive: nan"),
+        ({"ping_timeout_s": -1}, "ping_timeout_s must be positive: -1"),
     ],
 )
 def test_settings_that_make_no_version_are_refused(settings: dict[str, object], message: str) -> None:

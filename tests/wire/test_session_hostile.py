@@ -1,4 +1,4 @@
-"""Streams that no honest peer sends, and honest ones cut anywhere: the events are the same, errors are typed, memory stays flat."""
+"""Hostile streams, and honest ones cut anywhere: the same events, typed errors, constant memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPENINGS = (b"", encoded(THEIRS), encoded(THEIRS, Verack()))
 
 
 def taken(stream: bytes, sizes: list[int], role: Role) -> tuple[list[object], bytes]:
-    """The events of a stream that comes in pieces of these sizes, the rest in one, and what is sent in answer."""
+    """The events of a stream cut into pieces of these sizes, the rest in one piece, and the answers."""
     peer = fresh(role)
     events: list[SessionEvent] = []
     answer = b""
@@ -57,7 +57,7 @@ def test_however_a_stream_is_cut_the_events_are_the_same(opening: bytes, rest: b
 
 
 def mutated(random: random.Random) -> bytes:
-    """A message of a random command, damaged behind its envelope most of the time, so that its checksum is right; else anywhere."""
+    """A message with a random command, mostly damaged in its payload under a correct checksum, otherwise anywhere."""
     command, payload = random.choice(PAYLOADS)
     damaged = bytearray(payload)
     for _ in range(random.randint(1, 3)):
@@ -69,7 +69,7 @@ def mutated(random: random.Random) -> bytes:
                 damaged[at : at + random.randint(0, 40)] = b""
             case 2:
                 damaged[at:at] = random.randbytes(random.randint(1, 40))
-            case 3:  # where a count is, an absurd one
+            case 3:  # an absurd count in place of a count
                 damaged[at : at + 1] = random.choice((b"\xfd\xff\xff", b"\xfe\xff\xff\xff\xff", b"\xff" * 9, b"\xfc"))
             case 4 if damaged:
                 damaged[at - 1] ^= 1 << random.randrange(8)
@@ -86,7 +86,7 @@ PAYLOADS = [*payloads(), ("alert", bytes(50))]
 
 
 def abused(random: random.Random, count: int) -> Iterator[tuple[Session, SessionEvent]]:
-    """The events of sessions that get `count` damaged messages, each session until it ends; a few come in pieces."""
+    """The events of sessions that receive `count` damaged messages, a new session whenever one ends; some messages come in pieces."""
     peer = fresh()
     for _ in range(count):
         if peer.deadline is None:
@@ -131,7 +131,7 @@ def assert_well_formed(message: Message) -> None:
 
 
 def held() -> int:
-    """Bytes that are traced and in use, the interpreter's free lists emptied."""
+    """Traced memory in bytes, after clearing the interpreter's free lists."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
@@ -144,7 +144,7 @@ def test_damaged_messages_leave_no_memory_behind() -> None:
         sum(1 for _ in abused(random.Random(3), effort(1_000, 5_000, 50_000)))
         _, peak = tracemalloc.get_traced_memory()
         assert held() - before < 48 * 1024
-        assert peak - before < 3 * MAX_PAYLOAD_SIZE  # a damaged length may be one to wait for
+        assert peak - before < 3 * MAX_PAYLOAD_SIZE  # with a damaged length the decoder may wait for that many bytes
     finally:
         tracemalloc.stop()
 
@@ -162,7 +162,7 @@ def test_a_session_that_lasts_keeps_nothing_of_what_passed() -> None:
             if turn == 20:
                 before = held()
             peer.receive_data(stream)
-            assert len(list(peer.events())) == len(passing) - 1  # no event of the ping
+            assert len(list(peer.events())) == len(passing) - 1  # the ping leads to no event
             peer.data_to_send()
         assert held() - before < 48 * 1024
     finally:

@@ -1,4 +1,4 @@
-"""Messages that carry addresses of peers. Which of these to trust or connect to is not decided here."""
+"""Messages that carry addresses of peers: addr, addrv2 (BIP-155), getaddr."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LEAST_ENTRY = 4 + 1 + 1 + 1 + 0 + 2  # bytes of an addrv2 entry whose address i
 ADDR_SIZE = 3 + MAX_ADDRESSES * _ADDR_ENTRY  # bytes
 ADDRV2_SIZE = 3 + MAX_ADDRESSES * (4 + 9 + 1 + 3 + MAX_ADDRESS_SIZE + 2)  # bytes
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"
-_ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2 in IPv6, gone with Tor v2
-_INTERNAL = bytes.fromhex("fd6b88c08724")  # Core's own names in IPv6, never on the wire
+_ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2 addresses embedded in IPv6, obsolete like Tor v2
+_INTERNAL = bytes.fromhex("fd6b88c08724")  # Core's internal names embedded in IPv6, never on the wire
 
 
 @public
 class NetId(IntEnum):
-    """The kinds of address of BIP-155."""
+    """The address networks of BIP-155."""
 
     IPV4 = 1
     IPV6 = 2
@@ -43,7 +43,7 @@ _SIZES = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId
 @public
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """Where a node was seen, when, and what it serves. `net` is a NetId, or a kind of address that is not known yet."""
+    """The address of a node, the time when it was last seen, and its services. `net` is a NetId or an unknown network."""
 
     time: int  # seconds since 1970
     services: int
@@ -61,7 +61,7 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text, None for one to ignore: of an unknown network, or a form that BIP-155 has its own network for."""
+        """The address as text; None for one to ignore: of an unknown network, or embedded in IPv6 although it has a network of its own."""
         address = self.address
         match self.net:
             case NetId.IPV4:
@@ -81,7 +81,7 @@ class PeerAddress:
 
 
 def _misfit(net: int, size: int) -> str | None:
-    """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, another one has ≤ 512)."""
+    """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, others have at most 512)."""
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
     wanted = _SIZES.get(NetId(net)) if net in _SIZES else None
@@ -95,9 +95,9 @@ def _base32(raw: bytes) -> str:
 @public
 @dataclass(frozen=True, slots=True)
 class Addr:
-    """Addresses that fit into IPv6, at most 1,000: CompactSize, and of each time u32, services u64, 16 bytes, port u16 BE.
+    """IPv4 and IPv6 addresses, at most 1,000: CompactSize, then for each time u32, services u64, address (16 bytes), port u16 BE.
 
-    IPv4 comes as ::ffff:a.b.c.d and is given as IPv4.
+    On the wire an IPv4 address is ::ffff:a.b.c.d; here its `net` is IPV4.
     """
 
     addresses: tuple[PeerAddress, ...]
@@ -106,9 +106,9 @@ class Addr:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
         for entry in self.addresses:
             if entry.net not in (NetId.IPV4, NetId.IPV6):
-                raise ParameterError(f"an addr message holds IPv4 and IPv6 addresses, none of network {entry.net}")
+                raise ParameterError(f"an addr message holds IPv4 and IPv6 addresses, not those of network {entry.net}")
             if entry.net == NetId.IPV6 and entry.address.startswith(_IPV4_MAPPED):
-                raise ParameterError("an IPv4 address is given as such, not embedded in IPv6")
+                raise ParameterError("an IPv4 address must have network IPV4, not be embedded in IPv6")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
@@ -137,7 +137,7 @@ class Addr:
 class AddrV2:
     """Addresses of any network, at most 1,000 (BIP-155).
 
-    CompactSize, and of each time u32, services as a CompactSize number, network id u8, CompactSize and address, port u16 BE.
+    CompactSize, then for each time u32, services as a CompactSize number, network id u8, CompactSize and address, port u16 BE.
     """
 
     addresses: tuple[PeerAddress, ...]
@@ -149,7 +149,7 @@ class AddrV2:
     def parse(cls, payload: bytes) -> Self:
         """The addresses in a payload.
 
-        Raises FormatError, also for an address of a known network with another size than it has: BIP-155 rejects the message.
+        Raises FormatError, also for an address whose size is wrong for its network, as BIP-155 demands.
         """
         reader = PayloadReader(payload)
         entries = []
@@ -174,4 +174,4 @@ class AddrV2:
 @public
 @dataclass(frozen=True, slots=True)
 class GetAddr(Empty):
-    """Asks for addresses of other peers; answered once per connection."""
+    """Requests addresses of other peers; answered once per connection."""

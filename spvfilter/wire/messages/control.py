@@ -1,4 +1,4 @@
-"""Messages about the connection itself: the handshake, liveness, preferences. What a session does with them is not here."""
+"""Messages about the connection itself: version, verack, ping, pong, reject and the negotiation of features."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spvfilter.wire.messages.fields import PayloadReader, check_int, check_most,
 MAX_COMMAND_NAME_SIZE = 12  # bytes, in a reject
 MAX_REASON_SIZE = 1_000  # bytes, ours; Core sent at most 111
 ADDRESS_SIZE = 26  # bytes: services u64, IPv6 16, port u16 BE
-VERSION_SIZE = 1_024  # bytes, ours: more than a version has today, since later versions may append fields
+VERSION_SIZE = 1_024  # bytes, ours: more than a version message has today, since later protocol versions may append fields
 REJECT_SIZE = 3 + MAX_COMMAND_NAME_SIZE + 1 + 3 + MAX_REASON_SIZE + 32  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """A message whose command says all."""
+    """Base class of messages without a payload."""
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
@@ -37,15 +37,15 @@ class Empty:
 class Version:
     """The first message of both sides (Core net_processing.cpp PushNodeVersion).
 
-    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, which nobody trusts), nonce u64, CompactSize and
-    user agent, start height i32, relay u8 (BIP-37: True where it is missing). What follows in a later version is ignored, as in Core.
+    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, unreliable), nonce u64, CompactSize and user agent, start
+    height i32, relay u8 (BIP-37: True if absent). Trailing bytes of later protocol versions are ignored, as in Core.
     """
 
     version: int
-    services: int  # bits: NODE_*
+    services: int  # Service bits
     timestamp: int  # seconds since 1970
     nonce: int
-    user_agent: bytes  # BIP-14; print `agent` instead
+    user_agent: bytes  # BIP-14; unescaped, print `agent` instead
     start_height: int
     relay: bool = True
     receiver: bytes = bytes(ADDRESS_SIZE)
@@ -63,7 +63,7 @@ class Version:
 
     @property
     def agent(self) -> str:
-        """The user agent, escaped."""
+        """The user agent as printable ASCII."""
         return printable(self.user_agent)
 
     @classmethod
@@ -99,31 +99,31 @@ class Version:
 @public
 @dataclass(frozen=True, slots=True)
 class Verack(Empty):
-    """The peer's version is accepted."""
+    """Accepts the peer's version."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class WtxidRelay(Empty):
-    """Transactions are to be announced by their wtxids; between version and verack (BIP-339)."""
+    """Requests announcement of transactions by wtxid; sent between version and verack (BIP-339)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendAddrV2(Empty):
-    """Addresses are to come in addrv2 messages; between version and verack (BIP-155)."""
+    """Requests addrv2 messages instead of addr; sent between version and verack (BIP-155)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendHeaders(Empty):
-    """New blocks are to be announced by headers instead of inv (BIP-130)."""
+    """Requests announcement of new blocks by headers instead of inv (BIP-130)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendCmpct:
-    """Whether new blocks are to be announced by cmpctblock, u8 0 or 1, and the version of it, u64 (BIP-152)."""
+    """Whether to announce new blocks by cmpctblock, u8 0 or 1, and the version of compact blocks, u64 (BIP-152)."""
 
     announce: bool
     version: int
@@ -149,7 +149,7 @@ class SendCmpct:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeFilter:
-    """Transactions below this fee rate are not to be announced, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
+    """Asks not to announce transactions below a fee rate, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
 
     feerate: int  # satoshi / kvB
 
@@ -190,27 +190,27 @@ class _Nonce:
 @public
 @dataclass(frozen=True, slots=True)
 class Ping(_Nonce):
-    """A nonce, u64, that the peer is to send back in a pong, once it has done what came before (BIP-31)."""
+    """Asks for a pong with the same nonce, u64. The peer processes earlier messages first (BIP-31)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Pong(_Nonce):
-    """The nonce, u64, of the ping it answers (BIP-31)."""
+    """Answers a ping with its nonce, u64 (BIP-31)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """What an old peer refused, and why (BIP-61, no longer sent by Core).
+    """A rejection by an old peer (BIP-61, no longer sent by Core).
 
-    CompactSize and the refused command (at most 12 bytes), code u8, CompactSize and reason, then nothing or a hash.
+    CompactSize and the rejected command (at most 12 bytes), code u8, CompactSize and reason, optionally a hash.
     """
 
     message: bytes
     code: int
-    reason: bytes  # print with fields.printable
-    data: bytes = b""  # 32 bytes: the refused transaction's or block's hash
+    reason: bytes  # unescaped, print with fields.printable
+    data: bytes = b""  # the hash of the rejected transaction or block, 32 bytes
 
     def __post_init__(self) -> None:
         check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")

@@ -1,4 +1,4 @@
-"""Fields that P2P messages are made of: bounded counts, hashes, strings, and a peer's bytes made fit to show. No message is known here."""
+"""Fields of P2P messages: reading them with limits, checking and encoding them, and showing a peer's bytes safely."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
 
 
 class PayloadReader(Reader):
-    """A cursor over a payload. A count above its limit, or that the bytes left cannot hold, is refused before anything is made of it."""
+    """A cursor over a payload. It refuses a count that exceeds its limit or the remaining bytes before anything is allocated."""
 
     __slots__ = ()
 
@@ -28,14 +28,14 @@ class PayloadReader(Reader):
         return count
 
     def var_bytes(self, field: str, most: int) -> bytes:
-        """A CompactSize length of at most `most`, and so many bytes."""
+        """A CompactSize length of at most `most`, and the bytes."""
         return self.take(self.count(f"{field} length", most, 0), field)
 
     def hash(self, field: str) -> bytes:
         return self.take(HASH_SIZE, field)
 
     def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
-        """A CompactSize count of at most `most`, and so many hashes."""
+        """A CompactSize count of at most `most`, and the hashes."""
         raw, start = self.raw, self.at
         size = HASH_SIZE * self.count(f"{field} count", most, HASH_SIZE)
         start = self.at
@@ -47,7 +47,7 @@ class PayloadReader(Reader):
         return int.from_bytes(self.take(size, field), "little", signed=True)
 
     def number(self, field: str) -> int:
-        """A CompactSize that is a number and no length: any u64, in its shortest form."""
+        """A CompactSize that is a number rather than a length: any u64, in its shortest form."""
         at = self.at
         first = self.uint(1, field)
         if first < 0xFD:
@@ -84,13 +84,13 @@ def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
 
 
 def check_most(items: Sequence[object], most: int, field: str) -> None:
-    """Raises ParameterError for more than `most` items, or bytes."""
+    """Raises ParameterError for more than `most` items or bytes."""
     if len(items) > most:
         raise ParameterError(f"{field}: at most {most}, not {len(items)}")
 
 
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
-    """Raises ParameterError for more than `most` hashes, or one that has not 32 bytes."""
+    """Raises ParameterError for more than `most` hashes, or a hash that does not have 32 bytes."""
     check_most(hashes, most, field)
     check_each(hashes, HASH_SIZE, field)
 
@@ -106,5 +106,5 @@ def var_hashes(hashes: tuple[bytes, ...]) -> bytes:
 
 
 def printable(raw: bytes) -> str:
-    """A peer's bytes as printable ASCII, everything else escaped as \\xNN: fit for a log or a terminal."""
+    """A peer's bytes as printable ASCII, everything else escaped as \\xNN: safe for a log or a terminal."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in raw)

@@ -1,4 +1,4 @@
-"""Messages of BIP-37 but merkleblock, and of BIP-157. How filters work is not known here: `filters` reads and makes their payloads."""
+"""Messages of BIP-37 (filterload, filteradd, filterclear) and of BIP-157 (compact filters, their headers and checkpoints)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 @public
 @dataclass(frozen=True, slots=True)
 class FilterLoad:
-    """The BIP-37 filter a peer is to use from now on; its bytes are `bytes(Bip37Filter)`.
+    """Loads a BIP-37 filter, which the peer uses from now on; the payload is `bytes(Bip37Filter)`.
 
     CompactSize and the filter's bytes (at most 36,000), hash functions u32 (at most 50), tweak u32, flags u8.
     """
@@ -68,7 +68,7 @@ class FilterLoad:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterAdd:
-    """An element to insert into the filter loaded: CompactSize and at most 520 bytes (BIP-37)."""
+    """Adds an element to the loaded filter: CompactSize and at most 520 bytes (BIP-37)."""
 
     data: bytes
 
@@ -90,7 +90,7 @@ class FilterAdd:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterClear(Empty):
-    """Removes the filter, and turns the relay of all transactions on (BIP-37)."""
+    """Removes the loaded filter and enables the relay of all transactions (BIP-37)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class CFilter:
 @public
 @dataclass(frozen=True, slots=True)
 class CFHeaders:
-    """The filter header before the first block asked for, and the filter hashes from there to the stop hash (BIP-157).
+    """The filter header before the first requested block, and the filter hashes of the blocks up to the stop hash (BIP-157).
 
     Type u8, stop hash, previous filter header (32 bytes), CompactSize and filter hashes, at most 2,000.
     """

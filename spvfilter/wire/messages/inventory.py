@@ -1,4 +1,4 @@
-"""Messages that announce, ask for and carry headers, blocks and transactions. Whether these are valid is not judged here."""
+"""Messages that announce, request and carry headers, blocks and transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spvfilter.wire.messages.fields import (
 )
 
 MIN_TX_SIZE = 60  # bytes: one input, one output, no scripts
-_COUNTED_HEADER = HEADER_SIZE + 1  # bytes: each is followed by a number of transactions, zero
+_COUNTED_HEADER = HEADER_SIZE + 1  # bytes: a header and its transaction count, which is zero
 INVENTORY_SIZE = 3 + 36 * MAX_INVENTORY  # bytes, as are the following
 HEADERS_SIZE = 3 + _COUNTED_HEADER * MAX_HEADERS
 LOCATE_SIZE = 4 + 1 + HASH_SIZE * (MAX_LOCATOR + 1)
@@ -35,20 +35,20 @@ LOCATE_SIZE = 4 + 1 + HASH_SIZE * (MAX_LOCATOR + 1)
 
 @public
 class InvType(IntEnum):
-    """What an inventory item's hash is of (Core protocol.h GetDataMsg)."""
+    """The kind of object that an inventory item identifies (Core protocol.h GetDataMsg)."""
 
     TX = 1
     BLOCK = 2
     FILTERED_BLOCK = 3  # BIP-37, only in getdata
     COMPACT_BLOCK = 4  # BIP-152, only in getdata
     WTX = 5  # BIP-339: the hash is a wtxid
-    WITNESS_TX = 0x40000001  # BIP-144, only in getdata, as the next
-    WITNESS_BLOCK = 0x40000002
+    WITNESS_TX = 0x40000001  # BIP-144, only in getdata
+    WITNESS_BLOCK = 0x40000002  # BIP-144, only in getdata
 
 
 @public
 class InvItem(NamedTuple):
-    """An inventory item, 36 bytes: kind u32 (an InvType, or one unknown to it) and hash."""
+    """An inventory item, 36 bytes: kind u32 (an InvType or an unknown one) and hash."""
 
     kind: int
     hash: bytes
@@ -60,7 +60,7 @@ class InvItem(NamedTuple):
 
 _KINDS = frozenset(InvType)
 _ITEM = struct.Struct("<I32s")
-_make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its check of the length: 50,000 come at once
+_make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its length check, since a message may hold 50,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +89,26 @@ class _Inventory:
 @public
 @dataclass(frozen=True, slots=True)
 class Inv(_Inventory):
-    """What the sender has: CompactSize and items, at most 50,000."""
+    """Announces objects that the sender has: CompactSize and items, at most 50,000."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetData(_Inventory):
-    """What the receiver is asked for: CompactSize and items, at most 50,000."""
+    """Requests objects: CompactSize and items, at most 50,000."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class NotFound(_Inventory):
-    """What of a getdata is not there: CompactSize and items, at most 50,000."""
+    """Lists the objects of a getdata that the sender does not have: CompactSize and items, at most 50,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Locate:
     locator: tuple[bytes, ...]  # block hashes, newest first
-    stop_hash: bytes = bytes(HASH_SIZE)  # zeros: as many as the message holds
-    version: int = 70016  # nobody reads it
+    stop_hash: bytes = bytes(HASH_SIZE)  # zeros: as many as a message holds
+    version: int = 70016  # ignored by receivers
 
     def __post_init__(self) -> None:
         check_hashes(self.locator, MAX_LOCATOR, "locator")
@@ -132,22 +132,22 @@ class _Locate:
 @public
 @dataclass(frozen=True, slots=True)
 class GetHeaders(_Locate):
-    """Asks for the headers behind the first hash of the locator that is in the best chain, up to the stop hash.
+    """Requests the headers after the first locator hash that is in the best chain, up to the stop hash.
 
-    Version u32, CompactSize and hashes (at most 101), stop hash. With no locator: the header of the stop hash.
+    Version u32, CompactSize and hashes (at most 101), stop hash. An empty locator requests the header of the stop hash alone.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetBlocks(_Locate):
-    """Asks for an inv of at most 500 blocks, as getheaders asks for headers; the same bytes."""
+    """Requests an inv of at most 500 blocks; the payload and its meaning are those of getheaders."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Block headers in chain order, at most 2,000: CompactSize, and each header (80 bytes) followed by a zero byte."""
+    """Block headers in chain order, at most 2,000: CompactSize, then each header (80 bytes) followed by a zero byte."""
 
     headers: tuple[bytes, ...]  # 80 bytes each; primitives.Header.parse reads one
 
@@ -157,7 +157,7 @@ class Headers:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The headers in a payload. Raises FormatError, also where a header is said to have transactions: nobody sends any."""
+        """The headers in a payload. Raises FormatError, also if the transaction count of a header is not zero."""
         reader = PayloadReader(payload)
         count = reader.count("header count", MAX_HEADERS, _COUNTED_HEADER)
         start, end = reader.at, reader.at + count * _COUNTED_HEADER
@@ -175,23 +175,23 @@ class Headers:
 @public
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """One serialised transaction, with or without its witness (BIP-144). `parse` walks it whole; made by hand it is taken as it is."""
+    """One serialised transaction, with or without witness (BIP-144). `parse` validates the serialisation, the constructor does not."""
 
     raw: bytes
 
     @property
     def txid(self) -> bytes:
-        """32 bytes in wire order; worked out anew each time."""
+        """The txid, 32 bytes in wire order; computed on every access."""
         return Transaction.parse(self.raw).txid
 
     @property
     def wtxid(self) -> bytes:
-        """32 bytes in wire order; worked out anew each time."""
+        """The wtxid, 32 bytes in wire order; computed on every access."""
         return Transaction.parse(self.raw).wtxid
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The transaction that fills a payload. Raises FormatError as kernel.parse_tx does."""
+        """The transaction in a payload. Raises FormatError unless the payload is exactly one transaction."""
         parse_tx(payload)
         return cls(payload)
 
@@ -204,7 +204,7 @@ class Tx:
 class Block:
     """One serialised block: header, CompactSize and at least one transaction.
 
-    `parse` does not read the transactions, which may take long: kernel.walk_block, check_block and the scans do, and refuse malformed ones.
+    `parse` does not read the transactions, which may take long; kernel.walk_block, check_block and the scans do.
     """
 
     raw: bytes
@@ -234,13 +234,13 @@ class Block:
 @public
 @dataclass(frozen=True, slots=True)
 class Mempool(Empty):
-    """Asks for an inv of the peer's unconfirmed transactions, those that match the filter loaded (BIP-35, BIP-37)."""
+    """Requests an inv of the peer's unconfirmed transactions that match the loaded filter (BIP-35, BIP-37)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A message of a command that is not known here, its payload kept as it came."""
+    """A message with an unknown command and its unparsed payload."""
 
     command: str
     payload: bytes

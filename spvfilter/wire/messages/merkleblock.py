@@ -1,4 +1,4 @@
-"""The merkleblock: a header and the partial merkle tree that proves transactions. Whether the header is in the chain is not known here."""
+"""MerkleBlock (BIP-37): a header and the partial merkle tree that proves transactions of its block."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spvfilter.primitives import Header, Serializable, to_bytes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS
 from spvfilter.wire.messages.fields import PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
-MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: the tree of so many has 33,341 nodes, and Core refuses bits that the tree does not use
+MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: a tree over MAX_BLOCK_TRANSACTIONS has 33,341 nodes, and Core refuses unused flag bits
 MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
-NODE_SIZE = 64  # bytes an inner node is the hash of: its two children
+NODE_SIZE = 64  # bytes that an inner node hashes: its two children
 
 
 @public
 class Flaw(StrEnum):
-    """What is wrong with a proof: the `cause` of the ProofError that refuses it."""
+    """The `cause` of a ProofError: what is wrong with a proof."""
 
     NO_TRANSACTIONS = "no transactions"
     TOO_MANY_TRANSACTIONS = "too many transactions for a block"
@@ -38,7 +38,7 @@ class Flaw(StrEnum):
 
 @public
 class ProvedTx(NamedTuple):
-    """A transaction that is in the block: its place and its txid (32 bytes, wire order)."""
+    """A transaction that is proven to be in the block: its position and its txid (32 bytes, wire order)."""
 
     position: int
     txid: bytes
@@ -46,10 +46,10 @@ class ProvedTx(NamedTuple):
 
 @public
 class Proof(NamedTuple):
-    """What a merkleblock proves, once its header is found in the best chain; `matched` in block order.
+    """What a merkleblock proves if its header is in the best chain; `matched` is in block order.
 
-    `total` is what the peer says: the header does not commit to it. `ambiguous` tells that a node on the way to the matched
-    transactions is itself a transaction in form: see `trusted_with`.
+    `total` is the peer's claim: the header does not commit to it. `ambiguous` means that an inner node of the proof also parses as a
+    transaction: see `trusted_with`.
     """
 
     header: Header
@@ -58,24 +58,24 @@ class Proof(NamedTuple):
     ambiguous: bool
 
     def trusted_with(self, txs: Iterable[bytes]) -> bool:
-        """Whether the proof can be relied on, given the bytes of the transactions it matches (CVE-2017-12842).
+        """Whether the proof is reliable, given the bytes of the transactions that it matches (CVE-2017-12842).
 
-        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A proof may go on below such a
-        transaction, to one that does not exist: then an inner node of the proof parses as a transaction. Or it may end above the leaves,
-        with an inner node passed off as a transaction, which then has 64 bytes. A proof with neither proves what it says, whatever its
-        `total`. Real 64-byte transactions exist: where this is False the whole block has to be fetched and searched instead.
+        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A forged proof can continue below such a
+        transaction, to one that does not exist: then an inner node of the proof parses as a transaction. Or it can end above the leaves
+        and pass off an inner node as a transaction, which then has 64 bytes. A proof with neither is reliable, whatever its `total`.
+        Genuine 64-byte transactions exist: if this is False, fetch and search the whole block instead.
         """
         return not self.ambiguous and not any(can_be_node(raw) for raw in txs)
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """Whether a transaction has 64 bytes without its witness, so that its txid can be an inner node's hash. Raises FormatError."""
+    """Whether a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node. Raises FormatError."""
     raw = to_bytes(tx)
     return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
 
 
 def _can_be_tx(node: bytes) -> bool:
-    """Whether an inner node's 64 bytes parse as a transaction without witness. One of that size has a single input, counted in byte 4."""
+    """Whether an inner node's 64 bytes parse as a transaction without witness. One of this size has a single input, counted in byte 4."""
     if node[4] != 1:
         return False
     try:
@@ -87,14 +87,14 @@ def _can_be_tx(node: bytes) -> bool:
 @public
 @dataclass(frozen=True, slots=True)
 class MerkleBlock:
-    """A merkleblock payload, well formed but not yet verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).
+    """A merkleblock payload, well-formed but not verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).
 
     Header (80 bytes), number of transactions in the block u32 LE, CompactSize and hashes (32 each), CompactSize and flag bytes.
 
-    The tree's leaves are the txids, height 0; a node is sha256d(left ‖ right), the last of an odd level paired with itself. A node
-    has one flag bit, depth first and left before right, the least significant bit of each byte first: set where the node is a
-    matched transaction or above one. Below a clear bit nothing is sent but the node's hash; so too at a leaf. Bits that fill the last
-    byte mean nothing.
+    The leaves of the merkle tree, height 0, are the txids; a node is sha256d(left ‖ right), and the last node of an odd level is paired
+    with itself. The partial tree has one flag bit per visited node, depth first and left before right, the least significant bit of each
+    byte first. A bit is set if the node is a matched transaction or an ancestor of one. A node with a clear bit, and every leaf, is sent as
+    its hash, and its subtree is not visited. The padding bits of the last byte have no meaning.
     """
 
     header: Header
@@ -109,10 +109,10 @@ class MerkleBlock:
 
     @classmethod
     def from_txids(cls, header: Header, txids: Sequence[bytes], positions: Iterable[int]) -> Self:
-        """The merkleblock of a block with these txids that proves the ones at `positions`, byte for byte Core's.
+        """The merkleblock of a block with these txids that proves those at `positions`, byte for byte as Core builds it.
 
-        Raises ParameterError: no txids or too many for a block, one that has not 32 bytes, a position that is no index of them,
-        equal siblings (CVE-2012-2459), and a header that does not commit to them.
+        Raises ParameterError for no txids, too many for a block, or one that does not have 32 bytes; for a position outside the block;
+        for equal siblings (CVE-2012-2459); and for a header that does not commit to the txids.
         """
         if not 1 <= len(txids) <= MAX_BLOCK_TRANSACTIONS:
             raise ParameterError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
@@ -124,7 +124,7 @@ class MerkleBlock:
         if is_mutated:
             raise ParameterError(f"two equal hashes are siblings at height {_height_of_twins(txids)} (CVE-2012-2459)")
         if root != header.merkle_root:
-            raise ParameterError("the header's merkle root is not that of the transactions")
+            raise ParameterError("the header's merkle root does not match the transactions")
         depth = (len(txids) - 1).bit_length()  # at most 15
         marks = [marked]
         while len(marks) <= depth:
@@ -158,7 +158,10 @@ class MerkleBlock:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The merkleblock in a payload. Raises FormatError: truncated, trailing bytes, more hashes or flag bytes than any block has."""
+        """The merkleblock in a payload.
+
+        Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
+        """
         reader = PayloadReader(payload)
         header = Header.parse(reader.take(HEADER_SIZE, "header"))
         total = reader.uint(4, "transaction count")
@@ -171,7 +174,7 @@ class MerkleBlock:
         return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
 
     def verify(self) -> Proof:
-        """What this proves, by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, its `cause` a Flaw."""
+        """Verify the proof by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is a Flaw."""
         hashes, flags, total = self.hashes, self.flags, self.total
         if not total:
             raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
@@ -188,12 +191,12 @@ class MerkleBlock:
         def visit(height: int, position: int) -> bytes:
             nonlocal ambiguous, bit, used
             if bit == 8 * len(flags):
-                raise ProofError(f"the tree wants more than {bit} flag bits", cause=Flaw.BITS_EXHAUSTED)
+                raise ProofError(f"the tree needs more than {bit} flag bits", cause=Flaw.BITS_EXHAUSTED)
             mark = flags[bit >> 3] >> (bit & 7) & 1
             bit += 1
             if not mark or not height:
                 if used == len(hashes):
-                    raise ProofError(f"the tree wants more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
+                    raise ProofError(f"the tree needs more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
                 node = hashes[used]
                 used += 1
                 if mark:
@@ -214,7 +217,7 @@ class MerkleBlock:
         if used != len(hashes):
             raise ProofError(f"the tree uses {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
         if root != self.header.merkle_root:
-            raise ProofError("the tree's root is not the header's merkle root", cause=Flaw.WRONG_ROOT)
+            raise ProofError("the root of the tree is not the header's merkle root", cause=Flaw.WRONG_ROOT)
         return Proof(self.header, tuple(matched), total, ambiguous)
 
 
@@ -222,13 +225,13 @@ def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
     """A node of the merkle tree (Core merkleblock.cpp CalcHash)."""
     below = leaves[position << height : position + 1 << height]
     node, _ = merkle_root(below)
-    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge
+    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge a node is paired with itself
         node = sha256d(node + node)
     return node
 
 
 def _height_of_twins(level: Sequence[bytes]) -> int:
-    """The lowest height at which two siblings are equal, where there are some."""
+    """The lowest height at which two siblings are equal; there must be such a height."""
     height = 0
     while all(level[at] != level[at + 1] for at in range(0, len(level) - 1, 2)):
         level = [sha256d(left + right) for left, right in zip(level[::2], [*level[1::2], level[-1]], strict=False)]

@@ -1,9 +1,9 @@
-"""Every P2P message under its command: one table of commands, their classes and their longest payloads. What to answer is not decided here.
+"""The table of P2P messages: every command with its class and the length of its longest payload.
 
 Each class is a frozen dataclass with `parse(payload)`, which raises FormatError with offset and field, and `__bytes__`, the payload.
-Every count and length is held against its limit, and against the bytes that are there, before anything is made of it. Trailing
-bytes are refused, but behind a version, which later versions extend. A message that exists is well formed: its constructor raises
-ParameterError for values that have no encoding or break a limit.
+Every count and length is checked against its limit and against the remaining bytes before anything is allocated. Trailing bytes are
+refused, except after a version message, which later protocol versions extend. Every message object is well-formed: its constructor
+raises ParameterError for values that have no encoding or exceed a limit.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ __all__ = [
     "parse_message",
 ]
 
-Message = SupportsBytes  # any class of the table, or Unknown: its bytes are a payload
+Message = SupportsBytes  # any class of the table, or Unknown; bytes(message) is the payload
 
 
 class _Parsable(Protocol):
@@ -96,7 +96,7 @@ class _Parsable(Protocol):
     def parse(cls, payload: bytes) -> Self: ...
 
 
-_SHORT = 1_024  # bytes: of a message of a few bytes; one with something appended is refused alone, not the whole stream
+_SHORT = 1_024  # bytes; more than short messages need, so that one with trailing bytes is dropped without ending the stream
 
 _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("version", Version, control.VERSION_SIZE),
@@ -139,7 +139,7 @@ LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of each comma
 
 @public
 def parse_message(command: str, payload: bytes) -> Message:
-    """The message of a command, Unknown for one that is not in the table. Raises MessageError, whose cause is the FormatError."""
+    """The message in a payload; Unknown for a command that is not in the table. Raises MessageError, caused by a FormatError."""
     cls = _CLASSES.get(command)
     if cls is None:
         return Unknown(command, payload)
@@ -151,10 +151,10 @@ def parse_message(command: str, payload: bytes) -> Message:
 
 @public
 def command_of(message: Message) -> str:
-    """The command a message is sent under. Raises ParameterError for an object that is no message."""
+    """The command of a message. Raises ParameterError for an object that is not a message."""
     if isinstance(message, Unknown):
         return message.command
     try:
         return _COMMANDS[type(message)]
     except KeyError:
-        raise ParameterError(f"no message: {type(message).__name__}") from None
+        raise ParameterError(f"not a message: {type(message).__name__}") from None

@@ -130,7 +130,7 @@ def test_a_published_message_that_is_damaged_is_refused_or_said_to_be(run: Any) 
     assert run("inspect", damaged["bad_magic"]).code == 2
     changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "json").out)
     assert (changed["command"], changed["checksum_ok"]) == ("version", False)
-    assert "checksum ok   no: version: checksum be61b827, the payload's is " in run("inspect", damaged["payload_changed"]).out
+    assert "checksum ok   no: version: checksum be61b827, but the payload's is " in run("inspect", damaged["payload_changed"]).out
     assert "length at byte 16: 'version' of 4294967295 bytes" in run("inspect", damaged["huge_length"]).err
 
 

@@ -1,4 +1,4 @@
-"""Addresses of peers: BIP-155's published forms, and those to ignore."""
+"""Addresses of peers: the published forms of BIP-155, and addresses to ignore."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.vectors import vector_file
 
 
 def entry(encoded: str) -> bytes:
-    """An addrv2 payload of one address, given from its network id on."""
+    """An addrv2 payload of one address; `encoded` starts with the network id."""
     return b"\x01" + bytes(4) + b"\x01" + bytes.fromhex(encoded) + bytes(2)
 
 

@@ -1,4 +1,4 @@
-"""Counts and lengths at their limits and beyond, where nothing may be allocated for what is only claimed; constructors; services."""
+"""Counts and lengths at and beyond their limits, where nothing may be allocated for a mere claim; limits of the constructors."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "data": (Reject, (b"", 1, b"", b"x"), "data has 0 or 32 bytes, not 1"),
     "addresses": (Addr, (PLACES * 501,), "addresses: at most 1000, not 1002"),
     "new addresses": (AddrV2, (PLACES * 501,), "addresses: at most 1000, not 1002"),
-    "onion in addr": (Addr, ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),), "holds IPv4 and IPv6 addresses, none of network 4"),
-    "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "is given as such"),
+    "onion in addr": (Addr, ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),), "holds IPv4 and IPv6 addresses, not those of network 4"),
+    "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "must have network IPV4"),
     "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, IPV4 has 4"),  # type: ignore[dict-item]  # each is a bad value, and refused
     "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),  # type: ignore[dict-item]  # each is a bad value, and refused
     "time": (PeerAddress, (1 << 32, 0, 1, bytes(4), 1), "time is not a u32"),  # type: ignore[dict-item]  # each is a bad value, and refused

@@ -1,4 +1,4 @@
-"""Merkleblocks against published and real ones, and against a tree of the tests' own: built, parsed, verified."""
+"""Merkleblocks: built, parsed and verified against published and real ones, and against an independent tree."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_txids_that_make_no_block_are_refused() -> None:
         MerkleBlock.from_txids(header, [], ())
     with pytest.raises(ParameterError, match="txids: each has 32 bytes, not 31"):
         MerkleBlock.from_txids(header, [bytes(32), bytes(31)], ())
-    with pytest.raises(ParameterError, match="merkle root is not that of the transactions"):
+    with pytest.raises(ParameterError, match="merkle root does not match the transactions"):
         MerkleBlock.from_txids(header, numbered(3), ())
 
 

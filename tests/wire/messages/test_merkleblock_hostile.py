@@ -1,4 +1,4 @@
-"""Merkleblocks from a peer that lies: cut, flipped, inflated, or proving what is no transaction (CVE-2017-12842)."""
+"""Merkleblocks from a lying peer: truncated, with flipped bits, inflated, or proving what is not a transaction (CVE-2017-12842)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
 
 
 def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
-    """What damaged bytes still prove, None where they are refused. It is always true: of this block, or of a header that differs."""
+    """What damaged bytes still prove, or None if they are refused. A proof is always true: of this block, or of another header."""
     try:
         proof = MerkleBlock.parse(raw).verify()
     except (FormatError, ProofError):
@@ -64,8 +64,8 @@ def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: MerkleBlock) -> None:
-    """Unseen go: the header's other fields, which change its hash; the count, as far as the tree's shape stays; bits of the last byte
-    that mean nothing. A leaf's own bit only chooses what to call matched."""
+    """Changes that pass: the header's other fields, which change its hash; the count, if the tree keeps its shape; padding bits of the last
+    byte. A leaf's own bit only decides whether it counts as matched."""
     raw = bytes(proof)
     matched = proof.verify().matched
     nodes = list(described(proof.total, [position for position, _ in matched]))
@@ -255,7 +255,7 @@ def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
     assert lie.matched == ((0, build.txid(fake)),)
     assert not lie.trusted_with([fake])
     assert not lie.trusted_with([build.coinbase(1), fake])
-    assert MerkleBlock.from_txids(header, txids, [0]).verify().ambiguous  # of two readings none can be told from the other
+    assert MerkleBlock.from_txids(header, txids, [0]).verify().ambiguous  # both readings are possible
 
 
 @vector_cases("07_transactions/size_64_bytes.json")
@@ -275,7 +275,7 @@ def test_a_witness_makes_no_difference_to_what_an_inner_node_can_be() -> None:
 
 
 def test_two_children_that_parse_only_with_a_witness_are_no_transaction() -> None:
-    """A txid commits to no witness: 64 bytes with marker and flag are not what a node hashes."""
+    """A txid does not commit to the witness: 64 bytes with marker and flag are not the preimage of a node."""
     node = build.tx([build.TxIn(bytes(32), 0, witness=(b"\x51",))], [], version=1)
     node = build.tx([build.TxIn(bytes(32), 0, b"", witness=(bytes(1 + 64 - len(node)),))], [], version=1)
     assert len(node) == 64

@@ -1,4 +1,4 @@
-"""Every P2P message: published ones field by field, and what holds for all: round trips, truncation at every byte, nothing appended."""
+"""Every P2P message: published ones field by field; round trips, truncation at every byte and trailing bytes for all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {"previous_filter_header": "previous", "filter": "data", "data_hash": "d
 
 
 def shown(name: str, value: object) -> object:
-    """A field as the vectors write it: hashes in display order, other bytes as hex or text."""
+    """A field in the notation of the vectors: hashes in display order, other bytes as hex or text."""
     match value:
         case bytes() if name in ("user_agent", "message", "reason"):
             return value.decode()
@@ -85,7 +85,7 @@ def replaced(message: Any, **changes: Any) -> object:
     return dataclasses.replace(message, **changes)
 
 
-BLOCK_READ = 81 + 3 * 60  # bytes; from there on a block could hold its three transactions, which it is left to the scan to read
+BLOCK_READ = 81 + 3 * 60  # bytes; a longer block could hold its three transactions, which only the scan reads
 
 
 @pytest.mark.parametrize(("command", "payload"), payloads())
@@ -128,7 +128,7 @@ def test_a_command_nobody_knows_is_kept_as_it_came() -> None:
 
 
 def test_what_is_no_message_has_no_command() -> None:
-    with pytest.raises(ParameterError, match="no message: int"):
+    with pytest.raises(ParameterError, match="not a message: int"):
         command_of(7)  # type: ignore[arg-type]
 
 
