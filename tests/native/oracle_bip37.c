@@ -1,7 +1,7 @@
 #include "oracle_bip37.h"
 
 #include "oracle.h"
-#include "block/script.h"
+#include "oracle_script.h"
 
 static uint32_t position(const spv_bip37 *filter, uint32_t function, const uint8_t *data, size_t size) {
     return oracle_murmur3(data, size, function * 0xFBA4C795 + filter->tweak) % (uint32_t)(filter->size * 8);
@@ -24,9 +24,9 @@ void oracle_bloom_insert(const spv_bip37 *filter, const uint8_t *data, size_t si
 }
 
 static bool any_push_in(const spv_bip37 *filter, const uint8_t *script, size_t size) {
-    spv_bytes push;
-    for (size_t at = 0; spv_next_push(script, size, &at, &push);)
-        if (oracle_bloom_contains(filter, push.data, push.size))
+    plain_operation operation;
+    for (size_t at = 0; plain_next((spv_bytes){script, size}, at, &operation); at = operation.end)
+        if (operation.data.size && oracle_bloom_contains(filter, operation.data.data, operation.data.size))
             return true;
     return false;
 }
@@ -46,7 +46,8 @@ bool oracle_is_relevant(const uint8_t *raw, const spv_tx *tx, const spv_bip37 *f
         if (!any_push_in(filter, script, size))
             continue;
         found = true;
-        bool keys = spv_is_p2pk(script, size) || spv_multisig_keys(script, size, NULL);
+        spv_bytes of[SPV_MAX_MULTISIG_KEYS];
+        bool keys = plain_is_p2pk((spv_bytes){script, size}) || plain_multisig_keys((spv_bytes){script, size}, of);
         if (filter->flags == SPV_UPDATE_ALL || (filter->flags == SPV_UPDATE_P2PUBKEY_ONLY && keys)) {
             spv_put_le32(outpoint + 32, n);
             oracle_bloom_insert(filter, outpoint, sizeof outpoint);

@@ -1,7 +1,7 @@
 #include "oracle_watch.h"
 
 #include "oracle.h"
-#include "block/script.h"
+#include "oracle_script.h"
 
 static void *grown(void *items, size_t count, size_t *room, size_t size) {
     if (count < *room)
@@ -82,9 +82,9 @@ void plain_set_coin(plain_table *table, const plain_coin *coin, bool replace) {
 }
 
 static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
-    spv_bytes push;
-    for (size_t at = 0; spv_next_push(script.data, script.size, &at, &push);) {
-        uint32_t number = plain_find(table, SPV_DATA, (spv_bytes){push.data, push.size});
+    plain_operation operation;
+    for (size_t at = 0; plain_next(script, at, &operation); at = operation.end) {
+        uint32_t number = operation.data.size ? plain_find(table, SPV_DATA, operation.data) : SPV_NONE;
         if (number != SPV_NONE)
             return number;
     }
@@ -94,7 +94,7 @@ static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
 uint32_t plain_match_script(const plain_table *table, spv_bytes script) {
     spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
     uint32_t number = plain_find(table, SPV_SCRIPT, script);
-    size_t count = spv_multisig_keys(script.data, script.size, keys);
+    size_t count = plain_multisig_keys(script, keys);
     for (size_t i = 0; i < count && number == SPV_NONE; i++)
         number = plain_find(table, SPV_MULTISIG_KEY, (spv_bytes){keys[i].data, keys[i].size});
     return number == SPV_NONE ? match_pushes(table, script) : number;

@@ -52,7 +52,31 @@ def scripts(raw: bytes, tx: TxSpan) -> list[tuple[int, int]]:
     return [(start, end) for _, start, end in [*tx.inputs, *tx.outputs]]
 
 
+def multisigs() -> Iterator[bytes]:
+    """Bare multisig scripts with keys of both sizes pushed in every way, and others that miss being one by a little."""
+    ways: list[Callable[[bytes], bytes]] = [
+        lambda key: bytes([len(key)]) + key,
+        lambda key: b"\x4c" + bytes([len(key)]) + key,
+        lambda key: b"\x4d" + len(key).to_bytes(2, "little") + key,
+        lambda key: b"\x4e" + len(key).to_bytes(4, "little") + key,
+    ]
+    firsts = {2: 32, 3: 32, 4: 64, 6: 64, 7: 64, 5: 64, 1: 32}
+    for count in (1, 2, 3, 15, 16, 17):
+        for required, claimed in ((1, count), (count, count), (count + 1, count), (1, count - 1), (0, count), (1, count + 1)):
+            keys = [(first := random.choice(list(firsts)[:5]), random.randbytes(firsts[first])) for _ in range(count)]
+            for way in ways:
+                pushes = b"".join(way(bytes([first]) + rest) for first, rest in keys)
+                yield bytes([0x50 + required]) + pushes + bytes([0x50 + claimed, 0xAE])
+    for first, size in firsts.items():
+        for way in ways:
+            yield (multisig := b"\x51" + way(bytes([first]) + random.randbytes(size)) + b"\x51\xae")
+            yield multisig[:-1]
+            yield multisig + b"\x61"
+            yield multisig[1:-2] + b"\xac"  # P2PK, if pushed in the shortest way
+
+
 def parse(vectors: Path) -> Iterator[bytes]:
+    yield from multisigs()
     yield from small_blocks(vectors)
     for raw in transactions(vectors):
         yield raw
@@ -117,7 +141,7 @@ def bits(vectors: Path) -> Iterator[bytes]:
     """Every kind of filter, with some operations on it; nothing of the vectors."""
     for kind in range(256):
         cells = random.choice((0, 1, 7, 64, 300, 1_000, 4_999))
-        seed = bytes([kind, random.choice((0, 1, 3, 7, 20))]) + cells.to_bytes(2, "little") + random.randbytes(16)
+        seed = bytes([kind, random.choice((0, 1, 3, 7, 20, 33, 40))]) + cells.to_bytes(2, "little") + random.randbytes(16)
         for _ in range(12):
             operation, size, count = random.randrange(5), random.randrange(40), random.randrange(20)
             seed += bytes([operation, size, count]) + random.randbytes(size if operation < 3 else size * count)
@@ -130,6 +154,7 @@ def address(vectors: Path) -> Iterator[bytes]:
     for name in ("valid", "invalid", "segwit_addresses", "bech32_strings"):
         cases = json.loads((vectors / f"05_addresses/{name}.json").read_text())["vectors"]
         texts += [str(case.get("address", case.get("string"))) for case in cases]
+    texts += ["bc1", "BC1", "tb1", "bcrt1", "bc1q", "bc", "1", "bc1gmk9yu", "bc1qqqqqq"]
     for number, text in enumerate(texts):
         for network in range(3):
             yield bytes([network]) + text.encode()

@@ -64,6 +64,7 @@ void test_real_blocks(const real_block *blocks, size_t count) {
         CHECK(!spv_check_block(block->raw, block->size, &error));
         oracle_sha256d(block->raw, SPV_HEADER_SIZE, wanted);
         CHECK(!spv_header_hashes(block->raw, SPV_HEADER_SIZE, &root, &error) && !memcmp(root, wanted, 32));
+        check_refusal(spv_header_hashes(block->raw, SPV_HEADER_SIZE + 1, &root, &error), &error, SPV_HEADER_SIZE + 1);
         release(ids);
     }
 }
@@ -97,6 +98,8 @@ int main(int argc, char **argv) {
     static real_block blocks[MAX_BLOCKS];
     size_t count = 0, transactions = 0;
     test_hashes();
+    test_threads();
+    test_bloom();
     for (int i = 1; i < argc; i++)
         count += load(argv[i], blocks + count);
     for (size_t i = 0; i < count; i++)
@@ -105,6 +108,7 @@ int main(int argc, char **argv) {
     test_damaged_blocks(blocks, count);
     test_bip37_scans(blocks, count);
     test_watch_scans(blocks, count);
+    test_memory(blocks, count);
     for (size_t i = 0; i < count; i++) {
         release(blocks[i].raw);
         release(blocks[i].txs);

@@ -23,5 +23,8 @@ void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
 void test_bip37_scans(const real_block *blocks, size_t count);
 void test_watch_scans(const real_block *blocks, size_t count);
+void test_threads(void);
+void test_bloom(void);
+void test_memory(const real_block *blocks, size_t count);
 
 #endif

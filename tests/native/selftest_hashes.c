@@ -2,10 +2,12 @@
 #include "selftest.h"
 
 #include "block/txid.h"
+#include "hash/cpu.h"
 #include "hash/murmur3.h"
 #include "hash/murmur3/x64.h"
 #include "hash/sha256/way.h"
 #include "hash/siphash.h"
+#include "hash/siphash/many.h"
 
 enum { LONGEST = 700 };
 
@@ -174,11 +176,84 @@ static void of_every_length(void) {
     }
 }
 
+/* Remainders by every size of number, and the bits of keys of every length in every way of MurmurHash3. */
+static void murmur3_ways(void) {
+    static const uint64_t edges[] = {2, 3, 5, 8, 24, 288000, UINT32_MAX / 2, UINT64_C(1) << 31, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 40};
+    enum { EDGES = sizeof edges / sizeof *edges, LONGEST_KEY = 130, KEYS = 4 * SPV_MURMUR3_LANES };
+    dice dice = {64};
+    uint8_t *data = zeroed(KEYS * LONGEST_KEY + SPV_MURMUR3_BEYOND, 1);
+    const uint8_t *keys[KEYS];
+    roll_bytes(&dice, data, KEYS * LONGEST_KEY);
+    for (size_t i = 0; i < KEYS; i++)
+        keys[i] = data + i * LONGEST_KEY;
+    for (size_t round = 0; round < 20 * EDGES; round++) {
+        const uint64_t bits = round < EDGES ? edges[round] : 2 + roll(&dice) % (UINT64_C(1) << (2 + round % 31));
+        const spv_modulus m = spv_modulus_of(bits);
+        for (uint64_t multiple = 0; multiple < 100; multiple++) {
+            const uint64_t near = multiple % 2 ? roll(&dice) % (UINT64_C(1) << 32) / bits * bits : roll(&dice);
+            const uint32_t hash = (uint32_t)(near - multiple % 3);
+            CHECK(spv_modulo(hash, m) == hash % bits);
+        }
+    }
+    for (size_t size = 0; size <= LONGEST_KEY; size++)
+        for (size_t number = 0; spv_murmur3_usable(number); number++) {
+            const spv_murmur3_way *way = spv_murmur3_usable(number);
+            const uint32_t seeds[2] = {(uint32_t)roll(&dice), (uint32_t)roll(&dice)};
+            const uint64_t bits = edges[size % EDGES];
+            const size_t count = (1 + size % 4) * way->lanes;
+            _Alignas(64) uint32_t first[KEYS], second[KEYS];
+            way->hash(keys, count, size, seeds, spv_modulus_of(bits), first, second);
+            for (size_t i = 0; i < count; i++) {
+                CHECK(first[i] == oracle_murmur3(keys[i], size, seeds[0]) % bits);
+                CHECK(second[i] == oracle_murmur3(keys[i], size, seeds[1]) % bits);
+            }
+        }
+    CHECK(spv_murmur3_usable(0));
+    release(data);
+}
+
+/* SipHash of many messages of one length, laid out word by word across the lanes. */
+static void many_siphashes(void) {
+    enum { MOST_WORDS = 6, BLOCKS = 3, MESSAGES = BLOCKS * SPV_SIP_LANES };
+    dice dice = {24};
+    uint8_t key[16], messages[MESSAGES][8 * MOST_WORDS];
+    roll_bytes(&dice, key, sizeof key);
+    roll_bytes(&dice, messages[0], sizeof messages);
+    for (size_t size = 0; size < 8 * MOST_WORDS; size++) {
+        const size_t words = size / 8 + 1;
+        uint64_t *laid_out = zeroed(MESSAGES * words, 8), *hashes = zeroed(MESSAGES, 8);
+        for (size_t i = 0; i < MESSAGES; i++) {
+            uint64_t *to = laid_out + i / SPV_SIP_LANES * words * SPV_SIP_LANES + i % SPV_SIP_LANES;
+            for (size_t word = 0; word + 1 < words; word++)
+                to[word * SPV_SIP_LANES] = spv_le64(messages[i] + 8 * word);
+            to[(words - 1) * SPV_SIP_LANES] = spv_sip_last(messages[i], size);
+        }
+        spv_siphash24_many(laid_out, BLOCKS, words, spv_le64(key), spv_le64(key + 8), hashes);
+        for (size_t i = 0; i < MESSAGES; i++)
+            CHECK(hashes[i] == oracle_siphash24(messages[i], size, key));
+        release(laid_out);
+        release(hashes);
+    }
+}
+
+static void processor(void) {
+    const unsigned features = spv_cpu();
+    CHECK(features == spv_cpu());
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    CHECK(!!(features & SPV_CPU_AVX2) == !!__builtin_cpu_supports("avx2"));
+    CHECK(!!(features & SPV_CPU_AVX512) == (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")));
+#endif
+}
+
 void test_hashes(void) {
+    processor();
     published_sha256();
     sha256_ways();
     published_murmur3();
     published_murmur3_x64();
     published_siphash();
     of_every_length();
+    murmur3_ways();
+    many_siphashes();
 }

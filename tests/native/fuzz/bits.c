@@ -1,7 +1,7 @@
 /* Fuzz target: bits and counters against a byte for every cell. The input is a filter, then operations on it:
 
    u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
-   u8   hash_funcs, modulo 33
+   u8   hash_funcs, modulo 41
    u16  cells, modulo 5000
    16   bytes of the family's key
    then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { HEAD = 20, MAX_KEYS = 512, MAX_CELLS = 5000, MAX_FUNCTIONS = 32 };
+enum { HEAD = 20, MAX_KEYS = 512, MAX_CELLS = 5000, MAX_FUNCTIONS = 40 };
 
 typedef struct {
     plain_filter plain;

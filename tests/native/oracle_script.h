@@ -1,0 +1,24 @@
+/* Scripts read one operation after the other, for comparison with the kernel's. After primitives.py and pure/blocks.py. */
+#ifndef ORACLE_SCRIPT_H
+#define ORACLE_SCRIPT_H
+
+#include "block/script.h"
+#include "check.h"
+
+typedef struct {
+    unsigned opcode;
+    spv_bytes data; /* what it pushes; of no bytes where it pushes none */
+    size_t end;     /* where the next one begins */
+} plain_operation;
+
+/* The operation at `at`; false at the end and where a push goes beyond it. */
+bool plain_next(spv_bytes script, size_t at, plain_operation *operation);
+
+/* The pushes of one byte or more, up to the first operation that does not parse; at most `room` of them, how many there are. */
+size_t plain_pushes(spv_bytes script, spv_bytes *pushes, size_t room);
+
+/* Core Solver: P2PK, and bare multisig with its keys. */
+bool plain_is_p2pk(spv_bytes script);
+size_t plain_multisig_keys(spv_bytes script, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]);
+
+#endif

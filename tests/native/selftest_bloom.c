@@ -1,0 +1,124 @@
+/* Generic filters: whole arrays of every size at every alignment, a byte or a bit at a time for comparison; cells of filters of any size. */
+#include "selftest.h"
+
+#include "bloom/whole.h"
+#include "oracle_cells.h"
+
+enum { MOST = 1100 };
+
+/* Bytes that are mostly 0, mostly 0xFF, or neither. */
+static void roll_dense(dice *dice, uint8_t *bytes, size_t size) {
+    const unsigned density = (unsigned)roll(dice) % 4;
+    roll_bytes(dice, bytes, size);
+    for (size_t i = 0; density && i < size; i++)
+        if (roll(dice) % 8)
+            bytes[i] = density == 1 ? 0 : density == 2 ? 0xFF : (uint8_t)(bytes[i] & 0x3F);
+}
+
+static uint64_t plain_count(const uint8_t *bits, uint64_t first, uint64_t end) {
+    uint64_t count = 0;
+    for (uint64_t at = first; at < end; at++)
+        count += bits[at / 8] >> at % 8 & 1u;
+    return count;
+}
+
+static void counts_and_subsets(dice *dice, uint8_t *mine, uint8_t *theirs, uint8_t *wanted, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        wanted[i] = mine[i] | theirs[i];
+    CHECK(spv_bits_count(mine, size) == plain_count(mine, 0, 8 * size));
+    CHECK(spv_bits_count_union(mine, theirs, size) == plain_count(wanted, 0, 8 * size));
+    CHECK(spv_bits_subset(mine, wanted, size) && spv_bits_subset(theirs, wanted, size) && spv_bits_subset(mine, mine, size));
+    CHECK(spv_bits_subset(wanted, mine, size) == same(wanted, mine, size));
+    if (!size)
+        return;
+    const uint64_t one = roll(dice) % (8 * size), other = roll(dice) % (8 * size), first = one < other ? one : other;
+    CHECK(spv_bits_count_between(mine, first, one + other - first) == plain_count(mine, first, one + other - first));
+    wanted[one / 8] |= (uint8_t)(1 << one % 8);
+    mine[one / 8] &= (uint8_t)~(1 << one % 8);
+    CHECK(!spv_bits_subset(wanted, mine, size));
+}
+
+static void mixes(uint8_t *mine, const uint8_t *theirs, uint8_t *wanted, size_t size, bool shared) {
+    for (size_t i = 0; i < size; i++)
+        wanted[i] = mine[i] | theirs[i];
+    spv_bits_or(mine, theirs, size, shared);
+    CHECK(same(mine, wanted, size));
+    for (size_t i = 0; i < size; i++)
+        mine[i] ^= (uint8_t)(i * 7), wanted[i] = mine[i] & theirs[i];
+    spv_bits_and(mine, theirs, size, shared);
+    CHECK(same(mine, wanted, size));
+}
+
+static void counters(uint8_t *mine, const uint8_t *theirs, uint8_t *wanted, size_t size, bool shared) {
+    uint8_t *bits = zeroed((size + 3) / 4, 1), *plain = zeroed((size + 3) / 4, 1);
+    uint64_t used = 0;
+    for (size_t i = 0; i < 2 * size; i++) {
+        const unsigned shift = 4 * (i & 1), here = mine[i / 2] >> shift & 15u, sum = here + (theirs[i / 2] >> shift & 15u);
+        used += here > 0;
+        plain[i / 8] |= (uint8_t)((here > 0) << i % 8);
+        wanted[i / 2] = (uint8_t)(shift ? wanted[i / 2] : 0) | (uint8_t)((sum > 15 ? 15 : sum) << shift);
+    }
+    CHECK(spv_counters_used(mine, size) == used);
+    spv_counters_to_bits(mine, size, bits);
+    CHECK(same(bits, plain, (size + 3) / 4));
+    spv_counters_sum(mine, theirs, size, shared);
+    CHECK(same(mine, wanted, size));
+    release(bits);
+    release(plain);
+}
+
+static void whole_arrays(dice *dice) {
+    for (size_t size = 0; size <= MOST; size++) {
+        const size_t misaligned = size % 8, also = (size / 8) % 8;
+        uint8_t *mine = zeroed(misaligned + size, 1), *theirs = zeroed(also + size, 1), *wanted = zeroed(size, 1);
+        for (int shared = 0; shared < 2; shared++) {
+            roll_dense(dice, mine + misaligned, size);
+            roll_dense(dice, theirs + also, size);
+            counters(mine + misaligned, theirs + also, wanted, size, shared);
+            roll_dense(dice, mine + misaligned, size);
+            mixes(mine + misaligned, theirs + also, wanted, size, shared);
+            roll_dense(dice, mine + misaligned, size);
+            counts_and_subsets(dice, mine + misaligned, theirs + also, wanted, size);
+        }
+        release(mine);
+        release(theirs);
+        release(wanted);
+    }
+}
+
+/* Cells of filters far larger than memory, too. */
+static void cells(dice *dice) {
+    static const uint64_t sizes[] = {
+        0, 1, 2, 3, 7, 64, 1000, 12345, UINT64_C(1) << 31, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
+    };
+    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH};
+    static const uint32_t functions[] = {0, 1, 2, 7, 33};
+    for (size_t i = 0; i < 13 * 3 * 5 * 2; i++) {
+        enum { WIDTH = 40, KEYS = 3 };
+        const uint32_t hash_funcs = functions[i / 39 % 5];
+        plain_filter plain = {.family = families[i / 13 % 3], .cell_count = sizes[i % 13], .hash_funcs = hash_funcs, .partitioned = i & 1};
+        if (plain.partitioned && hash_funcs)
+            plain.cell_count -= plain.cell_count % hash_funcs;
+        roll_bytes(dice, plain.key, sizeof plain.key);
+        uint8_t *rows = zeroed(KEYS, WIDTH);
+        roll_bytes(dice, rows, KEYS * WIDTH);
+        spv_shape shape;
+        spv_shape_make(&shape, plain.family, plain.cell_count, hash_funcs, plain.partitioned, plain.key);
+        uint64_t *wanted = zeroed(hash_funcs, sizeof *wanted), *positions = zeroed(KEYS * shape.functions, sizeof *positions);
+        const spv_keys keys = {.rows = rows, .width = i % WIDTH};
+        spv_positions(&shape, &keys, 0, KEYS, positions);
+        for (size_t key = 0; key < KEYS; key++) {
+            const size_t count = plain_positions(&plain, rows + key * (i % WIDTH), i % WIDTH, wanted);
+            CHECK(count == shape.functions && same(positions + key * count, wanted, count * sizeof *wanted));
+        }
+        release(rows);
+        release(wanted);
+        release(positions);
+    }
+}
+
+void test_bloom(void) {
+    dice dice = {512};
+    whole_arrays(&dice);
+    cells(&dice);
+}

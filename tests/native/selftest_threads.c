@@ -1,0 +1,189 @@
+/* The watch table's lock and the filters' gate: who gets in beside whom, alone and with threads that wait. */
+#define _DEFAULT_SOURCE /* fork, usleep */
+#include "selftest.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bloom/gate.h"
+#include "watch/lock.h"
+
+enum { THREADS = 4, ROUNDS = 3000 };
+
+static void who_gets_in(void) {
+    spv_lock lock;
+    CHECK(spv_lock_init(&lock));
+    CHECK(spv_try_read(&lock) && spv_try_read(&lock) && !spv_try_write(&lock));
+    spv_end_read(&lock);
+    CHECK(!spv_try_write(&lock));
+    spv_end_read(&lock);
+    CHECK(spv_try_write(&lock) && !spv_try_read(&lock) && !spv_try_write(&lock));
+    spv_end_write(&lock);
+    spv_write(&lock);
+    CHECK(!spv_try_read(&lock) && !spv_try_write(&lock));
+    spv_end_write(&lock);
+    spv_read(&lock);
+    spv_read(&lock);
+    CHECK(!spv_try_write(&lock));
+    spv_end_read(&lock);
+    spv_end_read(&lock);
+    CHECK(spv_try_write(&lock));
+    spv_end_write(&lock);
+    spv_lock_free(&lock);
+}
+
+typedef struct {
+    spv_lock lock;
+    pthread_t thread;
+    _Atomic unsigned inside; /* writers that got in */
+} guarded;
+
+static void *write_once(void *of) {
+    guarded *g = of;
+    spv_write(&g->lock);
+    g->inside++;
+    spv_end_write(&g->lock);
+    return NULL;
+}
+
+static void *read_once(void *of) {
+    guarded *g = of;
+    spv_read(&g->lock);
+    g->inside++;
+    spv_end_read(&g->lock);
+    return NULL;
+}
+
+static unsigned waiting(guarded *g, bool writers) {
+    pthread_mutex_lock(&g->lock.mutex);
+    const unsigned count = writers ? g->lock.waiting_writers : g->lock.waiting_readers;
+    pthread_mutex_unlock(&g->lock.mutex);
+    return count;
+}
+
+/* A writer that waits keeps new readers out; readers that wait get in before the next writer. */
+static void who_waits_for_whom(void) {
+    guarded g = {.inside = 0};
+    pthread_t writer, reader;
+    CHECK(spv_lock_init(&g.lock));
+    spv_read(&g.lock);
+    CHECK(!pthread_create(&writer, NULL, write_once, &g));
+    while (!waiting(&g, true))
+        sched_yield();
+    CHECK(!spv_try_read(&g.lock) && !spv_try_write(&g.lock) && !g.inside);
+    CHECK(!pthread_create(&reader, NULL, read_once, &g));
+    while (!waiting(&g, false))
+        sched_yield();
+    CHECK(!g.inside);
+    spv_end_read(&g.lock);
+    CHECK(!pthread_join(writer, NULL) && !pthread_join(reader, NULL) && g.inside == 2);
+
+    spv_write(&g.lock);
+    CHECK(!pthread_create(&writer, NULL, write_once, &g));
+    while (!waiting(&g, true))
+        sched_yield();
+    CHECK(!pthread_create(&reader, NULL, read_once, &g));
+    while (!waiting(&g, false))
+        sched_yield();
+    spv_end_write(&g.lock);
+    CHECK(!pthread_join(reader, NULL) && !pthread_join(writer, NULL) && g.inside == 4);
+    CHECK(spv_try_write(&g.lock)); /* nobody is counted who is not there */
+    spv_end_write(&g.lock);
+    CHECK(spv_try_read(&g.lock));
+    spv_end_read(&g.lock);
+    spv_lock_free(&g.lock);
+}
+
+typedef struct {
+    spv_lock lock;
+    unsigned long first, second; /* equal outside of a write */
+} pair;
+
+static void *read_and_write(void *of) {
+    pair *p = of;
+    for (int i = 0; i < ROUNDS; i++) {
+        spv_read(&p->lock);
+        CHECK(p->first == p->second);
+        spv_end_read(&p->lock);
+        spv_write(&p->lock);
+        p->first++;
+        p->second++;
+        spv_end_write(&p->lock);
+    }
+    return NULL;
+}
+
+static void readers_and_writers(void) {
+    pair p = {.first = 0};
+    pthread_t threads[THREADS];
+    CHECK(spv_lock_init(&p.lock));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(threads + i, NULL, read_and_write, &p));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(p.first == (unsigned long)THREADS * ROUNDS && p.second == p.first);
+    spv_lock_free(&p.lock);
+}
+
+typedef struct {
+    spv_gate gate;
+    _Atomic bool begun, left;
+    bool had_to_share;
+} gated;
+
+static void *write_plainly(void *of) {
+    gated *g = of;
+    bool shared = spv_gate_enter_unlocked(&g->gate);
+    CHECK(!shared);
+    g->begun = true;
+    while (!(shared = spv_gate_again(&g->gate, shared)))
+        sched_yield();
+    g->had_to_share = true;
+    spv_gate_leave(&g->gate, shared);
+    return NULL;
+}
+
+/* The first writer without the lock writes plainly until a second comes; that one waits until the first has seen it. */
+static void gates(void) {
+    gated g = {.begun = false};
+    pthread_t first;
+    CHECK(!spv_gate_enter(&g.gate) && !spv_gate_again(&g.gate, false));
+    CHECK(!spv_gate_enter_unlocked(&g.gate) && g.gate.alone == (long)getpid());
+    spv_gate_leave(&g.gate, false);
+    CHECK(!g.gate.alone && !spv_gate_enter(&g.gate));
+    CHECK(!pthread_create(&first, NULL, write_plainly, &g));
+    while (!g.begun)
+        sched_yield();
+    CHECK(spv_gate_enter_unlocked(&g.gate) && !g.gate.alone);
+    spv_gate_leave(&g.gate, true);
+    CHECK(!pthread_join(first, NULL) && g.had_to_share);
+    CHECK(spv_gate_enter(&g.gate) && spv_gate_enter_unlocked(&g.gate) && spv_gate_again(&g.gate, true) && !g.gate.alone);
+    spv_gate_share(&g.gate);
+    CHECK(g.gate.shared && !g.gate.alone);
+}
+
+/* A child of a process in which a thread writes plainly waits for no one. */
+static void forked_gate(void) {
+    spv_gate gate = {false, 0};
+    CHECK(!spv_gate_enter_unlocked(&gate));
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        alarm(20);
+        _exit(spv_gate_enter(&gate) && !gate.alone ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+    CHECK(!gate.shared && gate.alone);
+    spv_gate_leave(&gate, false);
+}
+
+void test_threads(void) {
+    who_gets_in();
+    who_waits_for_whom();
+    readers_and_writers();
+    gates();
+    forked_gate();
+}
