@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import build
+import programs
 
 VECTORS = "SPVFILTER_VECTORS"
 DEEP_SHARE = 1 / 4  # of the time
@@ -29,7 +29,7 @@ ENVIRONMENT = {"ASAN_OPTIONS": "quarantine_size_mb=32:malloc_context_size=12"}
 INTERRUPTED = 72  # what libFuzzer exits with when it is told to stop
 
 Mode = Literal["fast", "deep"]
-WAYS: dict[Mode, build.Way] = {"fast": build.FAST, "deep": build.DEEP}
+WAYS: dict[Mode, programs.Way] = {"fast": programs.FAST, "deep": programs.DEEP}
 MAX_SIZE: dict[Mode, int] = {"fast": 1024, "deep": 20_000}  # bytes
 
 
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def home(self) -> Path:
-        return build.ROOT / ".fuzz" / self.name
+        return programs.ROOT / ".fuzz" / self.name
 
     @property
     def corpus(self) -> Path:
@@ -93,7 +93,7 @@ class Target:
         return sorted((self.home / "findings").iterdir())
 
     def program(self, mode: Mode) -> Path:
-        return build.fuzzer(WAYS[mode], self.name)
+        return programs.fuzzer(WAYS[mode], self.name)
 
     def prepare(self, vectors: str) -> None:
         """Makes the folders and the seeds; what was found earlier and passes today is one more input to learn from."""
@@ -102,7 +102,7 @@ class Target:
         for old in self.seeds.iterdir():
             old.unlink()
         subprocess.run(
-            [sys.executable, str(build.TESTS / "seeds.py"), self.name, vectors, str(self.seeds)],
+            [sys.executable, str(programs.TESTS / "seeds.py"), self.name, vectors, str(self.seeds)],
             check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"},
         )  # fmt: skip
         for found in self.findings():
@@ -238,7 +238,7 @@ def every(targets: Sequence[Target], hours: float, vectors: str) -> int:
 
 
 def main() -> int:
-    names = build.targets()
+    names = programs.targets()
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"a target: {', '.join(names)}")
     parser.add_argument("seconds", nargs="?", type=float, metavar="SECONDS", help="how long to fuzz it")

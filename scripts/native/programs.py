@@ -29,6 +29,9 @@ def shared_sources() -> list[Path]:
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
+WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap")  # by tests/native/selftest_memory.c
+
+
 def selftest_sources() -> list[Path]:
     return sorted(TESTS.glob("selftest*.c"))
 
@@ -55,7 +58,6 @@ class Way:
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FAST = Way("clang", ("-O2", "-DGUARDED"), ("-fsanitize-coverage=inline-8bit-counters,pc-table",), ("-fsanitize=fuzzer",))
 DEEP = Way("clang", ("-O2", *SANITIZERS), ("-fsanitize=fuzzer-no-link",), ("-fsanitize=fuzzer",))
-SELFTEST = Way("clang", ("-O1", *SANITIZERS))
 
 
 def digest(*parts: str | bytes) -> str:

@@ -1,0 +1,375 @@
+"""Mutation testing of the kernel's tests: random one-token changes to its C, each of which some test should notice.
+
+A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the seeds of the fuzz
+targets, under ASan and UBSan, then under MSan, through the self-test over all real blocks, and through pytest's folders of the kernel. One
+whose objects are the original's to the byte is no change at all. What else is equivalent stands with the reason in
+tests/native/equivalents.tsv and is not run again; every other survivor asks for a test.
+
+All of it happens in a copy of the tree, build/mutate/tree; what became of each mutant is in build/mutate/results.tsv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import programs
+from mutants import Mutant, sites
+
+HOME = programs.ROOT / "build/mutate"
+TREE = HOME / "tree"
+CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
+TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
+RESULTS = HOME / "results.tsv"
+EQUIVALENTS = programs.TESTS / "equivalents.tsv"
+FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
+UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
+SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
+SLACK = 4  # times the processor's seconds of the original
+LEAST = 10  # s
+WALL = 1200  # s: a mutant that waits instead of working
+CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", f"-I{TESTS}")  # as scripts/check has it
+WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
+SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)
+MEMORY = ("clang", *CHECKED, "-O1", "-g", "-fsanitize=memory", "-fno-sanitize-recover=all")
+NATIVE = ("gcc", *CHECKED, "-O3", "-g0", "-fvisibility=hidden", "-fPIC", "-isystem", sysconfig.get_path("include"))
+ARM = ("aarch64-linux-gnu-gcc", *CHECKED, "-O2", "-static")
+
+DISPATCH = """
+#include <string.h>
+#define TARGET(name) int replay_##name(int argc, char **argv);
+TARGETS
+#undef TARGET
+int selftest(int argc, char **argv);
+int main(int argc, char **argv) {
+#define TARGET(name) if (!strcmp(argv[1], #name)) return replay_##name(argc - 1, argv + 1);
+TARGETS
+    return selftest(argc - 1, argv + 1);
+}
+"""
+
+
+def in_tree(sources: Iterable[Path]) -> list[Path]:
+    return [TREE / path.relative_to(programs.ROOT) for path in sources]
+
+
+def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
+    """Whether every (object's name, command) compiles."""
+
+    def compile_one(job: tuple[str, list[str]]) -> bool:
+        name, command = job
+        return not subprocess.run([*command, "-c", "-o", str(folder / name)], capture_output=True, check=False).returncode
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return all(pool.map(compile_one, jobs))
+
+
+class Program:
+    """Something linked from objects, of which a mutant changes a few."""
+
+    def __init__(self, name: str, compiler: Sequence[str], link: Sequence[str], sources: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
+        self.name = name
+        self.compiler = compiler
+        self.link = link
+        self.sources = sources  # object → source and flags of its own
+        self.base, self.changed, self.made = HOME / name / "base", HOME / name / "changed", HOME / name / "made"
+        for folder in (self.base, self.changed):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        programs.OBJECTS.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.reads = dict(zip(sources, pool.map(self.compile_base, sources), strict=True))
+
+    def job(self, made: str) -> tuple[str, list[str]]:
+        source, flags = self.sources[made]
+        return made, [*self.compiler, *flags, str(source)]
+
+    def compile_base(self, made: str) -> set[Path]:
+        """Compiles what no earlier invocation compiled from the same text; everything that the object is made from."""
+        _, command = self.job(made)
+        key = programs.digest(programs.headers_digest(), self.sources[made][0].read_bytes(), *command)
+        cached = programs.OBJECTS / f"{Path(made).stem}-{key}.o"
+        rule = cached.with_suffix(".d")
+        if not cached.exists():
+            fresh = cached.with_suffix(".new")
+            subprocess.run([*command, "-MMD", "-MF", str(rule), "-c", "-o", str(fresh)], check=True)
+            fresh.rename(cached)
+        (self.base / made).symlink_to(cached)
+        return {Path(word) for word in rule.read_text().partition(":")[2].split() if word != "\\"}
+
+    def rebuild(self, path: Path) -> bool | None:
+        """With a changed file: whether any object differs, or None if it does not compile."""
+        for old in self.changed.iterdir():
+            old.unlink()
+        concerned = [made for made in self.sources if path in self.reads[made]]
+        if not compile_all(self.changed, [self.job(made) for made in concerned]):
+            return None
+        return any((self.changed / made).read_bytes() != (self.base / made).read_bytes() for made in concerned)
+
+    def make(self) -> Path:
+        changed = {path.name for path in self.changed.iterdir()}
+        objects = [str((self.changed if made in changed else self.base) / made) for made in self.sources]
+        subprocess.run([*self.compiler, *self.link, *objects, "-o", str(self.made)], check=True, capture_output=True)
+        return self.made
+
+
+def selftest(compiler: Sequence[str], name: str) -> Program:
+    """The self-test and every fuzz target's replay in one program, which takes the part's name first."""
+    sources: dict[str, tuple[Path, tuple[str, ...]]] = {}
+
+    def add(source: Path, *flags: str, suffix: str = "") -> None:
+        sources["_".join(source.relative_to(TREE).parts) + suffix + ".o"] = source, flags
+
+    dispatch = TESTS / "dispatch.c"
+    dispatch.write_text(DISPATCH.replace("TARGETS", "\n".join(f"TARGET({target})" for target in programs.targets())))
+    add(dispatch)
+    for target in programs.targets():
+        add(TESTS / f"fuzz/{target}.c", f"-DLLVMFuzzerTestOneInput=fuzz_{target}")
+        add(TESTS / "replay.c", f"-DLLVMFuzzerTestOneInput=fuzz_{target}", f"-Dmain=replay_{target}", suffix=target)
+    for source in in_tree(programs.selftest_sources()):
+        add(source, "-Dmain=selftest")
+    for source in in_tree([*programs.shared_sources(), *programs.kernel_sources()]):
+        add(source)
+    return Program(name, compiler, WRAPPED, sources)
+
+
+def extension() -> Program:
+    sources: dict[str, tuple[Path, tuple[str, ...]]] = {}
+    for source in sorted(CSRC.rglob("*.c")):
+        sources["_".join(source.relative_to(CSRC).parts) + ".o"] = source, ()
+    return Program("extension", NATIVE, ("-shared",), sources)
+
+
+@dataclass
+class Step:
+    """A command that a mutant should fail, and what it takes the original."""
+
+    name: str
+    command: list[str]
+    limit: int = 600  # s of the processor
+
+    def run(self) -> tuple[str | None, float]:
+        """How it failed, or None, and the processor's seconds."""
+
+        def limits() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        environment = os.environ | {
+            "ASAN_OPTIONS": "hard_rss_limit_mb=4000:max_allocation_size_mb=2000",
+            "PYTHONPATH": str(TREE), "SPVFILTER_BACKEND": "native", "SPVFILTER_EFFORT": "quick",
+        }  # fmt: skip
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with (HOME / "log").open("w") as log:
+            process = subprocess.Popen(
+                self.command, cwd=TREE, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=limits
+            )
+            try:
+                status = process.wait(WALL)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return "time", 0.0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        if not status:
+            return None, used
+        return ("time" if status in (-signal.SIGKILL, -signal.SIGXCPU) else "failure"), used
+
+
+class Judge:
+    """Runs mutants through the steps."""
+
+    def __init__(self, vectors: Path, c_only: bool) -> None:
+        self.copy_tree()
+        self.equivalents = equivalents()
+        self.program = selftest(SANITIZED, "selftest")
+        self.memory = selftest(MEMORY, "selftest-memory")
+        self.extension = extension()
+        self.arm: Program | None = None
+        self.native = TREE / f"spvfilter/kernel/native{sysconfig.get_config_var('EXT_SUFFIX')}"
+        blocks = [path for path in sorted((vectors / "03_blocks").iterdir()) if path.suffix in (".raw", ".blk")]
+        self.blocks = {limit: [str(path) for path in blocks if path.stat().st_size < limit] for limit in (SMALL, ALL)}
+        self.seeds = {target: self.make_seeds(target, vectors) for target in programs.targets()}
+        *few, every = self.c_steps(self.program, [])
+        self.early, self.late = few, [every]
+        self.middle = self.c_steps(self.memory, [], " under MSan")[:-1]
+        self.pytest = Step("pytest", [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1", *FOLDERS,
+            *(f"--ignore={path}" for path in UNRELATED)])  # fmt: skip
+        self.c_only = c_only
+        self.calibrate([*self.early, *self.middle, *self.late, *(() if c_only else (self.pytest,))])
+
+    def copy_tree(self) -> None:
+        shutil.rmtree(TREE, ignore_errors=True)
+        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "spvfilter", "tests", "pyproject.toml"], cwd=programs.ROOT,
+            check=True, capture_output=True, text=True)  # fmt: skip
+        for name in files.stdout.split("\n"):
+            if name and (programs.ROOT / name).is_file():
+                (TREE / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(programs.ROOT / name, TREE / name)
+
+    def make_seeds(self, target: str, vectors: Path) -> list[str]:
+        folder = HOME / "seeds" / target
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        subprocess.run([sys.executable, str(programs.TESTS / "seeds.py"), target, str(vectors), str(folder)],
+            check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})  # fmt: skip
+        return sorted(map(str, folder.iterdir()))
+
+    def c_steps(self, program: Program, runner: list[str], how: str = "") -> list[Step]:
+        run = [*runner, str(program.made)]
+        return [
+            Step(f"self-test{how}", [*run, "selftest", *self.blocks[SMALL]]),
+            *(Step(f"seeds of {target}{how}", [*run, target, *self.seeds[target]]) for target in self.seeds),
+            Step("self-test, all blocks", [*run, "selftest", *self.blocks[ALL]]),
+        ]
+
+    def calibrate(self, steps: Sequence[Step]) -> None:
+        """What the original takes; it must pass."""
+        self.program.make()
+        self.memory.make()
+        shutil.copy(self.extension.make(), self.native)
+        for step in steps:
+            failed, used = step.run()
+            if failed:
+                print((HOME / "log").read_text(errors="replace")[-4000:], file=sys.stderr)
+                raise SystemExit(f"mutate: {step.name} fails without any change")
+            step.limit = max(LEAST, round(SLACK * used))
+            print(f"the original: {step.name}: {used:.1f} s", file=sys.stderr)
+
+    def arm64(self) -> tuple[Program, list[Step]]:
+        """For what is compiled for ARM alone: the self-test under an emulator."""
+        if self.arm is None:
+            self.arm = selftest(ARM, "selftest-arm64")
+        return self.arm, self.c_steps(self.arm, ["qemu-aarch64", "-cpu", "max"])[:-1]
+
+    def judge(self, mutant: Mutant) -> str | None:
+        """What caught it, "same code", or "" for a survivor; None for what does not compile."""
+        if row(mutant) in self.equivalents:
+            return ""
+        path = TREE / mutant.path.relative_to(programs.ROOT)
+        source = path.read_text()
+        path.write_text(mutant.apply(source))
+        try:
+            if "arm" in path.stem.split("_"):
+                return self.through(path, *self.arm64())
+            for program, steps in ((self.program, self.early), (self.memory, self.middle), (self.program, self.late)):
+                caught = self.through(path, program, steps)
+                if caught != "":
+                    return caught
+            changed = self.extension.rebuild(path)
+            if not changed:
+                return None if changed is None else "same code"
+            if self.c_only:
+                return ""
+            self.native.unlink()
+            shutil.copy(self.extension.make(), self.native)
+            failed, _ = self.pytest.run()
+            return caught_by(self.pytest, failed)
+        finally:
+            path.write_text(source)
+
+    def through(self, path: Path, program: Program, steps: Sequence[Step]) -> str | None:
+        if program.rebuild(path) is None:
+            return None
+        program.make()
+        for step in steps:
+            failed, _ = step.run()
+            if failed:
+                return caught_by(step, failed)
+        return ""
+
+
+def caught_by(step: Step, failed: str | None) -> str:
+    return "" if failed is None else f"{step.name} (time)" if failed == "time" else step.name
+
+
+def equivalents() -> dict[tuple[str, str, str], str]:
+    """(file, line, changed line) → why it changes nothing."""
+    if not EQUIVALENTS.exists():
+        return {}
+    rows = [line.split("\t") for line in EQUIVALENTS.read_text().splitlines()[1:]]
+    return {(name, was, now): why for name, was, now, why in rows}
+
+
+def drawn(seed: int, only: str) -> Iterator[Mutant]:
+    """Mutants without end: every place of the kernel's C is as likely as every other."""
+    dice = random.Random(seed)
+    places = []
+    for path in sorted(programs.CSRC.rglob("*.[ch]")):
+        if path.parent.name != "binding" and only in str(path):
+            places += list(sites(path, path.read_text()))
+    dice.shuffle(places)
+    for place in places:
+        yield dice.choice(place)
+
+
+def row(mutant: Mutant) -> tuple[str, str, str]:
+    source = mutant.path.read_text()
+    return (str(mutant.path.relative_to(programs.CSRC)), *mutant.shown(source))
+
+
+def again() -> Iterator[Mutant]:
+    """The survivors of the last invocation."""
+    survivors = {tuple(line.split("\t")[:3]) for line in RESULTS.read_text().splitlines() if line.endswith("\tsurvived")}
+    for path in sorted(programs.CSRC.rglob("*.[ch]")):
+        for place in sites(path, path.read_text()):
+            yield from (mutant for mutant in place if row(mutant) in survivors)
+
+
+def report(results: Sequence[tuple[Mutant, str]]) -> int:
+    known = equivalents()
+    print(f"{len(results)} mutants")
+    for caught, count in Counter(caught or "survived" for _, caught in results).most_common():
+        print(f"{count:>6}  {caught}")
+    unexplained = 0
+    for mutant, caught in results:
+        if caught:
+            continue
+        name, was, now = row(mutant)
+        why = known.get((name, was, now))
+        unexplained += why is None
+        print(f"\n{name}:{mutant.line(mutant.path.read_text())}\n  was {was}\n  now {now}\n  {why or 'NOT EXPLAINED'}")
+    print(f"\n{unexplained} survivors without an explanation")
+    return 1 if unexplained else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100, help="mutants that compile (default 100)")
+    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="in files whose path has it")
+    parser.add_argument("--again", action="store_true", help="the survivors of the last invocation instead")
+    parser.add_argument("--c-only", action="store_true", help="without pytest: what the C tests alone do not notice")
+    arguments = parser.parse_args()
+    vectors = os.environ.get("SPVFILTER_VECTORS") or parser.error("SPVFILTER_VECTORS names no folder of vectors")
+    chosen = list(again()) if arguments.again else drawn(arguments.seed, arguments.only)
+    HOME.mkdir(parents=True, exist_ok=True)
+    judge = Judge(Path(vectors), arguments.c_only)
+    results: list[tuple[Mutant, str]] = []
+    with RESULTS.open("w") as log:
+        for mutant in chosen:
+            caught = judge.judge(mutant)
+            if caught is None:
+                continue
+            results.append((mutant, caught))
+            print(*row(mutant), caught or "survived", sep="\t", file=log, flush=True)
+            if len(results) == arguments.count and not arguments.again:
+                break
+    return report(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
