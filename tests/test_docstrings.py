@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ from spvfilter.light import LightClient
 from spvfilter.node import p2pkh
 from spvfilter.primitives import compact_size
 from spvfilter.wire.messages import Version, parse_message
-from support.publicnames import MODULES, ROOMS, loaded, own
+from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, own
 from support.raising import Raising, plain, says
 
-CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
 IMPOSSIBLE = {  # what the source seems to raise, and why it does not
     ("wire.Session", "__init__"): "a version fits into the 16 MB that may wait",
@@ -25,28 +23,6 @@ IMPOSSIBLE = {  # what the source seems to raise, and why it does not
     ("wire.Session", "events"): "the same",
     ("wire.Session", "tick"): "pings are sent one at a time here",
 }
-
-Member = tuple[str, Any]
-
-
-def members(cls: type) -> Iterator[Member]:
-    """Methods and properties of a class and of the package's classes below it, those that are public or make an object."""
-    seen: set[str] = set()
-    for base in cls.__mro__:
-        if base.__module__.startswith("spvfilter") and not base.__module__.startswith("spvfilter.kernel"):
-            for name, member in vars(base).items():
-                if name not in seen and (not name.startswith("_") or name in CONSTRUCTORS) and is_code(member):
-                    yield name, member
-        seen |= vars(base).keys()
-
-
-def is_code(member: object) -> bool:
-    return isinstance(plain(member), (FunctionType, GetSetDescriptorType, MethodDescriptorType))
-
-
-def written(function: object) -> bool:
-    """Whether it is a function of the package's, with a source: neither inherited from Python nor made by a decorator."""
-    return isinstance(function, FunctionType) and function.__module__.startswith("spvfilter") and "<" not in function.__code__.co_filename
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
@@ -73,7 +49,7 @@ def test_a_docstring_names_the_errors(room: str, name: str, value: Any) -> None:
     elif inspect.isclass(value):
         for member, found in members(value):
             function = plain(found)
-            if isinstance(function, FunctionType) and written(function) and (f"{room}.{name}", member) not in IMPOSSIBLE:
+            if isinstance(function, FunctionType) and (f"{room}.{name}", member) not in IMPOSSIBLE:
                 doc = doc_of(room, name, value, member)
                 unsaid[member] = [error for error in RAISING.by(function, value) if not says(doc, error)]
     assert not {member: errors for member, errors in unsaid.items() if errors}

@@ -265,6 +265,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded_by("import spvfilter") & HEAVY
 
 
+def test_a_room_loads_nothing_before_a_name_of_it_is_used() -> None:
+    rooms = {f"spvfilter.{name.removesuffix('.__init__')}" for name in modules() if "lazy" in names_bound(name)} - {"spvfilter.__init__"}
+    assert len(rooms) > 10
+    loaded = loaded_by("\n".join(f"import {room}" for room in rooms))
+    assert {name for name in loaded if name.startswith("spvfilter")} == rooms | {"spvfilter", "spvfilter._public"}
+    assert not loaded & HEAVY
+
+
+def names_bound(module: str) -> set[str]:
+    """Names that a module imports."""
+    return {alias.name for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
 def test_a_public_name_loads_only_its_own_room() -> None:
     watch = loaded_by("from spvfilter import WatchList")
     assert "spvfilter.watch.watchlist" in watch

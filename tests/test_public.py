@@ -15,12 +15,19 @@ import pytest
 
 import spvfilter
 from spvfilter import errors
-from support.publicnames import MODULES, ROOMS, loaded, own, public
+from support.publicnames import MODULES, ROOMS, loaded, members, own, public
+from support.raising import plain
 
 FACE: ModuleType = spvfilter  # not a module whose attributes a type checker knows
 PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel"]
 GIVEN = {"filters": {"GcsQuery"}}  # by the kernel, whose name for its room is the room's own
+HIDDEN = {  # classes that signatures name and users never hold
+    ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
+    ("node.Node", "ServerConnection"): "one of its own sockets",
+    ("store.CompactFilterRows", "MarkedRows"): "made by Store",
+}
+ABSENT = dict.fromkeys(["Buffer", "Client", "Redis"], object)  # what annotations name and only type checkers import
 FIRST = range(30, 41)  # names that a first program needs
 
 
@@ -139,3 +146,24 @@ def test_a_class_s_annotations_can_be_evaluated(cls: type) -> None:
 def test_a_function_s_source_is_found(value: typing.Any) -> None:
     assert f"def {value.__name__}(" in inspect.getsource(value)
     assert sys.modules[value.__module__]
+
+
+def classes_in(hint: object) -> Iterator[type]:
+    """The classes that an annotation is made of."""
+    if isinstance(hint, type):
+        yield hint
+    for part in typing.get_args(hint):
+        for piece in part if isinstance(part, list) else [part]:
+            yield from classes_in(piece)
+
+
+def test_what_the_signatures_of_public_names_hold_is_public() -> None:
+    homes = {f"spvfilter.{room}" for room in [*MODULES, *ROOMS, "kernel"]} | {loaded("kernel").WatchTable.__module__}
+    hidden: set[tuple[str, str]] = set()
+    for room, name, value in own():
+        functions = [value, *(plain(member) for _, member in members(value))] if inspect.isclass(value) else [value]
+        for function in functions:
+            for cls in {cls for hint in typing.get_type_hints(function, localns=ABSENT).values() for cls in classes_in(hint)}:
+                if cls.__module__.startswith("spvfilter") and cls.__module__ not in homes:
+                    hidden.add((f"{room}.{name}", cls.__name__))
+    assert hidden == HIDDEN.keys()

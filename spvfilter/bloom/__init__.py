@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spvfilter.bloom.base import Encode as Encode
     from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.bloom.fileformat import FileHeader as FileHeader
-    from spvfilter.bloom.filter import BloomFilter as BloomFilter
+    from spvfilter.bloom.filter import BloomBits as BloomBits, BloomFilter as BloomFilter
     from spvfilter.bloom.hashing import (
         Bip37Hash as Bip37Hash,
         CustomHash as CustomHash,
@@ -24,6 +24,6 @@ else:
         base="Encode",
         counting="CountingBloomFilter",
         fileformat="FileHeader",
-        filter="BloomFilter",
+        filter="BloomBits BloomFilter",
         hashing="Bip37Hash CustomHash FastHash HashFamily SipHash",
     )

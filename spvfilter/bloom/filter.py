@@ -26,6 +26,7 @@ _PARTS_PER_JOB = 4
 _MAX_PART = 1 << 22  # keys in a piece at most: some are in memory at once
 
 
+@public
 class BloomBits(BitCore):
     """What can be said of any Bloom filter's bits, and done with two of one shape."""
 

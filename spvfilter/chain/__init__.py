@@ -15,7 +15,14 @@ if TYPE_CHECKING:
         total_work as total_work,
         work as work,
     )
-    from spvfilter.chain.headerchain import ChainHeader as ChainHeader, HeaderChain as HeaderChain, Start as Start, Update as Update
+    from spvfilter.chain.forks import Fork as Fork
+    from spvfilter.chain.headerchain import (
+        Candidate as Candidate,
+        ChainHeader as ChainHeader,
+        HeaderChain as HeaderChain,
+        Start as Start,
+        Update as Update,
+    )
     from spvfilter.chain.linking import (
         Linked as Linked,
         Order as Order,
@@ -30,7 +37,8 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         difficulty="decode_bits encode_bits retarget target total_work work",
-        headerchain="ChainHeader HeaderChain Start Update",
+        forks="Fork",
+        headerchain="Candidate ChainHeader HeaderChain Start Update",
         linking="Linked Order Segment coinbase_height is_proven link",
         rules="Tip",
         sync="HeaderSync SyncPhase",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 
 MAX_FORKS = 64
 MAX_FORK_HEADERS = 20_160  # of all forks together; ten difficulty periods
 
 
+@public
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
     """A branch that starts after the best chain's header at `height`: headers (80 bytes each), their hashes, and the work up to its tip."""

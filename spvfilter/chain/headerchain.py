@@ -76,6 +76,7 @@ def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
     return (ChainHeader(height, block_hash, raw) for height, block_hash, raw in zip(count_from(below + 1), names, pieces, strict=False))
 
 
+@public
 class Candidate(NamedTuple):
     """Valid headers that are not stored, after the header at `height` of the best chain or of `fork`."""
 

@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from spvfilter import errors
 from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
-from spvfilter.chain import ChainHeader, Order, Segment, Start, Tip, Update
+from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, TxMatch, TxSpan
 from spvfilter.light import PeerChanged, PeerWarning, Phase, Progress, Synced
@@ -65,7 +65,17 @@ def chain_values() -> list[object]:
     header = BLOCK[:80]
     order = Order([Segment([1, 0], 5)], [2], [3])
     tip = Tip(REGTEST, 1, H1, 2, REGTEST.pow_limit_bits, REGTEST.pow_limit_bits, 3, [1, 2])
-    return [ChainHeader(1, H1, header), Start(0, header * 11, 5), Update(3, 1, header, H1), order, *order.segments, tip]
+    fork = Fork(1, header, H1, 2)
+    return [
+        fork,
+        Candidate(fork, 2, header, H1, tip),
+        ChainHeader(1, H1, header),
+        Start(0, header * 11, 5),
+        Update(3, 1, header, H1),
+        order,
+        *order.segments,
+        tip,
+    ]
 
 
 HEADER = Header.parse(BLOCK[:80])
