@@ -88,7 +88,7 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
 
 @public
 def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
-    """The bytes of the basic filter with these elements."""
+    """The bytes of the basic filter with these elements. Raises ParameterError for more than 2^25 of them."""
     return gcs_build(elements, block_hash[:16], BASIC_P, BASIC_M)
 
 

@@ -41,9 +41,14 @@ class Raising:
         return found
 
     def _is_internal(self, called: object) -> bool:
-        if not isinstance(called, FunctionType) or not called.__module__.startswith("spvfilter"):
+        if not isinstance(called, FunctionType) or not called.__module__.startswith("spvfilter") or is_kernel(called):
             return False
         return (called.__name__.startswith("_") and not called.__name__.startswith("__")) or called.__module__ not in self._public
+
+
+def is_kernel(function: FunctionType) -> bool:
+    """Whether a function is the reference's, of which the compiled kernel has no source: neither is followed."""
+    return function.__module__.startswith("spvfilter.kernel")
 
 
 def says(doc: str, error: Error) -> bool:
