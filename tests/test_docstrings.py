@@ -25,6 +25,12 @@ IMPOSSIBLE = {  # what the source seems to raise, and why it does not
 }
 
 
+def is_summed_up(doc: str) -> bool:
+    """Whether a docstring begins with a line of whole sentences, in a paragraph of its own."""
+    first, *rest = doc.strip().splitlines() or [""]
+    return first.endswith((".", ":")) and (first[0].isupper() or not first.split()[0].isalpha()) and (not rest or not rest[0].strip())
+
+
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
     """What is said of a member; of a constructor the class's docstring says it, or for all classes the room's."""
     own = inspect.getdoc(getattr(value, member)) or ""
@@ -34,11 +40,12 @@ def doc_of(room: str, name: str, value: Any, member: str) -> str:
 @pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
 def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None:
     text = value.__doc__ or ""
-    assert text.strip()
+    assert is_summed_up(text)
     assert not text.startswith(f"{name}(")  # what dataclass makes up
     if inspect.isclass(value):
         assert "__doc__" in vars(value)
-        assert not [member for member, _ in members(value) if member not in CONSTRUCTORS and not inspect.getdoc(getattr(value, member))]
+        said = {member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS}
+        assert not [member for member, doc in {**said, name: text}.items() if not is_summed_up(doc or "")]
 
 
 @pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")

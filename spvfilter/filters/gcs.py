@@ -41,8 +41,10 @@ class GolombCodedSet:
 
     @classmethod
     def parse(cls, data: bytes, key: bytes, p: int, m: int) -> Self:
-        """The set in its encoding. Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is
-        truncated or has trailing bytes."""
+        """The set in its encoding.
+
+        Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is truncated or has trailing bytes.
+        """
         return cls(bytes(data), key, p, m)
 
     def __bytes__(self) -> bytes:

@@ -172,10 +172,11 @@ class RedisBloomFilter:
         return mask
 
     async def union_update(self, other: RedisBloomFilter | BloomFilter) -> None:
-        """Add at once all that another filter contains. One in Redis must be opened with the same client, and in a cluster have the same
-        hash tag (names "{shop}:a" and "{shop}:b"); a local one is uploaded first, and until then the server holds both.
+        """Add at once all that another filter contains.
 
-        The server does nothing else for about two seconds per GB. Raises MismatchError, ParameterError.
+        One in Redis must be opened with the same client, and in a cluster have the same hash tag (names "{shop}:a" and "{shop}:b"); a
+        local one is uploaded first, and until then the server holds both. The server does nothing else for about two
+        seconds per GB. Raises MismatchError, ParameterError.
         """
         if isinstance(other, BloomFilter):
             self._layout.shape.same_shape(other)
