@@ -39,7 +39,7 @@ UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a serve
 SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
 SLACK = 4  # times the processor's seconds of the original
 LEAST = 10  # s
-WALL = 1200  # s: a mutant that waits instead of working
+WALL = 600  # s: a mutant that waits instead of working
 CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", f"-I{TESTS}")  # as scripts/check has it
 WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
 SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)

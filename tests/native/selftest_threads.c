@@ -1,5 +1,5 @@
 /* The watch table's lock and the filters' gate: who gets in beside whom, alone and with threads that wait. */
-#define _DEFAULT_SOURCE /* fork, usleep */
+#define _DEFAULT_SOURCE /* fork, alarm */
 #include "selftest.h"
 
 #include <pthread.h>
@@ -181,9 +181,11 @@ static void forked_gate(void) {
 }
 
 void test_threads(void) {
+    alarm(120); /* s: who waits for ever ends the program */
     who_gets_in();
     who_waits_for_whom();
     readers_and_writers();
     gates();
     forked_gate();
+    alarm(0);
 }
