@@ -1,4 +1,4 @@
-"""The embedded node's blocks: a tree with every branch, the best of them by work, and its unspent outputs. Scripts are not checked."""
+"""The embedded node's block tree: every branch, the best chain by work, and its unspent outputs. Scripts are not checked."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ STALE_AGE_LIMIT_S = 30 * 24 * 3600  # older blocks off the best chain are not se
 
 
 def subsidy(height: int) -> int:
-    """What a coinbase may create, satoshi (Core GetBlockSubsidy)."""
+    """The block subsidy in satoshi (Core GetBlockSubsidy)."""
     return 50 * 100_000_000 >> height // HALVING_INTERVAL
 
 
 @public
 @dataclass(slots=True, eq=False)
 class TreeBlock:
-    """A block in the tree. `spent` are the coins its transactions spend, in their order; None until it was in the best chain."""
+    """A block in the tree. `spent` holds the outputs that it spends, in order; None if it was never in the best chain."""
 
     raw: bytes
     header: Header
-    rules: Tip  # that a block on this one is held to
+    rules: Tip  # header rules for a block on top of this one
     previous: TreeBlock | None
     txids: tuple[bytes, ...]
     spent: dict[bytes, UnspentOutput] | None = None
@@ -44,19 +44,19 @@ class TreeBlock:
 
     @property
     def height(self) -> int:
-        """Of this block; 0 for the genesis block."""
+        """Height of the block; 0 for the genesis block."""
         return self.rules.height
 
     @property
     def median_time(self) -> int:
-        """Of the last 11 blocks, this one included (BIP-113)."""
+        """Median time of the last 11 blocks, this one included (BIP-113)."""
         return self.rules.median_time
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """Blocks that left the best chain, the tip first, and those that joined it, the tip last; both empty if it did not change."""
+    """Blocks that left the best chain, old tip first, and blocks that joined it, new tip last; both empty if it did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
     connected: Sequence[TreeBlock] = ()
@@ -76,23 +76,23 @@ def _genesis() -> TreeBlock:
 
 @public
 class BlockTree:
-    """Regtest's block tree from its genesis block, with the coins of the best chain.
+    """Regtest's block tree from its genesis block, with the unspent outputs of the best chain.
 
-    The most work wins, the first seen of equals. `clock` gives seconds since 1970.
+    The branch with the most work is the best chain; among equals, the one seen first. `clock` returns seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         genesis = _genesis()
         self.blocks = {genesis.hash: genesis}
         self.active = [genesis]  # the best chain by height
-        self.coins: dict[bytes, UnspentOutput] = {}  # by outpoint; the genesis coinbase is none of them, as in Core
+        self.coins: dict[bytes, UnspentOutput] = {}  # by outpoint, without the genesis coinbase, as in Core
         self._clock = clock
-        self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # the last block taken apart, by its hash
-        self._invalid: set[bytes] = set()  # blocks with true proof of work that break the rules
+        self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # hash and transactions of the block parsed last
+        self._invalid: set[bytes] = set()  # hashes of blocks with valid proof of work that break a rule
 
     @property
     def tip(self) -> TreeBlock:
-        """The best chain's last block."""
+        """The last block of the best chain."""
         return self.active[-1]
 
     def is_active(self, block: TreeBlock) -> bool:
@@ -100,42 +100,42 @@ class BlockTree:
         return block.height < len(self.active) and self.active[block.height] is block
 
     def ancestor(self, block: TreeBlock, height: int) -> TreeBlock:
-        """The block at a height, not above its own, in the chain up to `block`."""
+        """The block at `height` in the branch that ends with `block`."""
         while block.height > height and not self.is_active(block):
             assert block.previous is not None
             block = block.previous
         return self.active[height] if self.is_active(block) else block
 
     def fork_height(self, locator: Sequence[bytes]) -> int:
-        """Height of the first block of a locator that is in the best chain; 0 where none is (Core FindForkInGlobalIndex)."""
+        """Height of the first block of a locator that is in the best chain; 0 if none is (Core FindForkInGlobalIndex)."""
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
     def is_requestable(self, block: TreeBlock) -> bool:
-        """Whether the block is served: in the best chain, or not long since left behind (Core BlockRequestAllowed)."""
+        """Whether the block is served: it is in the best chain or not older than 30 days (Core BlockRequestAllowed)."""
         return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
 
     def txs(self, block: TreeBlock) -> list[Transaction]:
-        """Its transactions, the coinbase first."""
-        return self._take_apart(block.raw, block.hash)
+        """The transactions of a block, coinbase first."""
+        return self._parse_txs(block.raw, block.hash)
 
-    def _take_apart(self, raw: bytes, block_hash: bytes) -> list[Transaction]:
-        if self._parsed[0] != block_hash:  # mostly the tip is asked for, and more than once
+    def _parse_txs(self, raw: bytes, block_hash: bytes) -> list[Transaction]:
+        if self._parsed[0] != block_hash:  # callers mostly need the tip, repeatedly
             self._parsed = (block_hash, [Transaction.parse(raw[span.start : span.end]) for span in walk_block(raw)])
         return self._parsed[1]
 
     def accept(self, raw: bytes) -> TipChange:
-        """Take a block into the tree, and its branch as the best chain if it has the most work.
+        """Add a block to the tree; its branch becomes the best chain if it has the most work.
 
-        Raises FormatError for what is no block or not the one its header commits to, HeaderError and RefusedError for one that breaks
-        a rule.
+        Raises FormatError for a malformed block or one that its header does not commit to, HeaderError and RefusedError for one that
+        breaks a rule.
         """
         header = Header.parse(raw[:HEADER_SIZE])
         previous = self._find_previous(header)
         rules = previous.rules.copy()
         rules.advance(raw[:HEADER_SIZE], header.hash, int(self._clock()))
         check_block(raw)
-        txs = self._take_apart(raw, rules.hash)
+        txs = self._parse_txs(raw, rules.hash)
         block = TreeBlock(raw, header, rules, previous, tuple(tx.txid for tx in txs))
         self._check_body(block, txs)
         self.blocks[block.hash] = block
@@ -154,10 +154,10 @@ class BlockTree:
             raise UnconnectedHeadersError(f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}") from None
 
     def _check_body(self, block: TreeBlock, txs: Sequence[Transaction]) -> None:
-        """What can be checked without the coins (Core CheckBlock, ContextualCheckBlock)."""
+        """The rules that need no unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
         coinbase, *others = txs
         if not coinbase.is_coinbase:
-            raise refused(coinbase, "bad-cb-missing", "the first of a block is no coinbase")
+            raise refused(coinbase, "bad-cb-missing", "the first transaction of the block is not a coinbase")
         assert block.previous is not None
         median_time = block.previous.median_time
         for tx in txs:
@@ -177,16 +177,16 @@ class BlockTree:
             raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}")
 
     def branch(self, block: TreeBlock) -> list[TreeBlock]:
-        """The blocks from the best chain, which is left out, up to this one."""
+        """The blocks above the best chain up to `block`; empty if it is in the best chain."""
         found = []
         while not self.is_active(block):
             found.append(block)
-            assert block.previous is not None  # genesis is always active
+            assert block.previous is not None  # the genesis block is always active
             block = block.previous
         return found[::-1]
 
     def _activate(self, block: TreeBlock) -> TipChange:
-        """Make `block` the tip; if its branch turns out to be invalid, everything is as before."""
+        """Make `block` the tip. If its branch proves invalid, restore the best chain and raise RefusedError."""
         joining = self.branch(block)
         fork = joining[0].height - 1
         leaving = self.active[:fork:-1]
@@ -218,7 +218,7 @@ class BlockTree:
             fees += fee(tx, coin, block.height)
             for outpoint in tx.inputs:
                 found = coin(outpoint)
-                assert found is not None  # it has paid
+                assert found is not None  # fee() found it
                 spent[outpoint] = found
             created.update(unspent_outputs(tx, block.height))
         most, paid = subsidy(block.height) + fees, sum(out.value for out in coinbase.outputs)
@@ -239,9 +239,9 @@ class BlockTree:
                 del self.coins[outpoint]
 
     def _forget(self, blocks: Sequence[TreeBlock]) -> None:
-        """Mark blocks of one branch, and so everything on them, as invalid."""
+        """Mark blocks of one branch and all their descendants as invalid."""
         gone = {block.hash for block in blocks}
-        for block in list(self.blocks.values()):  # in the order they came, so parents first
+        for block in list(self.blocks.values()):  # in order of arrival: parents first
             if block.hash in gone or block.header.previous in gone:
                 gone.add(block.hash)
                 del self.blocks[block.hash]

@@ -1,4 +1,4 @@
-"""Transactions and mined regtest blocks, put together from their parts. Nothing is checked or signed here."""
+"""Builds transactions and mined regtest blocks from their parts, unchecked and unsigned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import COMMITMENT_PREFIX
 from spvfilter.transaction import Transaction
 
-BITS = REGTEST.pow_limit_bits  # target 2^255 - 1, which every second hash meets
+BITS = REGTEST.pow_limit_bits  # target 2^255 - 1: every second hash meets it
 BLOCK_VERSION = 0x20000000  # BIP-9
 _WITNESS_NONCE = bytes(32)
 _COINBASE_TAG = b"spvfilter"
@@ -22,7 +22,7 @@ _COINBASE_TAG = b"spvfilter"
 @public
 @dataclass(frozen=True, slots=True)
 class TxIn:
-    """An input: the outpoint it spends, scriptSig, the items of its witness stack, sequence (u32)."""
+    """An input: the spent outpoint, scriptSig, witness stack items and sequence (u32)."""
 
     outpoint: OutPoint
     script_sig: bytes = b""
@@ -30,7 +30,7 @@ class TxIn:
     sequence: int = 0xFFFFFFFE
 
     def __bytes__(self) -> bytes:
-        """As it stands among the inputs; the witness has its place behind the outputs."""
+        """Serialised without witness, which follows the outputs of the transaction."""
         return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
 
 
@@ -40,7 +40,7 @@ def _var_bytes(data: bytes) -> bytes:
 
 @public
 def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
-    """A serialised transaction, in segwit form if an input has a witness (BIP-144)."""
+    """A serialised transaction; in segwit form if an input has a witness (BIP-144)."""
     segwit = any(txin.witness for txin in inputs)
     raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
     raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))
@@ -51,7 +51,7 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
 
 
 def height_push(height: int) -> bytes:
-    """How a coinbase's scriptSig starts at a height: OP_0, OP_1 to OP_16, or the shortest number (BIP-34, Core CScript)."""
+    """The first push of a coinbase's scriptSig: OP_0, OP_1 to OP_16, or the height as the shortest number (BIP-34, Core CScript)."""
     if height <= 16:
         return bytes((0x50 + height if height else 0,))
     size = height.bit_length() // 8 + 1  # with a sign bit
@@ -60,9 +60,9 @@ def height_push(height: int) -> bytes:
 
 @public
 def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b"") -> bytes:
-    """The coinbase of a block with these other transactions: their witnesses are committed to in its last output (BIP-141).
+    """The coinbase of a block with these other transactions; its last output commits to their witnesses (BIP-141).
 
-    `extra`, up to 80 bytes behind the height, tells blocks apart that would else be the same.
+    `extra`, up to 80 bytes after the height, makes otherwise equal coinbases differ.
     """
     witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))
@@ -73,14 +73,14 @@ def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence
 
 @public
 def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
-    """A block of these transactions, the coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
+    """A block of these transactions, coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
     root, _ = merkle_root([Transaction.parse(raw).txid for raw in transactions])
     header = mine(Header(version, previous, root, time, BITS, 0))
     return bytes(header) + compact_size(len(transactions)) + b"".join(transactions)
 
 
 def mine(header: Header) -> Header:
-    """The header with the first nonce for which its hash meets regtest's target."""
+    """The header with the lowest nonce whose hash meets regtest's target."""
     nonce = 0
     while (mined := replace(header, nonce=nonce)).hash[31] > 0x7F:  # the target is all ones below the topmost bit
         nonce += 1

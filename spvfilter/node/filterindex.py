@@ -1,4 +1,4 @@
-"""Compact filters as Core's block filter index serves them: made when first asked for, kept by block, stale branches included."""
+"""The embedded node's compact filters: built on first request, cached by block, stale branches included (Core's block filter index)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, GENESIS_P
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 
-_STEP = 50  # filters made before the others are let go on
+_STEP = 50  # filters built before other connections get a turn
 
 FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 
 @public
 class FilterIndex:
-    """The basic filters of a chain's blocks, and their headers. There are none for a block that was never in the best chain."""
+    """Basic filters and filter headers of a chain's blocks. A block that was never in the best chain has none."""
 
     def __init__(self, chain: BlockTree) -> None:
         self.chain = chain
@@ -28,24 +28,24 @@ class FilterIndex:
         self._headers: dict[bytes, bytes] = {}
 
     def build(self, block: TreeBlock) -> bytes:
-        """A block's filter; for a node that lies, here is the place."""
+        """Build the filter of a block. Override it for a node that serves false filters."""
         assert block.spent is not None
         return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
 
     def data(self, block: TreeBlock) -> bytes:
-        """The bytes of a block's filter."""
+        """The bytes of a block's filter, cached."""
         if (found := self._filters.get(block.hash)) is None:
             found = self._filters[block.hash] = self.build(block)
         return found
 
     def header(self, block: TreeBlock | None) -> bytes:
-        """A block's filter header; 32 zeros below the first."""
+        """The filter header of a block; 32 zeros for None, the predecessor of the genesis block."""
         for _ in self._make(block):
             pass
         return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
 
     def _make(self, block: TreeBlock | None) -> Iterator[None]:
-        """Make what is missing of the headers up to a block, some at a time."""
+        """Compute the missing filter headers up to a block; yields after every few."""
         missing = []
         while block is not None and block.hash not in self._headers:
             missing.append(block)
@@ -57,10 +57,10 @@ class FilterIndex:
                 yield
 
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
-        """What is said to a question, None where it takes more time.
+        """The messages that answer a request, and None after each step of longer work.
 
-        Nothing for a stop block never in the best chain, as while Core's index lags. Raises RefusedError for a question Core cuts off
-        (PrepareBlockFilterRequest).
+        There is no answer for a stop block that was never in the best chain, as while Core's index lags. Raises RefusedError for a
+        request that makes Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)
         if any(block.spent is None for block in [*self.chain.branch(stop), stop]):
@@ -81,7 +81,7 @@ class FilterIndex:
 
     def _stop(self, asked: FilterRequest) -> TreeBlock:
         if asked.filter_type != BASIC_FILTER_TYPE:
-            raise RefusedError("bad-filter-type", f"{asked.filter_type}, only {BASIC_FILTER_TYPE} is served")
+            raise RefusedError("bad-filter-type", f"filter type {asked.filter_type}, only {BASIC_FILTER_TYPE} is served")
         stop = self.chain.blocks.get(asked.stop_hash)
         if stop is None or not self.chain.is_requestable(stop):
             raise RefusedError("bad-stop-hash", f"no block {hash_to_hex(asked.stop_hash)}")
@@ -89,5 +89,5 @@ class FilterIndex:
             return stop
         most = MAX_GETCFILTERS if isinstance(asked, GetCFilters) else MAX_CFHEADERS
         if not 0 <= stop.height - asked.start_height < most:
-            raise RefusedError("bad-range", f"blocks {asked.start_height} to {stop.height}: 1 to {most} in ascending order")
+            raise RefusedError("bad-range", f"blocks {asked.start_height} to {stop.height}: expected 1 to {most} blocks in ascending order")
         return stop

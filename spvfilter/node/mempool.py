@@ -1,4 +1,4 @@
-"""The embedded node's mempool: transactions that could stand in the next block. No replacement by fee, no standardness."""
+"""The embedded node's mempool: transactions valid for the next block. No replacement by fee, no standardness rules."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from spvfilter.node.consensus import UnspentOutput, refused
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
-MIN_SIZE = 65  # bytes without witness: 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
+MIN_SIZE = 65  # bytes without witness: one of 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
 
 
 @public
 class Mempool:
-    """Transactions by txid, each behind those it spends from; an outpoint is spent by one of them at most.
+    """Transactions in topological order, parents first; no two spend the same outpoint.
 
-    They and the coins of the chain's tip decide what else gets in. `max_size` bounds the serialised bytes. Raises ParameterError for
-    one below 0.
+    A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size` bounds the serialised
+    bytes. Raises ParameterError if it is negative.
     """
 
     def __init__(self, chain: BlockTree, max_size: int) -> None:
         if max_size < 0:
-            raise ParameterError(f"a mempool's size is not negative: {max_size}")
+            raise ParameterError(f"max_size must not be negative: {max_size}")
         self.size = 0  # bytes
         self.fees: dict[bytes, int] = {}  # satoshi by txid
         self._chain = chain
@@ -38,7 +38,7 @@ class Mempool:
         return len(self._txs)
 
     def __iter__(self) -> Iterator[Transaction]:
-        """In an order a block may have: parents first."""
+        """Parents first, as in a block."""
         return iter(list(self._txs.values()))
 
     def __contains__(self, txid: bytes) -> bool:
@@ -53,11 +53,11 @@ class Mempool:
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:
-        """Whether a transaction in here spends the outpoint."""
+        """Whether a transaction of the mempool spends the outpoint."""
         return outpoint in self._spender
 
     def coin(self, outpoint: bytes) -> UnspentOutput | None:
-        """An unspent output of the chain or of a transaction in here."""
+        """The unspent output of the chain or the mempool at an outpoint, or None."""
         if outpoint in self._spender:
             return None
         parent = self._txs.get(outpoint[:32])
@@ -66,7 +66,7 @@ class Mempool:
         return self._chain.coins.get(outpoint)
 
     def add(self, tx: Transaction) -> None:
-        """Raises RefusedError for what could not stand in the next block, or spends what another in here spends."""
+        """Raises RefusedError for a transaction that is invalid in the next block or conflicts with one of the mempool."""
         if tx.txid in self._txs:
             known = tx.wtxid in self._txid_of
             raise refused(tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
@@ -92,11 +92,11 @@ class Mempool:
         self.size += len(tx.raw)
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
-        """Take out the transactions of a new tip, and whatever conflicts with them; whether anything did (Core removeForBlock)."""
+        """Remove the transactions of a new tip and those that conflict with them; whether any did (Core removeForBlock)."""
         conflicts = False
         for tx in txs:
             if tx.txid in self._txs:
-                self._remove(tx.txid)  # its children stay: they spend from the chain now
+                self._remove(tx.txid)  # its children stay: their parent is now in the chain
             for outpoint in tx.inputs:
                 if outpoint in self._spender:
                     self._remove_with_children(self._spender[outpoint])
@@ -104,14 +104,14 @@ class Mempool:
         return conflicts
 
     def rebuild(self, disconnected: Iterable[Transaction]) -> None:
-        """After a reorganisation: transactions that left the chain, oldest first, then what was here; whatever is still valid."""
+        """After a reorganisation, keep what is still valid of the disconnected transactions, oldest first, then of the mempool."""
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
         for tx in candidates:
             try:
                 self.add(tx)
             except RefusedError:
-                continue  # a coinbase, confirmed again, or what it spends is gone
+                continue  # a coinbase, a transaction confirmed again, or one whose inputs are gone
 
     def _remove(self, txid: bytes) -> None:
         tx = self._txs.pop(txid)
@@ -124,7 +124,7 @@ class Mempool:
         doomed = [txid]
         while doomed:
             tx = self._txs.get(doomed.pop())
-            if tx is not None:  # two ways may lead to a child
+            if tx is not None:  # a child may be reached twice
                 self._remove(tx.txid)
                 spenders = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.span.outputs)))
                 doomed += [child for child in spenders if child is not None]

@@ -1,4 +1,4 @@
-"""Regtest in memory: a chain, a mempool, a miner and the coins it mined. The embedded node without its sockets; no scripts are checked."""
+"""Regtest in memory: chain, mempool, miner and its wallet; the embedded node without sockets. Scripts are not checked."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from spvfilter.transaction import Transaction
 
 FEE = 1_000  # satoshi, of every transaction made by `pay`
 MAX_MEMPOOL = 50_000_000  # bytes
-_RESERVED_WEIGHT = 8_000  # of a block, for its header and coinbase
+_RESERVED_WEIGHT = 8_000  # of a block, for header and coinbase
 _MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
 
 
 @public
 class ChainListener(Protocol):
-    """Who is told what happens."""
+    """Callbacks for changes of the chain and the mempool."""
 
     def on_tip(self, change: TipChange) -> None:
         """The best chain has changed."""
 
     def on_tx(self, tx: Transaction) -> None:
-        """A transaction has entered the mempool, but for a return after a reorganisation."""
+        """A transaction has entered the mempool; not called for transactions that a reorganisation returns to it."""
 
 
 @public
 class Regtest:
-    """A full node's state, and what a test or demo does with it.
+    """The state of a regtest full node, with methods to mine, pay and reorganise.
 
         regtest = Regtest()
         regtest.mine(101)                              # the first coinbase may be spent now
@@ -47,9 +47,9 @@ class Regtest:
         regtest.mine()
         regtest.reorg(1)                               # into the mempool again
 
-    Blocks and transactions are held to consensus, but for scripts, signatures, relative lock times (BIP-68) and sigop counts. Hashes are
-    bytes in wire order. `clock` gives seconds since 1970; the same calls on the same clock make the same blocks. Coinbases and change
-    are paid to `lock`.
+    Blocks and transactions must meet the consensus rules, except for scripts, signatures, relative lock times (BIP-68) and sigop counts.
+    Hashes are bytes in wire order. `clock` returns seconds since 1970; the same calls with the same clock produce the same blocks.
+    Coinbases and change are paid to `lock`.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
@@ -65,7 +65,7 @@ class Regtest:
 
     @property
     def height(self) -> int:
-        """Of the best chain's tip."""
+        """Height of the best chain's tip."""
         return self.chain.tip.height
 
     @property
@@ -79,11 +79,11 @@ class Regtest:
         return found or self._recent.get(txid)
 
     def submit_block(self, raw: bytes) -> None:
-        """Take a block. Raises FormatError, HeaderError, RefusedError."""
+        """Add a block to the chain. Raises FormatError, HeaderError, RefusedError."""
         self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
-        """Take a transaction into the mempool; its txid. Raises FormatError, RefusedError."""
+        """Add a transaction to the mempool; returns its txid. Raises FormatError, RefusedError."""
         tx = Transaction.parse(raw)
         self.mempool.add(tx)
         self._wallet.add_tx(tx)
@@ -100,11 +100,12 @@ class Regtest:
         to: bytes | None = None,
         time: int | None = None,
     ) -> list[bytes]:
-        """Mine blocks one upon the other; their hashes.
+        """Mine a run of blocks; returns their hashes.
 
-        The first holds `transactions`, else whatever is in the mempool; the ones after it what is there by then. `on` is the block to mine
-        on if not the tip: then nothing is taken from the mempool. Coinbases pay the scriptPubKey `to`. `time` is the first block's.
-        Raises ParameterError for an unknown block, RefusedError where the transactions break a rule.
+        The first block contains `transactions`, or those of the mempool if None; the other blocks contain those of the mempool. `on` is
+        the hash of the block to build on, by default the tip; on any other block the mempool is not used. Coinbases pay the scriptPubKey
+        `to`. `time` is the time of the first block. Raises ParameterError for an unknown block, RefusedError if the transactions break a
+        rule.
         """
         parent = self.chain.tip if on is None else self._block(on)
         mined = []
@@ -117,17 +118,17 @@ class Regtest:
         return mined
 
     def reorg(self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()) -> list[bytes]:
-        """Leave the last `depth` blocks for a branch of `blocks`, by default one more; the hashes of the new ones.
+        """Replace the last `depth` blocks by a branch of `blocks` blocks, by default one more; returns the hashes of the new blocks.
 
-        The first blocks hold `transactions`, each its own, the others nothing. What stood in the blocks left behind goes back to the
-        mempool where it is still valid. Raises ParameterError for a depth that the chain has not, or transactions for more blocks than are
-        mined; RefusedError where they break a rule.
+        `transactions` are those of the first new blocks, one sequence per block; the others contain only a coinbase. Transactions of the
+        replaced blocks return to the mempool if they are still valid. Raises ParameterError for an impossible depth, or for transactions
+        of more blocks than are mined; RefusedError if the transactions break a rule.
         """
         if not 1 <= depth <= self.height:
-            raise ParameterError(f"a reorganisation is 1 to {self.height} blocks deep here, not {depth}")
+            raise ParameterError(f"depth must be 1 to {self.height}, the height of the tip, not {depth}")
         length = depth + 1 if blocks is None else blocks
         if length < len(transactions):
-            raise ParameterError(f"transactions for {len(transactions)} blocks, but {length} are to be mined")
+            raise ParameterError(f"transactions for {len(transactions)} blocks, but only {length} are mined")
         parent, mined = self.chain.active[-1 - depth].hash, []
         for number in range(length):
             mined += self.mine(on=parent, transactions=transactions[number] if number < len(transactions) else ())
@@ -135,9 +136,9 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Put a transaction with these outputs, then change, into the mempool; its txid.
+        """Add a transaction with these outputs and change to the mempool; returns its txid.
 
-        Raises ParameterError where the mined coins do not suffice.
+        Raises ParameterError if the miner's coins do not suffice.
         """
         coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
         change = value - sum(out.value for out in outputs) - fee
@@ -166,7 +167,7 @@ class Regtest:
         return block
 
     def _template(self, parent: TreeBlock) -> list[Transaction]:
-        """What the next block takes from the mempool, in its order, up to the first that finds no room."""
+        """Transactions of the mempool for the next block, up to the first that does not fit."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight
@@ -184,5 +185,5 @@ class Regtest:
         while True:
             coinbase = build_coinbase(height, outputs, transactions, extra=next(self._extra).to_bytes(4, "little"))
             raw = build_block(parent.hash, when, [coinbase, *transactions])
-            if sha256d(raw[:80]) not in self.chain.blocks:  # a twin may have mined it before
+            if sha256d(raw[:80]) not in self.chain.blocks:  # another Regtest may have mined the same block
                 return raw

@@ -1,6 +1,6 @@
-"""What the embedded node says to one peer, as Core does: answers, announcements, punishments, silence. It reads and writes no socket.
+"""Sans-IO protocol logic of the embedded node for one peer, after Core's net_processing: answers, announcements, disconnects.
 
-Every `on_…` and `send_…` method may be overridden, for a node that lies.
+Every `on_…` and `send_…` method may be overridden for a node that lies.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ logger = logging.getLogger(__name__)
 
 @public
 class Responder:
-    """One connection of the node's. Its owner moves bytes between `peer` and a socket and calls `step` while there is something to do.
+    """The node's side of one connection. Its owner moves bytes between `session` and a socket and calls `step` while it returns True.
 
-    The filter is this connection's own and learns from what it matches, blocks and announcements alike. What waits here for the peer is
+    Each connection has its own filter, which learns from what it matches in blocks and announcements. The queue of work for the peer is
     bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata.
     """
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         self.regtest = regtest
         self.session = session
-        self.over: Disconnected | None = None  # the end, with its reason
+        self.over: Disconnected | None = None  # set when the connection has ended, with the reason
         self.filter: Bip37Filter | None = None
         self.relay = False  # whether transactions are announced
         self.prefers_headers = False  # BIP-130
-        self.feerate = 0  # satoshi per 1,000 virtual bytes, below it transactions are not announced (BIP-133)
+        self.feerate = 0  # satoshi per 1,000 virtual bytes: transactions below it are not announced (BIP-133)
         self.filters = regtest.filters
-        self._requests: deque[InvItem] = deque()  # of the last getdata, not yet answered
-        self._answers: Iterator[Message | None] = iter(())  # to the last question for compact filters
-        self._continuation: bytes | None = None  # the last block of a full answer to getblocks
-        self._last_header: TreeBlock | None = None  # the peer knows it, and so all below it
+        self._requests: deque[InvItem] = deque()  # items of the last getdata that are not answered yet
+        self._answers: Iterator[Message | None] = iter(())  # to the last request for compact filters
+        self._continuation: bytes | None = None  # last block of a full answer to getblocks
+        self._last_header: TreeBlock | None = None  # the peer knows it and all blocks below it
         self._new_blocks: list[TreeBlock] = []  # to be announced
         self._new_txs: dict[bytes, Transaction] = {}  # to be announced, by txid
 
     def step(self) -> bool:
-        """Do one thing: announce, answer something asked for, or work off a message. False where there was nothing to do."""
+        """Do one piece of work: announce, answer a request or process a message. False if there was nothing to do."""
         if self.over is not None:
             return False
         if self.session.ready is not None and (self._new_blocks or self._new_txs):
@@ -76,17 +76,17 @@ class Responder:
         return True
 
     def send(self, message: Message) -> None:
-        """Everything that is said after the handshake goes through here."""
+        """Send a message; every message after the handshake goes through here."""
         self.session.send(message)
 
     def end(self, why: str) -> None:
-        """Leave the peer."""
+        """Disconnect the peer, for the reason `why`."""
         self._requests.clear()
         self._answers = iter(())
         self.session.close(PeerError(why))
 
     def on_event(self, event: SessionEvent) -> None:
-        """Act on one event of the session."""
+        """Handle one event of the session."""
         match event:
             case Ready(version=version):
                 self.relay = version.relay
@@ -99,12 +99,12 @@ class Responder:
                 self.over = event
 
     def on_misbehaviour(self, error: PeerError) -> None:
-        """What Core cannot read it drops, and goes on; but a filter of too many functions is punished as one of too many bytes."""
+        """Ignore malformed messages, as Core does, but disconnect a peer whose filterload has too many hash functions."""
         if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
-        """Answer one message; whatever is not named here is silently ignored."""
+        """Answer one message; messages of other kinds are ignored."""
         match message:
             case wire.GetHeaders():
                 self.on_getheaders(message)
@@ -134,13 +134,13 @@ class Responder:
     # Headers and announcements
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
-        """The headers behind the fork up to the stop hash, at most 2,000."""
+        """Send the headers after the fork up to the stop hash, at most 2,000."""
         chain = self.regtest.chain
         if asked.locator:
             start = chain.fork_height(asked.locator) + 1
             found = chain.active[start : start + MAX_HEADERS]
             found = found[: next((at for at, block in enumerate(found, 1) if block.hash == asked.stop_hash), MAX_HEADERS)]
-        else:  # the one header named
+        else:  # without locator: the stop block's header alone
             block = chain.blocks.get(asked.stop_hash)
             if block is None or not chain.is_requestable(block):
                 return
@@ -153,7 +153,7 @@ class Responder:
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
-        """The hashes behind the fork and before the stop hash; a full answer is continued once its last block has been asked for."""
+        """Send the hashes after the fork and before the stop hash; a full answer continues once the peer requests its last block."""
         start = self.regtest.chain.fork_height(asked.locator) + 1
         hashes = [block.hash for block in self.regtest.chain.active[start : start + MAX_BLOCK_INVS]]
         if asked.stop_hash in hashes:
@@ -163,21 +163,21 @@ class Responder:
         self.send_inv([InvItem(InvType.BLOCK, block_hash) for block_hash in hashes])
 
     def send_inv(self, items: Sequence[InvItem]) -> None:
-        """Send inventory, at most 50,000 items a message."""
+        """Send inventory items, at most 50,000 per message."""
         for start in range(0, len(items), MAX_INVENTORY):
             self.send(wire.Inv(tuple(items[start : start + MAX_INVENTORY])))
 
     def queue_tip(self, change: TipChange) -> None:
-        """The node's best chain has changed: to be announced by the next step."""
+        """Queue the announcement of a change of the best chain."""
         self._new_blocks = [*self._new_blocks, *change.connected[-MAX_ANNOUNCED_HEADERS:]][-MAX_ANNOUNCED_HEADERS - 1 :]
 
     def queue_tx(self, tx: Transaction) -> None:
-        """A transaction has entered the node's mempool: to be announced by the next step."""
+        """Queue the announcement of a new transaction of the mempool."""
         if self.session.ready is not None:
             self._new_txs[tx.txid] = tx
 
     def announce(self) -> None:
-        """New blocks by headers where the peer likes them and knows the one below, else the last by inv; new transactions by inv."""
+        """Announce new blocks by headers if the peer prefers them and knows the parent, else the last one by inv; transactions by inv."""
         blocks, self._new_blocks = self._new_blocks, []
         txs, self._new_txs = self._new_txs, {}
         items = self._announce_blocks(blocks) if blocks else []
@@ -186,7 +186,7 @@ class Responder:
         self.send_inv(items)
 
     def _announce_blocks(self, blocks: Sequence[TreeBlock]) -> list[InvItem]:
-        """Send headers, or return what an inv is to say of them (Core SendMessages)."""
+        """Send headers, or return the inv items that announce the blocks instead (Core SendMessages)."""
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
             chained = all(below is block.previous for below, block in pairwise(blocks))
@@ -198,7 +198,7 @@ class Responder:
         return [] if self._knows(blocks[-1]) else [InvItem(InvType.BLOCK, blocks[-1].hash)]
 
     def _knows(self, block: TreeBlock | None) -> bool:
-        """Whether the peer has the header, as far as it got it from here."""
+        """Whether this node has sent the peer the header of `block`."""
         last = self._last_header
         return block is None or (
             last is not None and last.height >= block.height and self.regtest.chain.ancestor(last, block.height) is block
@@ -207,7 +207,7 @@ class Responder:
     # Blocks and transactions that are asked for
 
     def _answer(self) -> None:
-        """Some transactions, or one block (Core ProcessGetData). Items of other kinds are passed over."""
+        """Send some transactions or one block (Core ProcessGetData). Items of other kinds are skipped."""
         if self._requests[0].kind in _TX_KINDS:
             self._answer_txs()
             return
@@ -221,7 +221,7 @@ class Responder:
             self.send_inv([InvItem(InvType.BLOCK, self.regtest.chain.tip.hash)])
 
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
-        """Of a block: without witness, with it, or what the filter matches of it. Compact blocks are not made: whole ones are sent."""
+        """Send a block without witness, with witness, or filtered. A request for a compact block gets the whole one."""
         match kind:
             case InvType.BLOCK:
                 self.send(wire.Block(stripped_block(block.raw)))
@@ -232,7 +232,7 @@ class Responder:
                 self.send(wire.Block(block.raw))
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        """The proof, then every transaction it proves, without witness."""
+        """Send the proof, then every transaction it proves, without witness."""
         self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
             self.send(wire.Tx(match.stripped))
@@ -254,11 +254,11 @@ class Responder:
     # BIP-157
 
     def on_filters_wanted(self, asked: FilterRequest) -> None:
-        """Filters, their headers or checkpoints: the next steps send them."""
+        """Queue the answer to a request for filters, filter headers or checkpoints."""
         self._answers = self.filters.respond(asked)
 
     def _answer_filters(self) -> bool:
-        """Send some of what was asked of compact filters; whether there was anything."""
+        """Send a part of the answer to the last request for compact filters; whether there was one."""
         worked = False
         try:
             for message in islice(self._answers, _FILTER_BATCH):
@@ -275,7 +275,7 @@ class Responder:
     # Transactions from the peer
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
-        """Ask for the transactions that are not here. Blocks are mined by this node alone."""
+        """Request the announced transactions that are not known. Announced blocks are ignored: only this node mines."""
         assert self.session.ready is not None
         announced, asked = (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
         hashes = dict.fromkeys(item.hash for item in items[:MAX_TX_REQUESTS] if item.kind == announced)
@@ -284,7 +284,7 @@ class Responder:
             self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
     def on_tx(self, raw: bytes) -> None:
-        """Into the mempool, if it can stand there; the others hear of it."""
+        """Add a transaction to the mempool, if it is valid, which announces it to the other peers."""
         try:
             txid = self.regtest.submit_tx(raw)
         except RefusedError as error:
@@ -295,7 +295,7 @@ class Responder:
     # BIP-37
 
     def on_bloom(self, message: Message) -> None:
-        """A filter is set, extended or removed; or the mempool is asked for, which is announced as far as the filter matches it."""
+        """Set, extend or remove the filter, or announce the transactions of the mempool that it matches."""
         match message:
             case wire.FilterLoad():
                 self.filter = Bip37Filter.parse(bytes(message))
@@ -313,7 +313,7 @@ class Responder:
                 self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
 
     def _wants(self, tx: Transaction) -> bool:
-        """Whether the peer is told of it; the filter learns from what it matches."""
+        """Whether to announce a transaction to the peer; the filter learns from what it matches."""
         if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
             return False
         return self.filter is None or self.filter.matches_tx(tx.raw)
@@ -324,7 +324,7 @@ class Responder:
 
 
 def stripped_block(raw: bytes) -> bytes:
-    """A block without its witnesses, as it was before BIP-144."""
+    """A block without witnesses, as serialised before BIP-144."""
     spans = list(walk_block(raw))
     if not any(span.witness for span in spans):
         return raw

@@ -1,4 +1,4 @@
-"""Output scripts of every type with inputs that spend them. Their signatures are made up: the embedded node checks no scripts."""
+"""Output scripts of every type, with inputs that spend them by made-up signatures: the embedded node checks no scripts."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ SCHNORR_SIGNATURE = b"\x6e" * 64  # BIP-340
 @public
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A scriptPubKey, and the scriptSig and witness stack of an input that spends it."""
+    """A scriptPubKey with the scriptSig and witness stack of an input that spends it."""
 
     script_pubkey: bytes
     script_sig: bytes = b""
     witness: tuple[bytes, ...] = ()
 
     def pays(self, value: int) -> TxOut:
-        """An output of `value` satoshi locked by it."""
+        """An output of `value` satoshi with this scriptPubKey."""
         return TxOut(value, self.script_pubkey)
 
     def spends(self, outpoint: OutPoint) -> TxIn:
-        """An input that spends an output locked by it."""
+        """An input that spends an output with this scriptPubKey."""
         return TxIn(outpoint, self.script_sig, self.witness)
 
 
 def push(data: bytes) -> bytes:
-    """The shortest push of `data`, as bytes: OP_n forms are not used (Core CScript::operator<<)."""
+    """The shortest push of `data`; OP_1 to OP_16 are not used (Core CScript::operator<<)."""
     size = len(data)
     if size <= 75:
         return bytes((size,)) + data
@@ -50,25 +50,25 @@ def push(data: bytes) -> bytes:
 
 @public
 def p2pk(key: bytes) -> Lock:
-    """Pay to public key, 33 or 65 bytes, else ParameterError."""
+    """Pay to public key (33 or 65 bytes). Raises ParameterError."""
     return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
 
 
 @public
 def p2pkh(key: bytes) -> Lock:
-    """Pay to the hash of a public key, 33 or 65 bytes, else ParameterError."""
+    """Pay to public key hash; the key has 33 or 65 bytes. Raises ParameterError."""
     return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
 
 
 @public
 def p2wpkh(key: bytes) -> Lock:
-    """Pay to the hash of a public key, spent by witness (BIP-141). Raises ParameterError for another length than 33 or 65 bytes."""
+    """Pay to witness public key hash (BIP-141); the key has 33 or 65 bytes. Raises ParameterError."""
     return Lock(b"\x00\x14" + hash160(_public(key)), witness=(SIGNATURE, key))
 
 
 @public
 def p2tr(output_key: bytes) -> Lock:
-    """Pay to taproot, spent by key (BIP-341); the output key has 32 bytes, else ParameterError."""
+    """Pay to taproot, spent by the key path (BIP-341); the output key has 32 bytes. Raises ParameterError."""
     if len(output_key) != 32:
         raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
@@ -76,7 +76,7 @@ def p2tr(output_key: bytes) -> Lock:
 
 @public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
-    """Bare multisig, `required` of 1 to 16 keys, else ParameterError."""
+    """Bare multisig: `required` signatures of 1 to 16 keys. Raises ParameterError."""
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
     script = bytes((0x50 + required,)) + b"".join(push(_public(key)) for key in keys) + bytes((0x50 + len(keys), 0xAE))
@@ -85,20 +85,20 @@ def multisig(required: int, keys: Sequence[bytes]) -> Lock:
 
 @public
 def p2sh(redeem: Lock) -> Lock:
-    """Pay to script hash (BIP-16); of a witness script it makes the nested kind, P2SH-P2WPKH or P2SH-P2WSH."""
+    """Pay to script hash (BIP-16). A witness program as redeem script gives P2SH-P2WPKH or P2SH-P2WSH."""
     script_sig = redeem.script_sig + push(redeem.script_pubkey)
     return Lock(b"\xa9\x14" + hash160(redeem.script_pubkey) + b"\x87", script_sig, redeem.witness)
 
 
 @public
 def p2wsh(script: bytes, items: Sequence[bytes] = ()) -> Lock:
-    """Pay to witness script hash; `items` are its arguments on the witness stack (BIP-141)."""
+    """Pay to witness script hash (BIP-141); `items` are the script's arguments on the witness stack."""
     return Lock(b"\x00\x20" + sha256(script).digest(), witness=(*items, script))
 
 
 @public
 def op_return(*data: bytes) -> Lock:
-    """A data carrier; nothing can spend it."""
+    """A data carrier output, unspendable."""
     return Lock(b"\x6a" + b"".join(map(push, data)))
 
 

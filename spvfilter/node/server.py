@@ -1,4 +1,4 @@
-"""A small regtest full node on a socket, for demos, tests and those who build wallets. It checks no scripts: never trust it with money."""
+"""Regtest full node on a socket, for tests, demos and wallet development. It checks no scripts: never use it with money."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_F
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
 MAX_CONNECTIONS = 1_000
 STALL_S = 60.0
-_TURN_S = 0.001  # a connection works at once, while others wait
-_TURN_SIZE = 1 << 15  # bytes it sends at once
+_TURN_S = 0.001  # longest turn of one connection before the others get theirs
+_TURN_SIZE = 1 << 15  # bytes sent in one turn
 
 logger = logging.getLogger(__name__)
 
 
 @public
 class Node:
-    """A P2P server for regtest's chain and mempool, as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1 would serve them.
+    """A P2P server for a Regtest's chain and mempool; it behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1.
 
         async with Node() as node:                      # on 127.0.0.1, a free port
             node.regtest.mine(101)
             ...                                         # connect to node.host, node.port
-            node.regtest.pay(TxOut(50_000, script))     # announced to whoever wants to know
+            node.regtest.pay(TxOut(50_000, script))     # announced to the peers
             node.regtest.reorg(2)
 
-    Several nodes may serve one Regtest. `responder` makes what speaks to a peer: pass a subclass of Responder for a node that
-    misbehaves. `settings` says what the version message tells, and the times of handshake and pings. A peer that lets 1 MB wait for
-    `stall_s` seconds is cut; those above `max_connections` are not let in. Besides that 1 MB at most one message of 4 MB and one answer are
-    held for each connection. Raises ParameterError for `max_connections` below 1; entering raises OSError.
+    Several nodes may serve one Regtest. `responder` creates the protocol logic of a connection: pass a subclass of Responder for a node
+    that misbehaves. `settings` holds the fields of the version message and the timeouts of handshake and pings. A peer that leaves 1 MB
+    unread for `stall_s` seconds is disconnected; connections beyond `max_connections` are refused. Each connection buffers that 1 MB, one
+    message of up to 4 MB and one answer at most. Raises ParameterError for `max_connections` below 1; entering raises OSError.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Node:
         stall_s: float = STALL_S,
     ) -> None:
         if max_connections < 1:
-            raise ParameterError(f"at least one connection, not {max_connections}")
+            raise ParameterError(f"max_connections must be at least 1, not {max_connections}")
         self.regtest = regtest or Regtest()
         self.host = host
-        self.port = port  # the real one once it listens
+        self.port = port  # the port in use once the node listens
         self.settings = settings
         self.max_connections = max_connections
         self.stall_s = stall_s
@@ -73,11 +73,11 @@ class Node:
 
     @property
     def responders(self) -> list[Responder]:
-        """One for each connection that is open now."""
+        """The responders of all open connections."""
         return [connection.responder for connection in self._connections]
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises OSError."""
+        """Start listening. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -86,7 +86,7 @@ class Node:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close every connection, and return when all are gone."""
+        """Close every connection and wait until all are closed."""
         assert self._server is not None
         server, self._server = self._server, None
         self.regtest.listeners.remove(self)
@@ -99,19 +99,19 @@ class Node:
         await server.wait_closed()
 
     def on_tip(self, change: TipChange) -> None:
-        """Announce blocks to every peer: the chain has called."""
+        """Callback of the chain: announce the new blocks to every peer."""
         for connection in self._connections:
             connection.responder.queue_tip(change)
             connection.wake()
 
     def on_tx(self, tx: Transaction) -> None:
-        """Announce a transaction to every peer: the mempool has called."""
+        """Callback of the mempool: announce a transaction to every peer."""
         for connection in self._connections:
             connection.responder.queue_tx(tx)
             connection.wake()
 
     def open_responder(self, now: float) -> Responder:
-        """What is to speak to a peer that has just connected."""
+        """A responder for a peer that has just connected."""
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
@@ -119,7 +119,7 @@ class Node:
         )
 
     def enter(self, connection: ServerConnection) -> bool:
-        """Whether there is room for one more."""
+        """Register a connection; False if there is no room for it."""
         if self._server is None or len(self._connections) >= self.max_connections:
             logger.debug("connection refused: %d are open", len(self._connections))
             return False
@@ -127,16 +127,16 @@ class Node:
         return True
 
     def leave(self, connection: ServerConnection) -> None:
-        """A connection is closed."""
+        """Forget a closed connection."""
         self._connections.discard(connection)
         if not self._connections:
             self._alone.set()
 
 
 class ServerConnection(asyncio.Protocol):
-    """A socket and the responder on it. No task: the loop calls, and every turn of it does one step of each connection that has work.
+    """A socket with its responder. There is no task: in each turn of the event loop, every connection with work does some steps.
 
-    While there is work nothing more is read, and while 1 MB waits to be read by the peer nothing is worked off.
+    Nothing is read while there is work, and no work is done while the peer has 1 MB left to read.
     """
 
     responder: Responder
@@ -169,7 +169,7 @@ class ServerConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.responder.session.receive_eof()
         self.wake()
-        return True  # what was asked for before is answered
+        return True  # earlier requests are still answered
 
     def pause_writing(self) -> None:
         self._stalled = self._loop.call_later(self._node.stall_s, self._cut)
@@ -188,11 +188,11 @@ class ServerConnection(asyncio.Protocol):
         self._node.leave(self)
 
     def abort(self) -> None:
-        """Close at once; what the peer has not read is lost."""
+        """Close at once; data that the peer has not read is lost."""
         self._transport.abort()
 
     def wake(self) -> None:
-        """Work at the loop's next turn."""
+        """Schedule work for the next turn of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._work)
@@ -203,7 +203,7 @@ class ServerConnection(asyncio.Protocol):
             return
         try:
             more = self._steps()
-        except BaseException:  # a bug, perhaps of a responder made to misbehave: it must not hang
+        except BaseException:  # a bug, perhaps in a misbehaving responder: the peer must not hang
             self.abort()
             raise
         if data := self.responder.session.data_to_send():
@@ -219,7 +219,7 @@ class ServerConnection(asyncio.Protocol):
         self._set_timer()
 
     def _steps(self) -> bool:
-        """Some steps, what they say is sent at once; whether there is more to do."""
+        """Do some steps, whose messages are sent together; whether there is more to do."""
         session, end = self.responder.session, self._loop.time() + _TURN_S
         while more := self.responder.step():
             if session.waiting >= _TURN_SIZE or self._loop.time() >= end:
@@ -227,11 +227,11 @@ class ServerConnection(asyncio.Protocol):
         return more
 
     def _cut(self) -> None:
-        logger.debug("cut: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s)
+        logger.debug("disconnected: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s)
         self.abort()
 
     def _set_timer(self) -> None:
-        """Be called at the responder's deadline, which moves now and then."""
+        """Schedule a call at the session's deadline, which may have moved."""
         deadline = self.responder.session.deadline
         if self._timer is not None:
             if self._timer.when() == deadline:

@@ -1,4 +1,4 @@
-"""The coins a regtest miner can spend: mature coinbases and change, confirmed or not. It signs nothing."""
+"""The regtest miner's wallet: mature coinbases and change, confirmed or not. Nothing is signed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from spvfilter.transaction import Transaction
 
 
 class MinerWallet:
-    """Unspent outputs of one scriptPubKey, kept up to date by whoever owns the chain and the mempool."""
+    """Unspent outputs of one scriptPubKey. The owner of chain and mempool reports every change."""
 
     def __init__(self, chain: BlockTree, mempool: Mempool, script_pubkey: bytes) -> None:
         self._chain = chain
         self._mempool = mempool
         self._script = script_pubkey
-        self._free: dict[bytes, int] = {}  # satoshi by outpoint, the oldest first
+        self._free: dict[bytes, int] = {}  # satoshi by outpoint, oldest first
         self._immature: deque[tuple[int, bytes, int]] = deque()  # coinbases: height, outpoint, satoshi
 
     @property
     def balance(self) -> int:
-        """Satoshi that can be spent in the next block."""
+        """Satoshi that the next block may spend."""
         return sum(self._free.values())
 
     def choose(self, value: int) -> tuple[list[OutPoint], int]:
-        """The oldest coins that are worth at least `value` satoshi, and what they are worth. Raises ParameterError."""
+        """The oldest coins worth at least `value` satoshi together, and their sum. Raises ParameterError."""
         chosen, worth = [], 0
         for outpoint, coin_value in self._free.items():
             if worth >= value:
@@ -37,7 +37,7 @@ class MinerWallet:
             chosen.append(OutPoint.parse(outpoint))
             worth += coin_value
         if worth < value:
-            raise ParameterError(f"{value} satoshi asked for, {worth} can be spent: mine more blocks, coinbases mature after 100")
+            raise ParameterError(f"{value} satoshi needed, {worth} can be spent: mine more blocks, coinbases mature after 100")
         return chosen, worth
 
     def add_tx(self, tx: Transaction) -> None:
@@ -47,7 +47,7 @@ class MinerWallet:
         self._free.update(self._own(tx))
 
     def add_block(self, txs: Sequence[Transaction]) -> None:
-        """A block was connected to the tip, its coinbase first among `txs`."""
+        """A block with these transactions, coinbase first, was connected to the tip."""
         coinbase, *others = txs
         for tx in others:
             for outpoint in tx.inputs:
@@ -60,7 +60,7 @@ class MinerWallet:
             self._free[outpoint] = value
 
     def recount(self) -> None:
-        """The chain was reorganised or the mempool lost something: look at every coin."""
+        """Recompute everything, after a reorganisation or after the mempool has dropped a transaction."""
         own = [(outpoint, coin) for outpoint, coin in self._chain.coins.items() if coin.script_pubkey == self._script]
         own = [(outpoint, coin) for outpoint, coin in own if not self._mempool.is_spent(outpoint)]
         next_height = self._chain.tip.height + 1

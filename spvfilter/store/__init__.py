@@ -1,4 +1,4 @@
-"""One wallet's SQLite file."""
+"""A wallet's database: one SQLite file, and the import of compact filters into it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compact filters in the wallet's database: the filter hash of every block, the headers they make, and filters kept if asked. No network.
+"""Compact filters in the wallet's database: the filter hash of every block, the filter headers, and filters kept on request.
 
-Filter headers are chained (BIP-157), so the last one, kept apart, tells whether the hashes are as they were written. Filters lie under
-their own hashes, and are given only by the hashes that headers commit to: one that is false, damaged, stale or not vouched for yet is as
-good as not kept, and what was kept before its header was known is there once it is.
+Filter headers are chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were written. Filters are
+stored under their own hashes and returned only for hashes that filter headers commit to. A false, damaged or stale filter is therefore
+never used, and a filter stored before its header becomes available once the header is known.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SIZE = 32  # bytes of a hash
 @public
 @dataclass(slots=True)
 class CompactFilterBatch:
-    """What one commit changes of the filters, in this order."""
+    """Changes to the compact filters in one commit, applied in this order."""
 
-    fork: int | None = None  # the last height that stays; hashes above leave
-    hashes: Sequence[bytes] = ()  # filter hashes appended above what is there
-    kept: Sequence[tuple[bytes, bytes]] = ()  # hash and bytes of filters
+    fork: int | None = None  # height up to which filter hashes stay; those above are deleted
+    hashes: Sequence[bytes] = ()  # filter hashes of the next blocks
+    kept: Sequence[tuple[bytes, bytes]] = ()  # filters to store: hash and bytes
 
 
 @public
 class CompactFilterRows:
-    """Filter hashes and headers from the genesis block on, all of them in memory: 64 bytes a block."""
+    """Filter hashes and filter headers from the genesis block on, held in memory (64 bytes per block), and the stored filters."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
         self._db = db
@@ -44,70 +44,70 @@ class CompactFilterRows:
 
     @property
     def height(self) -> int:
-        """Of the last block whose filter header is known, -1 for none."""
+        """Height of the last block with a known filter header; -1 for none."""
         return len(self._headers) // _SIZE - 1
 
     def header_at(self, height: int) -> bytes:
-        """The filter header of a block; 32 zeros at -1."""
+        """The filter header at a height; 32 zeros at height -1."""
         return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS_FILTER_HEADER
 
     def headers(self, first: int, last: int) -> list[bytes]:
-        """Filter headers of some heights, both included."""
+        """Filter headers from height `first` to `last`, both included."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
     def hash_at(self, height: int) -> bytes:
-        """The filter hash of a block."""
+        """The filter hash at a height."""
         return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """The filters kept of some heights, both included, by height, each held against its hash."""
+        """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the right hash."""
         query = "SELECT height, data FROM filter_hashes JOIN filters USING (hash) WHERE height BETWEEN ? AND ?"
         with translated(self._path):
             rows = self._db.execute(query, (first, last))
             return {height: data for height, data in rows if filter_hash(data) == self.hash_at(height)}
 
     def waiting(self) -> int:
-        """How many of the filters kept no filter header commits to: it is not known yet, or they are of no block of the best chain."""
+        """Number of stored filters that no known filter header commits to: of blocks above `height`, or not of the best chain."""
         with translated(self._path):
             query = "SELECT count(*) FROM filters WHERE hash NOT IN (SELECT hash FROM filter_hashes)"
             return int(self._db.execute(query).fetchone()[0])
 
-    def is_kept(self, digest: bytes, data: bytes) -> bool:
-        """Whether just this filter is kept under its hash."""
+    def is_kept(self, filter_hash: bytes, data: bytes) -> bool:
+        """Whether these bytes are stored under this hash."""
         with translated(self._path):
-            row: tuple[object] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (digest,)).fetchone()
+            row: tuple[object] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (filter_hash,)).fetchone()
         return row == (data,)
 
     def load(self) -> None:
-        """Raises StoreCorruptError unless every hash is as it was written."""
+        """Read all hashes. Raises StoreCorruptError unless every one is as it was written."""
         self._hashes.clear()
         self._headers.clear()
-        for number, (height, digest) in enumerate(self._db.execute("SELECT height, hash FROM filter_hashes ORDER BY height")):
-            if height != number or not isinstance(digest, bytes) or len(digest) != _SIZE:
-                raise StoreCorruptError(f"{self._path}: no filter hash of height {number}")
-            self._append(digest)
+        for number, (height, stored) in enumerate(self._db.execute("SELECT height, hash FROM filter_hashes ORDER BY height")):
+            if height != number or not isinstance(stored, bytes) or len(stored) != _SIZE:
+                raise StoreCorruptError(f"{self._path}: the filter hash of height {number} is missing or damaged")
+            self._append(stored)
         if self._rows.meta("filter header") != (self.header_at(self.height) if self.height >= 0 else None):
-            raise StoreCorruptError(f"{self._path}: the last filter header is not the one written last")
+            raise StoreCorruptError(f"{self._path}: the last filter header differs from the one written last")
 
-    def _append(self, digest: bytes) -> None:
-        header = filter_header(digest, self.header_at(self.height))
-        self._hashes += digest
+    def _append(self, filter_hash: bytes) -> None:
+        header = filter_header(filter_hash, self.header_at(self.height))
+        self._hashes += filter_hash
         self._headers += header
 
     def cut(self, height: int) -> None:
-        """Forget what is above a height; within a transaction."""
+        """Delete the filter hashes above a height; within a transaction."""
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Within a transaction; where that fails, `load` again."""
+        """Apply a batch, within a transaction; if that fails, call `load` afterwards."""
         if batch.fork is not None and batch.fork < self.height:
             self._db.execute("DELETE FROM filter_hashes WHERE height > ?", (batch.fork,))
             del self._hashes[_SIZE * (batch.fork + 1) :], self._headers[_SIZE * (batch.fork + 1) :]
         if batch.hashes:
             self._db.executemany("INSERT INTO filter_hashes VALUES (?, ?)", enumerate(batch.hashes, self.height + 1))
-            for digest in batch.hashes:
-                self._append(digest)
+            for appended in batch.hashes:
+                self._append(appended)
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta("filter header", self.header_at(self.height) if self.height >= 0 else None)
         self._db.executemany("INSERT OR REPLACE INTO filters VALUES (?, ?)", batch.kept)

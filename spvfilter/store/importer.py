@@ -1,7 +1,7 @@
-"""Filters from outside on their way into the wallet's database, each held against what it knows. Files and their format are not here.
+"""Import of compact filters from outside into the wallet's database; each is checked against what the database knows.
 
-Nothing that gets in can do harm: filters are given to a search only where the filter headers that peers agree on commit to them (see
-filters.py). What is checked here is checked so that a wrong file is told at once.
+No import can make a search wrong: a search uses only filters that the filter headers agreed on by peers commit to (see filters.py).
+The checks here report a wrong file at once.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Batch, Store
 
-_BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes of one transaction
-_NAMED = 20  # stale blocks that are named
+_BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
+_NAMED = 20  # stale blocks listed by their hashes
 
 
 @public
 @dataclass(slots=True)
 class ImportCounts:
-    """What has become of the filters given so far."""
+    """Number of filters imported so far, by outcome."""
 
-    kept: int = 0  # written
-    present: int = 0  # were kept before
-    waiting: int = 0  # of both: above the filter headers that the database holds, and of no use before it holds theirs
-    stale: int = 0  # not of the best chain: left out
-    stale_blocks: list[bytes] = field(default_factory=list)  # the first of these
+    kept: int = 0  # written to the database
+    present: int = 0  # already in the database
+    waiting: int = 0  # of those two: no filter header is known for their blocks yet, so a search cannot use them
+    stale: int = 0  # not of the best chain, ignored
+    stale_blocks: list[bytes] = field(default_factory=list)  # hashes of the first stale blocks
 
 
 @public
 class FilterImport:
-    """Takes filters in any order, again and again if need be; every thousand or so are one transaction.
+    """Takes filters in any order, repeated ones too, and commits them in batches of a thousand.
 
-    Of blocks whose filter headers the database holds only the true filter gets in. Those of blocks above wait for their headers.
+    Where the database has a block's filter header, only the filter it commits to is taken. Filters of blocks above are stored unchecked
+    and used once their filter headers are known.
     """
 
     def __init__(self, store: Store) -> None:
@@ -49,40 +50,40 @@ class FilterImport:
         self._chain = HeaderChain.load(store.network, store.headers(1))
         self._batch: dict[bytes, bytes] = {}  # by hash
         self._size = 0
-        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the filter taken last
+        self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter taken
 
     def add(
         self, block: bytes, data: bytes, *, previous: bytes | None = None, height: int | None = None, header: bytes | None = None
     ) -> None:
-        """Take the filter of a block; what is known of the block before it, its height and its filter header helps to judge it.
+        """Take the filter `data` of a block; `previous` block, `height` and filter `header` are checked where they are given.
 
-        Raises FalseFilterError; BlockFilterError for a malformed filter; SourceError for one of another network, or with a filter header
-        that does not follow from the one before; StoreError. What was taken before stays.
+        Raises FalseFilterError; BlockFilterError for a malformed filter; SourceError for a filter of another network, or with a filter
+        header that does not follow from the one before it; StoreError. Filters taken before stay.
         """
         known = self._chain.height_of(block)
         below = None if previous is None else -1 if previous == bytes(32) else self._chain.height_of(previous)
         at = known if known is not None else height if below is None else below + 1
         if known is None and (at == 0 or (at == 1 and below is None and previous is not None)):  # nothing replaces a genesis block
             raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not of {self._store.network}")
-        digest = filter_hash(data)
-        if known is not None and known <= self._store.compact_filters.height and digest != self._store.compact_filters.hash_at(known):
+        this_hash = filter_hash(data)
+        if known is not None and known <= self._store.compact_filters.height and this_hash != self._store.compact_filters.hash_at(known):
             raise FalseFilterError(known, block)
-        self._check(block, data, digest, previous, below, header)
+        self._check(block, data, this_hash, previous, below, header)
         if known is None and at is not None and at <= self._chain.height:
             self.counts.stale += 1
             if len(self.counts.stale_blocks) < _NAMED:
                 self.counts.stale_blocks.append(block)
             return
         self.counts.waiting += known is None or known > self._store.compact_filters.height
-        if digest in self._batch or self._store.compact_filters.is_kept(digest, data):
+        if this_hash in self._batch or self._store.compact_filters.is_kept(this_hash, data):
             self.counts.present += 1
             return
-        self._batch[digest] = data
+        self._batch[this_hash] = data
         self._size += len(data)
         if len(self._batch) == _BATCH or self._size >= _BATCH_SIZE:
             self.flush()
 
-    def _check(self, block: bytes, data: bytes, digest: bytes, previous: bytes | None, below: int | None, header: bytes | None) -> None:
+    def _check(self, block: bytes, data: bytes, this_hash: bytes, previous: bytes | None, below: int | None, header: bytes | None) -> None:
         try:
             BasicFilter.parse(data, block)
         except FormatError as error:
@@ -92,14 +93,14 @@ class FilterImport:
             before = self._last[1]
         elif below is not None and below <= self._store.compact_filters.height:
             before = self._store.compact_filters.header_at(below)
-        follows = header if before is None else filter_header(digest, before)
+        follows = header if before is None else filter_header(this_hash, before)
         if header not in (None, follows):
-            raise SourceError(f"the filter header of block {hash_to_hex(block)} does not follow from the one before")
+            raise SourceError(f"the filter header of block {hash_to_hex(block)} does not follow from the one before it")
         if follows is not None:
             self._last = block, follows
 
     def flush(self) -> None:
-        """Write what waits to be written. Raises StoreError, and then none of it is."""
+        """Commit the filters not written yet, all or none. Raises StoreError."""
         if self._batch:
             self._store.commit(Batch(compact_filters=CompactFilterBatch(kept=list(self._batch.items()))))
             self.counts.kept += len(self._batch)

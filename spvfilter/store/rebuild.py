@@ -1,7 +1,4 @@
-"""What is kept of a damaged wallet database, and where it goes. Only one of ours: a database of another program is never touched.
-
-What the new database is filled with is store.py's.
-"""
+"""Salvage of a damaged wallet database: what can be read of it, and moving it aside. Databases of other programs are never touched."""
 
 from __future__ import annotations
 
@@ -19,22 +16,22 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class Salvage(NamedTuple):
-    """What could be read of a damaged database."""
+    """The undamaged rows of a damaged database."""
 
-    meta: dict[str, bytes]
+    meta: dict[str, bytes]  # network, secret, filter parameters
     watch: WatchList
 
 
 def salvage(file: Path, network: Network) -> Salvage:
-    """All that is whole of the watch list and of what the wallet is called by; nothing of a file that is no database.
+    """Read the undamaged rows of the watch list and of the wallet's parameters; none if the file is not a database.
 
     Raises StoreForeignError for a database of another program or network, StoreLockedError, StoreReadOnlyError.
     """
     if _is_of_another(file):
-        raise StoreForeignError(f"{file}: an SQLite database of another program")
+        raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
     meta: dict[str, bytes] = dict(_rows(file, "meta"))
     if meta.get("network", network.genesis_hash) != network.genesis_hash:
-        raise StoreForeignError(f"{file}: a wallet of another network than {network}")
+        raise StoreForeignError(f"{file}: this wallet belongs to another network than {network}")
     watch = WatchList(network)
     for _, kind, value, label in sorted(_rows(file, "watch")):
         watch.add_entry(EntryKind(kind), value, label)
@@ -42,26 +39,26 @@ def salvage(file: Path, network: Network) -> Salvage:
 
 
 def _is_of_another(file: Path) -> bool:
-    """Whether this can be read as SQLite's, and neither its application id nor its tables are ours; an empty one is nobody's."""
+    """Whether this is a readable SQLite database with neither our application id nor our tables; an empty one belongs to no program."""
     try:
         with translated(file), closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             (application,) = db.execute("PRAGMA application_id").fetchone()
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except (StoreLockedError, StoreReadOnlyError):
         raise
-    except StoreError:  # damaged, or no database
+    except StoreError:  # damaged, or not a database
         return False
     return application != APPLICATION_ID and bool(tables or application) and not tables >= MARKED.keys()
 
 
 def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
-    """The rows of a table whose marks are right."""
+    """The rows of a table whose checksums are right."""
     rows: list[tuple[Any, ...]] = []
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            db.execute("PRAGMA writable_schema = ON")  # reads on where the schema's own check fails
-            for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):  # noqa: S608  # names of our own
+            db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
+            for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):  # noqa: S608  # constant names
                 if stated == mark(table, row):
                     rows.append(tuple(row))
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -71,7 +68,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """Where the new database is made, with what a rebuild that was broken off left there removed. Raises StoreError."""
+    """The path to build the new database at, cleared of what an interrupted rebuild left there. Raises StoreError."""
     made = file.with_name(f"{file.name}.rebuilt")
     with translated(made):
         for suffix in COMPANIONS:
@@ -80,12 +77,12 @@ def beside(file: Path) -> Path:
 
 
 def damaged(file: Path) -> Path:
-    """Where a database goes in whose place a new one is made."""
+    """The path that a damaged database is moved to."""
     return file.with_name(f"{file.name}.damaged")
 
 
 def replace(file: Path, made: Path) -> None:
-    """Set the damaged database and its companions aside and put the new one in its place. Raises StoreError."""
+    """Move the damaged database and its companion files aside and the new one into its place. Raises StoreError."""
     with translated(file):
         aside = damaged(file)
         for suffix in reversed(COMPANIONS):

@@ -1,4 +1,4 @@
-"""The tables of the wallet's database. What is done with them is in store.py and filters.py."""
+"""SQL schema of the wallet's database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT
 CREATE TABLE filter_hashes (height INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 """
-MARKED = {  # tables whose rows carry marks, with the columns these cover
+MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the columns it covers
     "meta": "key, value",
     "watch": "id, kind, value, label",
     "coins": "outpoint, entry, value, script",

@@ -1,4 +1,4 @@
-"""The SQLite file under store.py: how it is made, its errors by their own names, a mark over each row. What the rows mean is not here."""
+"""SQLite file helpers of the wallet's database: creation with mode 0600, errors by cause, a checksum over each row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
 
-COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that make a database
+COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database
 _M63 = (1 << 63) - 1
 _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
@@ -22,7 +22,7 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_PERM: (StoreReadOnlyError, "cannot be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "cannot be opened"),
     sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
-    sqlite3.SQLITE_NOTADB: (StoreForeignError, "is no SQLite database, or damaged"),
+    sqlite3.SQLITE_NOTADB: (StoreForeignError, "not an SQLite database, or damaged"),
 }
 _BY_ERRNO = {
     errno.EACCES: StoreReadOnlyError,
@@ -34,11 +34,11 @@ _BY_ERRNO = {
 
 
 def create(path: Path) -> bool:
-    """Make an empty file of mode 0600 unless one is there; whether it was made. Raises OSError, also where it cannot be written."""
+    """Create an empty file of mode 0600 unless it exists; whether it was created. Raises OSError, also for an unwritable file."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if not os.access(path, os.W_OK):  # opening it would tell more, but closing it would drop the locks this process has on it
+        if not os.access(path, os.W_OK):  # open() would say why, but closing would drop this process's locks on it
             raise PermissionError(errno.EACCES, "cannot be written") from None
         return False
     return True
@@ -46,7 +46,7 @@ def create(path: Path) -> bool:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's and the system's errors as StoreError, by cause."""
+    """Raise errors of SQLite and of the system as the kinds of StoreError."""
     try:
         yield
     except sqlite3.Error as error:
@@ -55,7 +55,7 @@ def translated(path: Path) -> Iterator[None]:
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
-    except UnicodeDecodeError as error:  # sqlite3 cannot even say what is wrong with a schema
+    except UnicodeDecodeError as error:  # from sqlite3's message about a damaged schema
         raise StoreCorruptError(f"{path}: is damaged: {error}") from error
     except OSError as error:
         kind = _BY_ERRNO.get(error.errno or 0, StoreError)
@@ -63,7 +63,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def mark(table: str, row: Sequence[object]) -> int:
-    """63 bits over a row of str, bytes, int and None: what tells a damaged row from one as written."""
+    """63-bit checksum over a row of str, bytes, int and None; it shows whether the row is as it was written."""
     digest = hashlib.blake2b(table.encode(), digest_size=8)
     for value in row:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
@@ -77,13 +77,14 @@ def number(value: int) -> bytes:
 
 
 def numbers(raw: bytes) -> list[int]:
+    """The inverse of `number`, for any count of them."""
     return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
 
 
 class MarkedRows:
-    """Tables whose last column is a mark over the others, and the sum of each table's marks, so that no row changes or vanishes unseen.
+    """Tables whose last column, the mark, is a checksum over the others. Each table's sum of marks detects missing rows.
 
-    `columns` names what the marks cover, by table. The table "meta" (key, value, mark) is among them and holds the others' sums.
+    `columns` maps each table to the columns that its marks cover. The table "meta" (key, value, mark) holds the sums of the others.
     """
 
     def __init__(self, db: sqlite3.Connection, path: Path, columns: Mapping[str, str]) -> None:
@@ -93,7 +94,7 @@ class MarkedRows:
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
 
     def verify(self) -> None:
-        """Raises StoreCorruptError unless every row is as it was written and none is missing."""
+        """Raises StoreCorruptError if a row is damaged or missing."""
         sums = {table: self._sum(table) for table in self._columns}
         del sums["meta"]
         self._sums = dict(sorted(sums.items()))
@@ -129,7 +130,7 @@ class MarkedRows:
         return bytes(row[0]) if row else None
 
     def numbers(self, key: str) -> list[int]:
-        """The numbers under a key. Raises StoreCorruptError where it is missing."""
+        """The numbers stored under a key. Raises StoreCorruptError if it is missing."""
         raw = self.meta(key)
         if raw is None:
             raise StoreCorruptError(f"{self._path}: {key!r} is missing")
@@ -137,7 +138,7 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is written within, or nothing."""
+        """Commit everything written in the block, or nothing."""
         before = dict(self._sums)
         self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -1,10 +1,10 @@
-"""The wallet's database: headers, watch list, coins, matches, scan cursor, in one SQLite file. No network, no matching, no event loop.
+"""The wallet's database, one SQLite file: headers, watch list, coins, matches, pending transactions, compact filters and the scan cursor.
 
-A batch moves headers, matches, coins and cursor in one transaction, so that a process killed at any moment finds a state that
-belongs together. SQLite has no checksums: each row carries a mark over its own contents, each table the sum of its marks, and the
-headers are linked by their hashes, so that a damaged file is refused and never gives a wrong match.
+A batch changes headers, matches, coins and cursor in one transaction, so the state is consistent even if the process is killed. SQLite
+has no checksums: each row carries one over its contents, each table the sum of its rows' checksums, and headers are linked by their
+hashes. A damaged file is therefore refused and never gives a wrong match.
 
-To be used from one thread at a time. The file and its companions have mode 0600: they tell what the wallet owns.
+Use it from one thread at a time. The file and its companions have mode 0600: they reveal what the wallet owns.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translat
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
-MEMORY = ":memory:"  # in place of a path: a database that ends with the process
+MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
 
 
 @public
 class StoredMatch(NamedTuple):
-    """A match as the database keeps it: the hit, and the block of the best chain that holds it; both None in the mempool."""
+    """A match in the database: the hit and its block in the best chain; block hash and height are None while it is unconfirmed."""
 
     hit: Hit
     block_hash: bytes | None
@@ -45,19 +45,19 @@ class StoredMatch(NamedTuple):
 
 @public
 class Pending(NamedTuple):
-    """A transaction in no block yet."""
+    """An unconfirmed transaction."""
 
     raw: bytes
-    seen: int  # seconds since 1970
-    own: bool  # broadcast by us
+    seen: int  # when it arrived, seconds since 1970
+    own: bool  # whether we broadcast it
 
 
 @public
 class Bip37Parameters(NamedTuple):
-    """What makes this wallet's BIP-37 filter the same every time: two with other tweaks or sizes intersect, and give it away."""
+    """Parameters that make this wallet's BIP-37 filter the same in every run: the intersection of different filters reveals the wallet."""
 
     tweak: int
-    elements: int  # it is sized for
+    elements: int  # number of elements to size it for
     fp_rate: float
     decoy_key: bytes
 
@@ -65,14 +65,14 @@ class Bip37Parameters(NamedTuple):
 @public
 @dataclass(slots=True)
 class Batch:
-    """What one commit changes, in this order. Empty parts change nothing."""
+    """Changes of one commit, applied in this order. Empty parts change nothing."""
 
-    fork: int | None = None  # the last height that stays of the chain stored: headers and matches above leave
-    headers: bytes = b""  # appended above what is there, 80 bytes each
-    matches: list[StoredMatch] = field(default_factory=list)  # new, or of a transaction that was in the mempool
+    fork: int | None = None  # height up to which the stored chain stays; headers and matches above are deleted
+    headers: bytes = b""  # of the next blocks, 80 bytes each
+    matches: list[StoredMatch] = field(default_factory=list)  # new ones, and confirmed ones that were unconfirmed
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
-    pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None: no longer
-    cursor: int | None = None  # the height up to which blocks were scanned
+    pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None deletes
+    cursor: int | None = None  # height up to which blocks have been searched
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
 
@@ -95,11 +95,11 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
-        """The database in `path`, made if it is not there, with everything in it verified; MEMORY for one without a file.
+        """Open the database at `path`, or create it, and verify all of it. MEMORY opens one without a file.
 
-        With `rebuild` a damaged one is moved aside (to `….damaged`) and what can be read of its watch list, labels and filter
-        parameters goes into a new one; headers and matches are to be fetched again. Raises StoreLockedError, StoreForeignError (also for
-        another network), StoreCorruptError, StoreFullError, StoreReadOnlyError.
+        With `rebuild`, an existing database is moved aside (to `….damaged`) and replaced by a new one with what can be read of its watch
+        list, labels and filter parameters; headers and matches must be fetched again. Raises StoreLockedError, StoreForeignError (also
+        for another network), StoreCorruptError, StoreFullError, StoreReadOnlyError.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -128,20 +128,20 @@ class Store:
 
     def _prepare(self, fresh: bool) -> None:
         db = self._db
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process is told at once
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process gets an error at once
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not fresh and (tables or application):
             if application != APPLICATION_ID:
-                raise StoreForeignError(f"{self.path}: an SQLite database of another program")
+                raise StoreForeignError(f"{self.path}: this SQLite database belongs to another program")
             if version != SCHEMA_VERSION:
-                raise StoreForeignError(f"{self.path}: of version {version}, this program knows {SCHEMA_VERSION}")
+                raise StoreForeignError(f"{self.path}: schema version {version}, this program reads version {SCHEMA_VERSION}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
-            with self._rows.transaction():  # one, so that a database begun is a database made
+            with self._rows.transaction():  # one transaction: the schema is complete or absent
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -154,16 +154,16 @@ class Store:
             db.execute("COMMIT")
 
     def _verify(self) -> None:
-        """Raises StoreCorruptError unless every row is as it was written, none is missing and the headers link."""
+        """Raises StoreCorruptError if a row is damaged or missing or a header does not link."""
         with translated(self.path):
             tables = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'").fetchall()
-            for (table,) in (("sqlite_master",), *tables):  # not 13 GB of filters, each of which is checked when it is read
+            for (table,) in (("sqlite_master",), *tables):  # without the filters, up to 13 GB: each is checked when it is read
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
             self._rows.verify()
             if self._rows.meta("network") != self.network.genesis_hash:
-                raise StoreForeignError(f"{self.path}: a wallet of another network than {self.network}")
+                raise StoreForeignError(f"{self.path}: this wallet belongs to another network than {self.network}")
             self._verify_headers()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
@@ -174,12 +174,12 @@ class Store:
         for stated, raw in self._db.execute("SELECT height, raw FROM headers ORDER BY height"):
             height += 1
             if stated != height or not isinstance(raw, bytes) or len(raw) != HEADER_SIZE:
-                raise StoreCorruptError(f"{self.path}: no header of height {height}")
+                raise StoreCorruptError(f"{self.path}: the header of height {height} is missing or damaged")
             if previous is not None and raw[4:36] != previous:
-                raise StoreCorruptError(f"{self.path}: header {height} does not follow the one before it")
+                raise StoreCorruptError(f"{self.path}: header {height} does not link to the one before it")
             previous = sha256d(raw)
         if previous != self._rows.meta("tip"):
-            raise StoreCorruptError(f"{self.path}: the last header is not the one written last")
+            raise StoreCorruptError(f"{self.path}: the last header differs from the one written last")
         self._tip = height
 
     @classmethod
@@ -193,12 +193,12 @@ class Store:
                         store._rows.set_meta(key, meta[key])
             store.attach(watch)
             with translated(made):
-                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; closing would not say that there was no room
+                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; close() would not report a full disk
         replace(file, made)
         return cls.open(file, network)
 
     def close(self) -> None:
-        """Close the file. What was committed stays; nothing else may be called from now on."""
+        """Close the file; no other method may be called afterwards."""
         self._db.close()
 
     def __enter__(self) -> Self:
@@ -211,27 +211,27 @@ class Store:
 
     @property
     def tip(self) -> int:
-        """Height of the last header, -1 without any."""
+        """Height of the last header; -1 for none."""
         return self._tip
 
     @property
     def cursor(self) -> int:
-        """Height up to which every block was searched for all that is watched, -1 for none."""
+        """Height up to which blocks have been searched for every entry of the watch list; -1 for none."""
         return self._cursor
 
     @property
     def searched(self) -> int:
-        """Height up to which blocks were searched before the cursor went back for new entries, -1 for none."""
+        """Height up to which blocks had been searched before the cursor moved back for new entries; -1 for none."""
         return self._searched
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes of this wallet's own."""
+        """32 random bytes, drawn when the database was created."""
         return self._rows.meta("secret") or b""
 
     @property
     def bip37_parameters(self) -> Bip37Parameters | None:
-        """As last committed."""
+        """The parameters last committed, or None."""
         raw = self._rows.meta("filter")
         if raw is None:
             return None
@@ -239,7 +239,7 @@ class Store:
         return Bip37Parameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
-        """Packed headers from a height on, 80 bytes each, up to 10,000 at once."""
+        """Headers from height `start` on, packed (80 bytes each), up to 10,000 per item."""
         for at in range(start, self._tip + 1, 10_000):
             with translated(self.path):
                 rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
@@ -247,9 +247,9 @@ class Store:
             yield piece
 
     def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
-        """Every match of the best chain in blocks above a height, lowest first, then those of the mempool; or only one of these kinds.
+        """Matches in blocks above height `above` in ascending order, then the unconfirmed ones.
 
-        The watch list must be attached. Raises StoreError.
+        `confirmed` selects one of these kinds. A watch list must be attached. Raises StoreError.
         """
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
@@ -262,22 +262,22 @@ class Store:
         try:
             return Completeness(stored)
         except ValueError:
-            raise StoreCorruptError(f"{self.path}: a match has the completeness {stored[:20]!r}, which is none") from None
+            raise StoreCorruptError(f"{self.path}: a match has the unknown completeness {stored[:20]!r}") from None
 
     def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """Of matches (spend, txid, n) those that are known, with hash and height of their block; both None in the mempool."""
+        """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while unconfirmed."""
         query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
         with translated(self.path):
             rows = [(identity, self._db.execute(query, identity).fetchone()) for identity in identities]
         return {identity: row for identity, row in rows if row is not None}
 
     def spender_of(self, outpoint: bytes) -> bytes | None:
-        """The txid of what spends an outpoint (36 bytes) in a block, as far as it is a match."""
+        """The txid of a confirmed match that spends an outpoint (36 bytes), or None."""
         query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NOT NULL"
         return next((txid for (txid,) in self._rows_of(query, (outpoint,))), None)
 
     def has_tx(self, txid: bytes) -> bool:
-        """Whether a transaction is a match."""
+        """Whether a transaction has a stored match."""
         return any(self._rows_of("SELECT 1 FROM matches WHERE txid = ? LIMIT 1", (txid,)))
 
     def _rows_of(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -285,20 +285,20 @@ class Store:
             yield from self._db.execute(query, values)
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
-        """Height and hash of each header above `fork`, from the tip down."""
+        """Height and block hash of each header above height `fork`, from the tip down."""
         for height, raw in self._rows_of("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
             yield height, sha256d(raw)
 
     def pending(self) -> dict[bytes, Pending]:
-        """Transactions in no block yet, by txid."""
+        """The unconfirmed transactions by txid."""
         return {txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._rows_of("SELECT txid, raw, seen, own FROM pending")}
 
     # Writing
 
     def attach(self, watch: WatchList, since: int = 0) -> None:
-        """Join what is stored with `watch`: it learns the stored entries, labels and coins, the database what is new in it.
+        """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
 
-        For entries that are new to the database blocks from height `since` on are to be searched, so the cursor goes back below it.
+        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -324,7 +324,7 @@ class Store:
                     self._move_cursor(min(self._cursor, max(since, 0) - 1))
 
     def commit(self, batch: Batch) -> None:
-        """All of a batch or nothing of it, flushed to disk. Raises StoreFullError, StoreError."""
+        """Apply a batch in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
         tip, cursor, searched, ids = self._tip, self._cursor, self._searched, len(self._ids)
         try:
             with translated(self.path), self._rows.transaction():
@@ -380,7 +380,7 @@ class Store:
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
     def _write_entries(self, known: dict[int, tuple[int, str | None]]) -> None:
-        """Rows for the entries of the watch list from the first on that has no id yet; `known` ones have a row, with that label."""
+        """Write the entries of the watch list that have no row id yet. `known`: entry number → id and label of its existing row."""
         assert self._watch is not None
         for at, (kind, value, label) in enumerate(self._watch.entries()):
             if at < len(self._ids):

@@ -1,4 +1,4 @@
-"""The books of a wallet: what blocks and the mempool mean for it. No network."""
+"""A wallet's ledger: confirmed and unconfirmed matches, and the events of their changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes in a wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected. Values only."""
+"""Events of the wallet's ledger: matches found, confirmed and withdrawn, blocks connected and disconnected."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from spvfilter.watch.match import Completeness, Match
 
 @public
 class Reason(StrEnum):
-    """Why a match is no longer one."""
+    """Why a match was withdrawn."""
 
-    REORG = "reorg"  # its block left the best chain; it may come back in another
-    CONFLICT = "conflict"  # a confirmed transaction spends what it, or one it stands upon, spends
-    EXPIRED = "expired"  # in no block for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
+    REORG = "reorg"  # its block left the best chain; another block may confirm it again
+    CONFLICT = "conflict"  # a confirmed transaction spends an input of it or of one of its ancestors
+    EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class MatchFound:
-    """A match seen for the first time, in a block of the best chain or, with `match.height` None, in the mempool."""
+    """A new match, in a block of the best chain or, if `match.height` is None, unconfirmed."""
 
     match: Match
     completeness: Completeness = Completeness.UNPROVEN
@@ -30,7 +30,7 @@ class MatchFound:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchConfirmed:
-    """A match of the mempool is now in a block of the best chain."""
+    """A block of the best chain now contains a match that was unconfirmed."""
 
     match: Match
     completeness: Completeness = Completeness.UNPROVEN
@@ -39,7 +39,7 @@ class MatchConfirmed:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
-    """A match found before is none any more."""
+    """A match found before no longer holds."""
 
     match: Match
     reason: Reason
@@ -48,7 +48,7 @@ class MatchWithdrawn:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockConnected:
-    """A block of the best chain was searched; its matches follow."""
+    """A block of the best chain was searched; the events of its matches follow."""
 
     height: int
     hash: bytes  # wire order
@@ -57,7 +57,7 @@ class BlockConnected:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockDisconnected:
-    """A block that was searched left the best chain; its matches were withdrawn right before."""
+    """A searched block left the best chain; the events just before withdrew its matches."""
 
     height: int
     hash: bytes  # wire order

@@ -1,4 +1,4 @@
-"""What those who ask peers give the ledger: transactions said to concern the wallet, and blocks that were searched."""
+"""Results of a block search, the ledger's input: searched blocks and the transactions that peers returned for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spvfilter.watch.match import Completeness
 
 
 class FoundTx(NamedTuple):
-    """A transaction that a peer says concerns us, at its place in a block."""
+    """A transaction that a peer's filter matched, with its position in the block."""
 
     position: int
     raw: bytes
@@ -18,11 +18,11 @@ class FoundTx(NamedTuple):
 
 @dataclass(slots=True)
 class ScannedBlock:
-    """One block of the best chain: what of it may concern us, or all of it."""
+    """One searched block of the best chain: the transactions that may concern the wallet, or the whole block."""
 
     height: int
-    hash: bytes
+    hash: bytes  # wire order
     txs: Sequence[FoundTx] = ()
-    raw: bytes | None = None  # the whole block, where that was fetched
+    raw: bytes | None = None  # the whole block, if it was fetched
     completeness: Completeness = Completeness.UNPROVEN
-    total: int = 0  # transactions in the block, where a peer's filter was asked
+    total: int = 0  # number of transactions in the block, if a peer searched it by filter

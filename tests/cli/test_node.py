@@ -84,8 +84,8 @@ def test_commands_are_taken_on_standard_input() -> None:
     [
         ("mine 0", "a whole number from 1 to 100000 expected, not '0'"),
         ("mine many", "a whole number from 1 to 100000 expected, not 'many'"),
-        ("reorg 2", "a reorganisation is 1 to 1 blocks deep here, not 2"),
-        (f"pay {ADDRESS} 5", "1005 satoshi asked for, 0 can be spent: mine more blocks, coinbases mature after 100"),
+        ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
+        (f"pay {ADDRESS} 5", "1005 satoshi needed, 0 can be spent: mine more blocks, coinbases mature after 100"),
         (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
         ("dance", "no such command, or not so: 'dance' (try 'help')"),
         ("mine 1 2", "no such command, or not so: 'mine' (try 'help')"),
@@ -137,7 +137,7 @@ def test_addresses_are_paid_at_the_start_and_in_every_block_of_the_interval() ->
     ("argv", "said"),
     [
         (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
-        (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi asked for, 0 can be spent"),
+        (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi needed, 0 can be spent"),
         (["--interval", 0], "argument --interval: seconds from 0.01 to 86400 expected, not '0'"),
         (["--port", 65536], "argument --port: a whole number from 0 to 65535 expected"),
         (["--host", "192.0.2.1", "--blocks", 0], "cannot listen on 192.0.2.1 port 0: "),

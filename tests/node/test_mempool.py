@@ -212,5 +212,5 @@ def test_it_never_holds_more_bytes_than_it_may() -> None:
     assert refusal(made, spend(coinbase(made, 2))) == "mempool full"
     made.mine()
     made.submit_tx(spend(coinbase(made, 2)))
-    with pytest.raises(ParameterError, match="not negative: -1"):
+    with pytest.raises(ParameterError, match="must not be negative: -1"):
         Regtest(max_mempool=-1)

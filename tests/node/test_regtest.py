@@ -63,7 +63,7 @@ def test_mined_blocks_follow_each_other_by_real_proof_of_work() -> None:
 def test_coinbases_mature_after_100_blocks_and_pay_what_is_asked() -> None:
     made = regtest(99)
     assert made.balance == 0
-    with pytest.raises(ParameterError, match="51000 satoshi asked for, 0 can be spent"):
+    with pytest.raises(ParameterError, match="51000 satoshi needed, 0 can be spent"):
         made.pay(TxOut(50_000, SCRIPT))
     made.mine()
     assert made.balance == subsidy(1)
@@ -198,14 +198,14 @@ def test_the_new_branch_holds_the_transactions_given() -> None:
     assert len(made.mempool) == 0  # it spent the first coinbase too
 
 
-@pytest.mark.parametrize(("depth", "said"), [(0, "1 to 3 blocks deep here, not 0"), (4, "not 4"), (-1, "not -1")])
+@pytest.mark.parametrize(("depth", "said"), [(0, "depth must be 1 to 3, the height of the tip, not 0"), (4, "not 4"), (-1, "not -1")])
 def test_an_impossible_depth_is_refused(depth: int, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         regtest(3).reorg(depth)
 
 
 def test_more_transactions_than_blocks_are_refused() -> None:
-    with pytest.raises(ParameterError, match="transactions for 3 blocks, but 2 are to be mined"):
+    with pytest.raises(ParameterError, match="transactions for 3 blocks, but only 2 are mined"):
         regtest(3).reorg(1, transactions=[[], [], []])
 
 

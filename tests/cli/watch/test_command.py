@@ -156,7 +156,7 @@ def test_a_database_of_another_network_is_refused(node: NodeProcess, tmp_path: P
     once(node.place, "--db", tmp_path / "wallet.db", ADDRESS)
     ran = process("watch", "--network", "signet", "--connect", node.place, "--db", tmp_path / "wallet.db", "--once")
     assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (2, b"", 1)
-    assert ran.stderr.endswith(b"wallet.db: a wallet of another network than signet\n")
+    assert ran.stderr.endswith(b"wallet.db: this wallet belongs to another network than signet\n")
 
 
 def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_p
         connection.execute("CREATE TABLE theirs (value)")
     before = db.read_bytes()
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
-    assert (code, events, errors) == (2, [], f"spvfilter: {db}: an SQLite database of another program\n")
+    assert (code, events, errors) == (2, [], f"spvfilter: {db}: this SQLite database belongs to another program\n")
     assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
 
 
