@@ -1,4 +1,4 @@
-"""The command line: picks a command, loads its module, turns every error into one line and an exit code. What commands do is theirs."""
+"""The command line: picks a command, loads its module, turns every error into one line and an exit code."""
 
 from __future__ import annotations
 

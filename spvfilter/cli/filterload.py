@@ -1,4 +1,4 @@
-"""`spvfilter filterload`: a BIP-37 filter of what a wallet watches, as bytes for the wire. It talks to no node."""
+"""`spvfilter filterload`: make the BIP-37 filter of a watch list and print its payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spvfilter node`: a regtest full node to try a wallet against. What it mines and pays is asked for by options and commands."""
+"""`spvfilter node`: a regtest full node to try a wallet against, controlled by options and commands on standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spvfilter scan`: what concerns a wallet in files or a stream of blocks, printed as it is found. The scan itself is aio.matcher's."""
+"""`spvfilter scan`: print the matches of a wallet in files or a stream of blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file of blocks and its framing: raw, hex, or Bitcoin Core's blk*.dat. Which blocks are wanted is not its business.
+"""One file of blocks: raw, hex, or Bitcoin Core's blk*.dat with its framing.
 
 A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that many bytes of block.
 Records may be out of height order, zeros may lie between and behind them (Core allocates in advance), and the last may be half

@@ -1,4 +1,4 @@
-"""Keys for the generic filter as people have them: lines or NUL-separated, from files or standard input. A filter is refused for one."""
+"""Input of `spvfilter bloom`: keys as lines or NUL-separated, from files or standard input."""
 
 from __future__ import annotations
 

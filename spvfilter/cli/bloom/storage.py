@@ -1,4 +1,4 @@
-"""Where the command line keeps a generic filter: in a file or in Redis, behind one face. What is done with it is bloom.py's."""
+"""Storage of a generic Bloom filter for `spvfilter bloom`: in a file or in Redis, behind one interface."""
 
 from __future__ import annotations
 

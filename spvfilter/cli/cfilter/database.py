@@ -1,4 +1,4 @@
-"""`spvfilter cfilter import` and `export`: filters between files and a wallet's database. Nothing is matched."""
+"""`spvfilter cfilter import` and `export`: compact filters between files and the wallet's database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compact filters on disk as JSON lines, one filter a line, and blocks in the order in which theirs can be made. Nothing is printed."""
+"""Files of `spvfilter cfilter`: compact filters as JSON lines, spent outputs, and blocks in the order to build filters in."""
 
 from __future__ import annotations
 

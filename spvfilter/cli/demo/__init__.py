@@ -1,1 +1,1 @@
-"""`spvfilter demo`: all of it on a small chain made on the spot."""
+"""`spvfilter demo`: the tour of a small chain made in memory."""

@@ -1,4 +1,4 @@
-"""A small regtest chain made in memory for the demo: mined, with true merkle roots and commitments, its signatures made up."""
+"""The demo's regtest chain in memory: mined, with valid merkle roots and witness commitments; its signatures are made up."""
 
 from __future__ import annotations
 

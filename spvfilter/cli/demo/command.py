@@ -1,4 +1,4 @@
-"""`spvfilter demo`: a wallet's filter, then the wallet followed live through a small node on this machine, a reorganisation included."""
+"""`spvfilter demo`: show a wallet's filter, then follow the wallet through a local node, a reorganisation included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whole P2P message holds, as facts and tables: its envelope, and the payload by its command. What to answer is not said."""
+"""`spvfilter inspect` on a P2P message: its envelope and payload as facts and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bytes turn out to be, as facts and tables: a filterload, transaction, block, merkleblock, headers. Form is judged, not validity."""
+"""`spvfilter inspect` on a filterload, transaction, block, merkleblock or headers payload: its facts and tables."""
 
 from __future__ import annotations
 

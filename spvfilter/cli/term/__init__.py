@@ -1,1 +1,1 @@
-"""What a person sees: facts, tables, progress, matches and balances."""
+"""Terminal output shared by the commands: facts, tables, progress, matches and balances."""

@@ -1,4 +1,4 @@
-"""What a wallet holds, by address, as matches come and go. Which matches there are is not its business."""
+"""The balances of a watched wallet by address, updated as matches come and go."""
 
 from __future__ import annotations
 

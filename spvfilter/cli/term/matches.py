@@ -1,4 +1,4 @@
-"""Matches as people and programs read them: JSON, CSV and table lines, and the totals. Which matches there are is not its business."""
+"""Matches and totals as JSON lines, CSV or a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see: facts, tables and single lines, with rich on a terminal that has it and plain otherwise. Nothing of Bitcoin."""
+"""Terminal output: facts, tables and lines, with rich where it is installed, else plain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a scan has come, shown on standard error when that is a terminal. It is told; it asks nobody."""
+"""Progress of a scan on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class ProgressDisplay:
-    """Shows nothing: standard error is no terminal."""
+    """A display that shows nothing: standard error is not a terminal."""
 
     def update(self, done: int, total: int | None) -> None:
-        """So many bytes of so many, the total unknown at first."""
+        """`done` of `total` bytes are done; the total may be unknown at first."""
 
     def clear(self) -> None:
-        """Make way for a line that someone else prints on the same terminal."""
+        """Clear the display before another line is printed on the same terminal."""
 
 
 class LineProgress(ProgressDisplay):
@@ -47,7 +47,7 @@ class LineProgress(ProgressDisplay):
 
 
 class RichProgress(ProgressDisplay):
-    """rich's bar; it makes way by itself for what is printed on its console."""
+    """rich's progress bar, which redraws itself around lines printed on its console."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import (
@@ -69,7 +69,7 @@ class RichProgress(ProgressDisplay):
 
 @contextmanager
 def progress(console: Console | None) -> Iterator[ProgressDisplay]:
-    """What to show progress with; `console` is the terminal that lines go to meanwhile, if they go to one."""
+    """A display of progress; `console` is the terminal that lines are printed on meanwhile, if any."""
     if not sys.stderr.isatty():
         yield ProgressDisplay()
         return

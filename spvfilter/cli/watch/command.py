@@ -1,4 +1,4 @@
-"""`spvfilter watch`: a wallet followed live through full nodes, printed as it happens. What is done for it is aio.light's."""
+"""`spvfilter watch`: follow a wallet live through full nodes and print its events."""
 
 from __future__ import annotations
 

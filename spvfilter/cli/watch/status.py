@@ -1,4 +1,4 @@
-"""The last lines of a terminal while a wallet is watched: balances, how far it is, which peer. It is told; it asks nobody."""
+"""Status lines of `spvfilter watch` on a terminal: balances, phase, peer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_NAME = 12  # columns
 
 
 class Status:
-    """Knows what to say, and says nothing: there is no terminal."""
+    """A status that shows nothing: there is no terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -31,7 +31,7 @@ class Status:
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """So many headers or blocks of so many."""
+        """`done` of `total` headers or blocks of a phase are done."""
         if phase != self._doing:
             self._doing, self._begun = phase, (self._now(), done)
         self._phase = f"{phase}: {done:,} of {total:,}"
@@ -55,13 +55,13 @@ class Status:
         self.changed()
 
     def changed(self) -> None:
-        """What is shown may have changed."""
+        """Called when the status has changed."""
 
     def tick(self) -> None:
-        """Another fifth of a second has passed."""
+        """Called every TICK_S seconds."""
 
     def clear(self) -> None:
-        """Make way for a line that someone else prints on the same terminal."""
+        """Clear the status before another line is printed on the same terminal."""
 
     def complain(self, message: str) -> None:
         """One line on standard error."""
@@ -94,7 +94,7 @@ class LineStatus(Status):
 
 
 class RichStatus(Status):
-    """Balances and the line below them, drawn by rich, which makes way for what is printed on its console."""
+    """Balances above the status line, drawn by rich, which redraws them around lines printed on its console."""
 
     def __init__(self, console: Console, balances: Balances) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class RichStatus(Status):
 
 @contextmanager
 def status(console: Console | None, balances: Balances) -> Iterator[Status]:
-    """What to show the state with; `console` is the terminal that matches go to, None where they go elsewhere."""
+    """A status display; `console` is the terminal that matches are printed on, None if they go elsewhere."""
     if console is not None:
         shown = RichStatus(console, balances)
         with shown.live:
