@@ -28,7 +28,7 @@ _OBJECT = re.compile(rb'\{\s*"[a-z]')  # of a filter's bytes, one in ten million
 
 @dataclass(frozen=True, slots=True)
 class FilterRecord:
-    """One line. Hashes in wire order; `header` None where those before it are not known."""
+    """One filter, a line of the file. Hashes are in wire order; `header` is None if the filter headers before it are unknown."""
 
     block: bytes
     previous: bytes | None
@@ -96,20 +96,20 @@ def _record(line: bytes) -> FilterRecord:
     if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in ("block", "filter")):
         raise ParameterError('no object with "block" and "filter"')
 
-    def digest(name: str) -> bytes | None:
+    def hash_field(name: str) -> bytes | None:
         value = fields.get(name)
         return hash_from_hex(value) if isinstance(value, str) else None
 
-    block, height = digest("block"), fields.get("height")
+    block, height = hash_field("block"), fields.get("height")
     assert block is not None
     try:
         data = bytes.fromhex(fields["filter"])
     except ValueError:
         raise ParameterError('"filter" is not in hex') from None
-    stated = digest("filter_hash")
+    stated = hash_field("filter_hash")
     if stated not in (None, filter_hash(data)):
         raise ParameterError("the filter is not the one that filter_hash states: the line is damaged")
-    return FilterRecord(block, digest("previous"), height if type(height) is int else None, data, digest("filter_header"))
+    return FilterRecord(block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header"))
 
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
@@ -126,7 +126,7 @@ def check_network(name: str, record: FilterRecord, network: Network) -> None:
 
 
 def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
-    """The blocks, each once and behind the one it follows where that is there; and how many follow none that is there."""
+    """The blocks without duplicates, parents first; and the number of blocks whose parent is missing."""
     known = {ref.hash: ref for ref in refs}
     children: dict[bytes, list[BlockRef]] = {}
     roots = []
@@ -153,10 +153,10 @@ class SeenOutputs:
         """Keep a block's outputs; the scripts that it spends, in order, None for an output that was never seen."""
         spans = list(walk_block(raw_block))
         for tx in spans:
-            digest = txid(raw_block, tx)
+            this_txid = txid(raw_block, tx)
             for index, (_, start, end) in enumerate(tx.outputs):
                 if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # nothing can spend it
-                    self._scripts[digest + index.to_bytes(4, "little")] = raw_block[start:end]
+                    self._scripts[this_txid + index.to_bytes(4, "little")] = raw_block[start:end]
         spent = [raw_block[at : at + 36] for tx in spans[1:] for at, _, _ in tx.inputs]
         find = self._scripts.pop if self._forget else self._scripts.get
         return [find(outpoint, None) for outpoint in spent]

@@ -236,7 +236,7 @@ def headers(raw: bytes, network: Network) -> Finding:
     table = Table(
         "headers", f"{len(found)} header(s)", {"#": "right", "hash": "left", "time": "left"},
         [{fact.name.replace(" ", "_"): fact.value for fact in (*_names(header), *_numbers(header))} for header in found],
-        [[str(n), hash_to_hex(digest), utc(header.time)] for n, (header, digest) in enumerate(zip(found, hashes, strict=True))],
+        [[str(n), hash_to_hex(block_hash), utc(header.time)] for n, (header, block_hash) in enumerate(zip(found, hashes, strict=True))],
     )  # fmt: skip
     return Finding("headers", "Headers", facts, [table])
 

@@ -69,7 +69,7 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Columns, and a row for each address, the last touched last, at most so many; where there are several a row that sums up all."""
+        """Columns, and a row for each address, the last touched last, at most `most` rows; several addresses get a row with their sum."""
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]

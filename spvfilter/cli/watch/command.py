@@ -279,13 +279,13 @@ class _Watch:
                     self._progressed()
             case BlockConnected():
                 self._progressed()
-            case Synced(height, digest):
+            case Synced(height, block_hash):
                 if self._once:
                     await self._print_all(shown)
-                self._synced(height, digest, shown)
+                self._synced(height, block_hash, shown)
                 return self._once
-            case BlockDisconnected(height, digest):
-                self._disconnected(height, digest, shown)
+            case BlockDisconnected(height, block_hash):
+                self._disconnected(height, block_hash, shown)
             case PeerChanged(address, agent):
                 self._peer_changed(address, agent, shown)
             case PeerWarning():
@@ -310,24 +310,24 @@ class _Watch:
         self._show(event.match)
         shown.changed()
 
-    def _synced(self, height: int, digest: bytes, shown: Status) -> None:
+    def _synced(self, height: int, block_hash: bytes, shown: Status) -> None:
         shown.synced(height)
         if self._json:
-            self._line({"event": "synced", "height": height, "block": hash_to_hex(digest)})
+            self._line({"event": "synced", "height": height, "block": hash_to_hex(block_hash)})
         elif self._once:
             count = len(self._balances)
             shown.clear()
             found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
             Page(sys.stderr).line(f"height {height:,}: {found}")
 
-    def _disconnected(self, height: int, digest: bytes, shown: Status) -> None:
+    def _disconnected(self, height: int, block_hash: bytes, shown: Status) -> None:
         if self._once:
             return
         if self._json:
-            self._line({"event": "disconnected", "height": height, "block": hash_to_hex(digest)})
+            self._line({"event": "disconnected", "height": height, "block": hash_to_hex(block_hash)})
         else:
             shown.clear()
-            self._page.line(f"block {height} {hash_to_hex(digest)} left the best chain", "yellow")
+            self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
 
     def _peer_changed(self, address: str | None, agent: str, shown: Status) -> None:
         shown.peer(address, agent)
