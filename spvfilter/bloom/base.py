@@ -1,4 +1,4 @@
-"""What the generic filters share: construction, shape, file and pickle. Which operations there are is the kernel's, bits or counters."""
+"""GenericFilter: what Bloom filters and counting filters share: construction, shape, file and pickle."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
-_MAPPED = 1 << 20  # bytes from which memory is mapped, not allocated: it costs nothing before it is used
-_HUGE = 1 << 22  # bytes from which huge pages are asked for: a key's bits lie all over it, and its pages' addresses are cached no more
+_MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
+_HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
 
 
 class GenericFilter:
-    """Mixed into a kernel type; see BloomFilter and CountingBloomFilter."""
+    """A mixin for a kernel type; see BloomFilter and CountingBloomFilter."""
 
-    KIND: int  # of its file
+    KIND: int  # in its file
 
-    if TYPE_CHECKING:  # the kernel type's
+    if TYPE_CHECKING:  # attributes of the kernel type
         cells: int
         hash_funcs: int
         family: Family
@@ -71,7 +71,7 @@ class GenericFilter:
     def _set_up(
         self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
     ) -> None:
-        """`private` as the kernel's: nobody else has the buffer."""
+        """`private` is passed to the kernel: no other object refers to the buffer."""
         self._init_core(
             header.cells,
             header.hash_funcs,
@@ -91,32 +91,32 @@ class GenericFilter:
         self._file = None
 
     def _init_core(self, *arguments: object) -> None:
-        """The kernel type's own __init__."""
-        super().__init__(*arguments)  # behind this class comes the kernel type
+        """Call the kernel type's own __init__."""
+        super().__init__(*arguments)  # the kernel type comes after this class in the MRO
 
     def header(self) -> FileHeader:
-        """The shape as its file states it."""
+        """The header of the filter's file, which describes its shape."""
         flags = FLAG_PARTITIONED if self.partitioned else 0
         rate = self.nominal_fp_rate or 0.0
         shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
         return FileHeader(self.KIND, *shape)
 
     def __bytes__(self) -> bytes:
-        """The whole file: header, bits and CRC (spvfilter.bloom.fileformat)."""
+        """The contents of the filter's file: header, bits and CRC (spvfilter.bloom.fileformat)."""
         file = io.BytesIO()
         fileformat.write_to(file, self.header(), self.body)
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that replaces `path` whole or not at all, flushed to disk."""
+        """Write the filter to a file that atomically replaces `path` and is flushed to disk."""
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
-        """The filter in the bytes of a file. `hashing` and `encode` are needed where they are the user's own.
+        """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again.
 
-        Raises FormatError: truncated, longer than it says, damaged, foreign, of an unknown version, kind or family. Raises ParameterError
-        where `hashing` or `encode` is not the file's, TooLargeError.
+        Raises FormatError if the data is truncated, too long, damaged, not a filter, or of an unknown version, kind or family;
+        ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
         """
         view = memoryview(raw).cast("B")
         return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True).copy()
@@ -132,14 +132,14 @@ class GenericFilter:
         hashing: HashFamily | None = None,
         encode: Encode = None,
     ) -> Self:
-        """The filter in a file; with `mmap` its bits stay there, shared with whoever else maps it, and `writable` ones change it.
+        """The filter in a file. With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
 
-        A writable one must be closed (`close`, or `with`): that writes the CRC. One that was not, or that another process has open,
-        is refused with `verify`, which also reads the whole file once; without it only the header is checked. Raises OSError,
+        Close a writable filter (`close`, or `with`), which writes the CRC. `verify` refuses a file that was not closed or is open for
+        writing in another process, and reads the whole file once to check the CRC; without it only the header is checked. Raises OSError,
         ParameterError for `writable` without `mmap`, and what `from_bytes` raises: FormatError, ParameterError, TooLargeError.
         """
         if writable and not mmap:
-            raise ParameterError("writable is for mmap: change a filter in memory as you like, and save it")
+            raise ParameterError("writable needs mmap=True; a filter in memory can always be changed, and saved")
         with Path(path).open("r+b" if writable else "rb") as file:
             size = os.fstat(file.fileno()).st_size
             header = cls._header_of(file.read(HEADER_SIZE), size)
@@ -166,7 +166,7 @@ class GenericFilter:
     def _over(
         cls, whole: memoryview, header: FileHeader, hashing: HashFamily | None, encode: Encode, verify: bool, *, private: bool = False
     ) -> Self:
-        """A filter whose buffer is the bits within the bytes of a file, once they are found to be sound."""
+        """Check the contents of a file and make a filter over the bits in them."""
         family, function = given_or_stored(header, hashing, encode)
         body = whole[HEADER_SIZE:-TRAILER_SIZE]
         if verify:
@@ -186,7 +186,7 @@ class GenericFilter:
     @staticmethod
     def _refuse_open(header: FileHeader) -> None:
         if header.flags & FLAG_OPEN:
-            raise FormatError("it is open for writing, or was not closed: verify=False takes it as it is", offset=13, field="flags")
+            raise FormatError("the file is open for writing, or was not closed: verify=False opens it anyway", offset=13, field="flags")
 
     @classmethod
     def _made(
@@ -203,7 +203,10 @@ class GenericFilter:
         return made
 
     def close(self) -> None:
-        """Finish a writable mapped file: CRC, flag, flush; from then on this filter is read-only. Does nothing otherwise."""
+        """Complete a writable mapped file: write the CRC, clear the flag, flush. The filter is read-only afterwards.
+
+        Does nothing for other filters.
+        """
         mapped, self._file = self._file, None
         if mapped is None:
             return
@@ -228,7 +231,7 @@ class GenericFilter:
         return type(self)._made(header, self.hashing, self._encode_with, buffer, private=True)
 
     def __eq__(self, other: object) -> bool:
-        """Same shape and same contents."""
+        """Whether both have the same shape and the same contents."""
         if not isinstance(other, GenericFilter):
             return NotImplemented
         mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
@@ -247,7 +250,7 @@ class GenericFilter:
 
 
 def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, bits: int | None, partitioned: bool) -> tuple[int, int]:
-    """(m, k) from what was given. Raises ParameterError for what does not determine them."""
+    """(m, k) from the given arguments. Raises ParameterError unless they determine both."""
     if bits is not None:
         if capacity is not None or fp_rate is not None or hash_funcs is None:
             raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
@@ -257,7 +260,7 @@ def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, 
             raise ParameterError(f"hash_funcs must be from 1 to {fileformat.MAX_HASH_FUNCS}: {hash_funcs!r}")
         cells, functions = bits, hash_funcs
         if partitioned and cells % functions:
-            raise ParameterError(f"a partitioned filter's bits are a multiple of its functions: {bits} and {hash_funcs}")
+            raise ParameterError(f"the bits of a partitioned filter must be a multiple of its functions: {bits} and {hash_funcs}")
         return cells, functions
     if capacity is None or fp_rate is None:
         raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
@@ -277,31 +280,31 @@ def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | Non
     try:
         return _ENCODINGS[encode], None
     except (KeyError, TypeError):
-        raise ParameterError(f"encode is None, 'utf-8', 'int64', 'uint64' or a function, not {encode!r}") from None
+        raise ParameterError(f"encode must be None, 'utf-8', 'int64', 'uint64' or a function, not {encode!r}") from None
 
 
 def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Encode) -> tuple[HashFamily, Callable[[object], bytes] | None]:
-    """The family and the user's own encoding for a file. Raises ParameterError where what is given is not what the file says."""
+    """The hash family and the custom encoding for a file. Raises ParameterError if the arguments contradict the file."""
     encoding, function = _encoding(encode)
     if header.encoding == Encoding.CALLABLE and function is None:
-        raise ParameterError("the file's keys were encoded by a user's own function: pass it as `encode`")
+        raise ParameterError("the file's keys were encoded by a custom function: pass it as `encode`")
     if encode is not None and encoding != header.encoding:
         raise ParameterError(f"the file's keys are encoded as {Encoding(header.encoding).name.lower()}, not {encoding.name.lower()}")
     return stored_family(header.family, header.key, hashing), function
 
 
 def allocate(size: int) -> Buffer:
-    """`size` bytes of zeros. Raises TooLargeError where the machine has not that much memory."""
+    """A buffer of `size` zero bytes. Raises TooLargeError if the machine does not have that much memory."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if size > memory:
         raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
     try:
         if size < _MAPPED:
             return bytearray(size)
-        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared by a fork
+        mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared with forked processes
     except (OSError, MemoryError) as error:
         raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the operating system may not support them
             mapped.madvise(mmap.MADV_HUGEPAGE)
     return mapped

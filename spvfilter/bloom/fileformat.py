@@ -1,24 +1,24 @@
-"""The file of a generic filter: versioned, checksummed, validated before anything is allocated. What the bits mean is bloom.py's.
+"""The file format of Bloom filters and counting filters: versioned, checksummed, validated before anything is allocated.
 
-64 bytes of header, then the bits or counters, then 4 bytes. Integers are little endian.
+A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Integers are little endian.
 
     0   8  magic "SPVBLOOM"
     8   2  version, 1
     10  1  kind: 1 bits, 2 four-bit counters
-    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 255 the user's own
-    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 255 the user's own
-    13  1  flags: 1 partitioned, 2 open for writing (the trailing CRC does not hold until it is closed)
+    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 255 custom
+    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 255 custom
+    13  1  flags: 1 partitioned, 2 open for writing (the trailing CRC is not valid until the file is closed)
     14  2  zero
     16  4  k, the number of hash functions
     20  8  m, the number of bits or counters
-    28  8  capacity, 0 where none was given
-    36  8  false-positive rate at capacity, IEEE 754 double, 0 where none was given
-    44 16  tweak or seed (u32, then zeros), SipHash key, or digest of the user's name
-    60  4  CRC-32 of bytes 0 to 59 with flag 2 cleared
-    64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ of counters, even ones in the low nibble
-    end 4  CRC-32 of everything before with flag 2 cleared
+    28  8  capacity, 0 if none was given
+    36  8  false-positive rate at capacity, IEEE 754 double, 0 if none was given
+    44 16  tweak or seed (u32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
+    60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared
+    64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ bytes of counters, even ones in the low nibble
+    end 4  CRC-32 of everything before, with flag 2 cleared
 
-Bits beyond m are zero. A file is exactly as long as its header says.
+Bits beyond m are zero. The header determines the exact length of the file.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ HEADER_SIZE = 64  # bytes
 TRAILER_SIZE = 4  # bytes
 KIND_BITS, KIND_COUNTERS = 1, 2
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
-MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes in 64 bits
-MAX_BIP37_BITS = 1 << 32  # more than a 32-bit hash reaches
+MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
+MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
 @public
 class FileHeader(NamedTuple):
-    """What a filter's file says before its bits."""
+    """The header of a filter's file."""
 
     kind: int
     family: int
@@ -62,7 +62,7 @@ class FileHeader(NamedTuple):
 
     @property
     def body_size(self) -> int:
-        """Bytes of bits or counters."""
+        """The size of the bits or counters in bytes."""
         return (self.cells + 7) // 8 if self.kind == KIND_BITS else (self.cells + 1) // 2
 
     @property
@@ -71,7 +71,7 @@ class FileHeader(NamedTuple):
         return bool(self.flags & FLAG_PARTITIONED)
 
     def pack(self, *, writing: bool = False) -> bytes:
-        """The 64 bytes."""
+        """The 64 bytes of the header."""
         closed = self._pack(self.flags & ~FLAG_OPEN)
         flags = self.flags | FLAG_OPEN if writing else self.flags & ~FLAG_OPEN
         return self._pack(flags) + zlib.crc32(closed).to_bytes(4, "little")
@@ -87,9 +87,9 @@ class FileHeader(NamedTuple):
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} there", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
         if magic != MAGIC:
-            raise FormatError(f"not a filter's file: it starts with {magic!r}", offset=0, field="magic")
+            raise FormatError(f"not the file of a filter: it starts with {magic!r}", offset=0, field="magic")
         if version != VERSION:
-            raise FormatError(f"version {version}; this reads version {VERSION}", offset=8, field="version")
+            raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
         header = cls(kind, family, encoding, flags, *rest)
         if zlib.crc32(header._pack(flags & ~FLAG_OPEN)[:14] + raw[14:60]) != int.from_bytes(raw[60:64], "little"):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
@@ -106,18 +106,18 @@ class FileHeader(NamedTuple):
         if not 1 <= header.cells <= MAX_CELLS or (header.partitioned and header.cells % header.hash_funcs):
             raise FormatError(f"{header.cells} bits for {header.hash_funcs} functions", offset=20, field="bits")
         if family == Family.BIP37 and header.cells > MAX_BIP37_BITS:
-            raise FormatError(f"{header.cells} bits, which murmur3 does not reach", offset=20, field="bits")
+            raise FormatError(f"{header.cells} bits, murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
         if header.capacity > MAX_COUNT:
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
         if not 0 <= header.fp_rate < 1 or (header.fp_rate > 0) != (header.capacity > 0):  # also refuses NaN
             raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
         if family in (Family.BIP37, Family.FAST) and any(header.key[4:]):
-            raise FormatError("a tweak or seed has 4 bytes, the others are zero", offset=48, field="key")
+            raise FormatError("a tweak or seed has 4 bytes, the others must be zero", offset=48, field="key")
         return header
 
 
 def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
-    """Header, bits and CRC, which is that of the bytes written even where another process changes the bits meanwhile."""
+    """Write header, bits and CRC. The CRC is that of the written bytes, even if another process changes the bits meanwhile."""
     raw = header.pack()
     file.write(raw)
     crc = zlib.crc32(raw)
@@ -129,13 +129,13 @@ def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
 
 
 def save(path: Path, header: FileHeader, body: memoryview) -> None:
-    """Write a file that replaces `path` whole or not at all; mode 0600."""
+    """Write a file of mode 0600 that atomically replaces `path`."""
     with replacing(path) as file:
         write_to(file, header, body)
 
 
 def check_size(header: FileHeader, size: int) -> None:
-    """Raises FormatError unless a file of `size` bytes is as long as its header says."""
+    """Raises FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
         raise FormatError(f"truncated: {expected} bytes wanted, {size} there", offset=size, field="file")
@@ -149,23 +149,23 @@ def checksum(header: FileHeader, body: memoryview) -> bytes:
 
 
 def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None:
-    """Raises FormatError where the trailing CRC does not match."""
+    """Raises FormatError if the trailing CRC does not match."""
     if checksum(header, body) != trailer:
         raise FormatError("the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC")
 
 
 def check_padding(header: FileHeader, last: int) -> None:
-    """Raises FormatError if the last byte of the bits has any set beyond m."""
+    """Raises FormatError if the last byte has set bits beyond m."""
     used = header.cells % 8 if header.kind == KIND_BITS else header.cells % 2 * 4
     if used and last >> used:
-        raise FormatError("bits are set beyond the last", offset=HEADER_SIZE + header.body_size - 1, field="bits")
+        raise FormatError("padding bits are set", offset=HEADER_SIZE + header.body_size - 1, field="bits")
 
 
 def read_into(file: IO[bytes], view: memoryview) -> None:
     """Fill the view from the file. Raises FormatError if it ends too soon."""
     at = 0
     while at < len(view):
-        count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]  # every raw or buffered reader has it
+        count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]  # every raw or buffered binary file has readinto
         if not count:
             raise FormatError(f"truncated: {len(view)} bytes wanted, {at} there", offset=at, field="file")
         at += count

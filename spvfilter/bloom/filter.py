@@ -1,4 +1,4 @@
-"""BloomFilter, the generic core under BIP-37 and a product of its own. Nothing of Bitcoin is in here."""
+"""BloomFilter: a general-purpose Bloom filter with batches, set operations, parallel building and a file format."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _PARTS_PER_JOB = 4
-_MAX_PART = 1 << 22  # keys in a piece at most: some are in memory at once
+_MAX_PART = 1 << 22  # keys per piece; several pieces are in memory at once
 
 
 @public
 class BloomBits(BitCore):
-    """What can be said of any Bloom filter's bits, and done with two of one shape."""
+    """Estimates and set operations for the bits of any Bloom filter."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class BloomBits(BitCore):
         def copy(self) -> Self: ...
 
     def __or__(self, other: BloomBits) -> Self:
-        """A filter of what either contains."""
+        """A filter that contains the keys of both."""
         if not isinstance(other, BloomBits):
             return NotImplemented
         self.same_shape(other)
@@ -46,7 +46,7 @@ class BloomBits(BitCore):
         return both
 
     def __and__(self, other: BloomBits) -> Self:
-        """A filter that contains whatever both do, at a rate between theirs and that of a filter made of the common keys alone."""
+        """A filter that contains the common keys. Its rate lies between those of the two and that of a filter of the common keys alone."""
         if not isinstance(other, BloomBits):
             return NotImplemented
         self.same_shape(other)
@@ -55,26 +55,26 @@ class BloomBits(BitCore):
         return common
 
     def __bool__(self) -> bool:
-        """Whether anything was added."""
+        """Whether any key was added."""
         return self.set_bits() > 0
 
     def __len__(self) -> int:
-        """`approx_len` as a whole number. Raises OverflowError when every bit is set."""
+        """`approx_len`, rounded. Raises OverflowError if every bit is set."""
         return round(self.approx_len)
 
     @property
     def approx_len(self) -> float:
-        """How many different keys were probably added: -(m/k) ln(1 - X/m); infinite when every bit is set."""
+        """The estimated number of distinct keys, -(m/k) ln(1 - X/m); infinite if every bit is set."""
         if not self.bits or not self.hash_funcs:
             return math.inf
         return sizing.estimate_items(self.bits, self.hash_funcs, self.set_bits())
 
     def union_len(self, other: BloomBits) -> float:
-        """How many different keys the two probably hold together. Raises MismatchError."""
+        """The estimated number of distinct keys in either filter. Raises MismatchError."""
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
-        """How many keys the two probably have in common; not less than 0. Raises MismatchError; ParameterError where the union is full."""
+        """The estimated number of common keys, at least 0. Raises MismatchError, and ParameterError if every bit of the union is set."""
         return sizing.estimate_intersection(*self._counts(other))
 
     def _counts(self, other: BloomBits) -> tuple[int, int, int, int, int]:
@@ -82,12 +82,12 @@ class BloomBits(BitCore):
 
     @property
     def fill(self) -> float:
-        """Share of the bits that are set, 0 to 1. An empty bit field counts as full: it contains everything."""
+        """The share of set bits, 0 to 1. A filter without bits counts as full: it contains everything."""
         return self.set_bits() / self.bits if self.bits else 1.0
 
     @property
     def current_fp_rate(self) -> float:
-        """Probability that a key never added is contained, as the filter stands: (X/m)^k, or of planes the product of their fills."""
+        """The present false-positive rate: (X/m)^k, or the product of the planes' fills if partitioned."""
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in self.plane_set_bits())
         return self.fill**self.hash_funcs
@@ -95,20 +95,20 @@ class BloomBits(BitCore):
 
 @public
 class BloomFilter(GenericFilter, BloomBits):
-    """A set that may say yes to what was never added, at a known rate, and never says no to what was.
+    """A set with false positives at a known rate and without false negatives.
 
-    `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate, hash_funcs)` the m for
-    that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` is taken as it stands. Options: `hashing`, the family (default
-    FastHash); `encode`, what keys are: None for bytes-like, "utf-8" for str, "int64" or "uint64" for int, or a function to bytes, so that
-    1 and "1" never alias; `partitioned`, a plane of bits for each function; `buffer`, any writable buffer of ⌈m/8⌉ bytes to hold the bits
-    (bytearray, mmap, shared memory), used with what is in it.
+    `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate, hash_funcs)` the smallest m
+    for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes exactly these. Options: `hashing`, the hash family
+    (default FastHash); `encode`, the type of keys: None for bytes-like, "utf-8" for str, "int64" or "uint64" for int, or a function that
+    returns bytes, so that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer of ⌈m/8⌉ bytes
+    for the bits (bytearray, mmap, shared memory), whose contents are kept.
 
-    `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear` are the kernel's (see spvfilter.kernel.BitCore). Where that is
-    compiled, any number of threads may add to a filter at once, and processes to filters over one shared memory or map, and batches, best
-    given as buffers or lists, let other threads run.
+    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the compiled kernel, any
+    number of threads may add to a filter concurrently, and so may processes to filters over the same shared memory or mapped file; batches
+    release the GIL, best if given as buffers or lists.
 
-    Raises ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more than the
-    machine has, MismatchError (a ParameterError) for operands that put keys elsewhere.
+    Raises ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more memory than
+    the machine has, MismatchError (a ParameterError) for operands of another shape.
     """
 
     KIND = KIND_BITS
@@ -126,18 +126,18 @@ class BloomFilter(GenericFilter, BloomBits):
         encode: str | Callable[[object], bytes] | None = None,
         partitioned: bool = False,
     ) -> Self:
-        """A filter of `keys`, a batch as `update` takes it, built by `jobs` workers in parallel and merged.
+        """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged.
 
-        Workers are threads where the kernel is compiled, else processes; then keys, and functions of the user's own, must pickle. Raises
-        ParameterError for such functions that do not, and as BloomFilter; TypeError as `update`.
+        With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. Raises
+        ParameterError for functions that do not, and as BloomFilter does; TypeError as `update` does.
         """
         if not isinstance(jobs, int) or jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs!r}")
         made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned)
-        if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # which update refuses
+        if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # not batches: update refuses them
             made.update(keys)
             return made
-        over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # a filter of this shape over other bits
+        over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
         if in_processes := BACKEND == "pure":
             _refuse_unpicklable(over)
         pool: Executor = ProcessPoolExecutor(jobs) if in_processes else ThreadPoolExecutor(jobs)
@@ -161,29 +161,29 @@ def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
     try:
         pickle.dumps(over)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        message = f"functions that go to other processes must be importable, not lambdas or local ones; or jobs=1: {error}"
+        message = f"functions for worker processes must be importable, not lambdas or local functions; else use jobs=1: {error}"
         raise ParameterError(message) from None
 
 
 def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Iterator[list[object] | memoryview]:
     """The batch in pieces of at most `size` keys."""
     try:
-        view = memoryview(keys)  # type: ignore[arg-type]  # whether it has a buffer is the question
+        view = memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for an iterable
     except TypeError:
-        iterator = iter(keys)  # type: ignore[arg-type]  # it has none, so it is an iterable
+        iterator = iter(keys)  # type: ignore[arg-type]  # an iterable, since it is not a buffer
         while part := list(islice(iterator, size)):
             yield part
         return
     if not view.nbytes:
         made.update(view)
         return
-    made.update(view[:0])  # refuses what is no batch
+    made.update(view[:0])  # raises TypeError for an unsuitable buffer
     for at in range(0, len(view), size):
         yield view[at : at + size]
 
 
 class _Packed(NamedTuple):
-    """A piece of a buffer of keys: memoryviews do not pickle."""
+    """A picklable piece of a buffer of keys; memoryviews do not pickle."""
 
     raw: bytes
     rows: int
@@ -204,12 +204,12 @@ def _packed(part: list[object] | memoryview, encoding: Encoding) -> list[object]
 
 
 def _build_part(over: Callable[[Buffer], BloomFilter], size: int, keys: Iterable[object] | Buffer) -> Buffer:
-    """In a worker: the bits of a filter of some of the keys."""
+    """In a worker: the bits of a filter with some of the keys."""
     bits = allocate(size)
     over(bits).update(keys)
     return bits
 
 
 def _build_apart(over: Callable[[Buffer], BloomFilter], size: int, keys: list[object] | _Packed) -> bytes:
-    """The same in another process."""
+    """The same in a worker process."""
     return bytes(_build_part(over, size, keys.keys() if isinstance(keys, _Packed) else keys))

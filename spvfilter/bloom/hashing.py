@@ -1,4 +1,4 @@
-"""Hash families as values: how a filter's k functions come from a key. The functions themselves are the kernel's."""
+"""Hash families: how the k hash functions of a filter are derived from a key."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from spvfilter.kernel import Family
 
 @public
 class HashFamily(Protocol):
-    """What a filter needs to know of its hash functions; a filter's file keeps `family` and `key`."""
+    """A family of hash functions. A filter's file stores `family` and `key`."""
 
     @property
     def family(self) -> Family:
-        """The stable number."""
+        """The family's stable number."""
         ...
 
     @property
     def key(self) -> bytes:
-        """16 bytes that tell members of the family apart."""
+        """16 bytes that identify a member of the family."""
         ...
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]] | None:
-        """The user's own functions; None where the kernel has them."""
+        """The custom functions; None if the kernel implements the family."""
         ...
 
 
@@ -58,13 +58,13 @@ class Bip37Hash:
         return self.tweak.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel has them."""
+        """None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FastHash:
-    """One murmur3 x64_128 of the key makes all functions: h1 + i * h2, remixed, multiply-shift onto m. For keys that nobody chooses.
+    """All functions from one murmur3 x64_128 of the key: h1 + i * h2, remixed, multiply-shift onto m. Not for keys that others can choose.
 
     Raises ParameterError unless `seed` is a u32.
     """
@@ -81,13 +81,13 @@ class FastHash:
         return self.seed.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel has them."""
+        """None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """One SipHash-2-4 with a secret key of 16 bytes makes all functions: nobody without it can choose keys that fill or hit the filter.
+    """All functions from one SipHash-2-4 with a secret key of 16 bytes. Without it, nobody can choose keys that fill or hit the filter.
 
     Raises ParameterError unless `key` has 16 bytes.
     """
@@ -97,18 +97,18 @@ class SipHash:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes) or len(self.key) != 16:
-            raise ParameterError("a SipHash key is 16 bytes")
+            raise ParameterError("a SipHash key must be 16 bytes")
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel has them."""
+        """None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class CustomHash:
-    """A user's own: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken modulo m.
+    """A custom family: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken modulo m.
 
-    A filter's file keeps a digest of `name`, so that it is opened again with the same one; keys come to the functions encoded.
+    The functions get encoded keys. A filter's file stores a hash of `name`, so that it can be opened only with the same family.
     Raises ParameterError for an empty name.
     """
 
@@ -118,7 +118,7 @@ class CustomHash:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ParameterError("a user's hash family needs a name")
+            raise ParameterError("a custom hash family needs a name")
 
     @property
     def key(self) -> bytes:
@@ -126,11 +126,11 @@ class CustomHash:
         return hashlib.sha256(self.name.encode()).digest()[:16]
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:
-        """Raises ParameterError if a list of functions has not `hash_funcs` of them."""
+        """The `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:
-            raise ParameterError(f"{hash_funcs} hash functions wanted, {self.name!r} has {len(self.function)}")
+            raise ParameterError(f"{hash_funcs} hash functions expected, {self.name!r} has {len(self.function)}")
         return list(self.function)
 
 
@@ -139,10 +139,10 @@ def _call(function: Callable[[bytes, int], int], i: int, data: bytes) -> int:
 
 
 def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFamily:
-    """The family a file names. Raises ParameterError where it is the user's own and `given` is not it, or another one is given."""
+    """The family in a file's header. Raises ParameterError if `given` is another one, or missing for a custom family."""
     if number == Family.CUSTOM:
         if given is None or given.family != Family.CUSTOM:
-            raise ParameterError("the file was made with a user's own hash family: pass it as `hashing`")
+            raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")
         if given.key != key:
             raise ParameterError("the file was made with a hash family of another name")
         return given

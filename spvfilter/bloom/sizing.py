@@ -1,6 +1,6 @@
-"""Sizes and false-positive rates of Bloom filters as pure functions of counts. No filter, no bits, no hashing.
+"""Sizes, false-positive rates and estimates of Bloom filters as pure functions of counts.
 
-Throughout: `bits` is m, `hash_funcs` k, `items` or `capacity` n, `set_bits` X, `fp_rate` p as a probability (not percent).
+In all functions `bits` is m, `hash_funcs` k, `items` or `capacity` n, `set_bits` X, and `fp_rate` p, a probability (not percent).
 Formulas without another source are those of Broder and Mitzenmacher, "Network Applications of Bloom Filters" (2004).
 """
 
@@ -12,15 +12,15 @@ from itertools import pairwise
 
 from spvfilter.errors import ParameterError
 
-MAX_COUNT = 2**63 - 1  # bits or items; above it no machine follows and floats lose whole numbers by the thousand
-MAX_HASH_FUNCS = 1075  # the optimum of the smallest float above 0 is 1074, and its upper neighbour is tried too
-MAX_COUNTER = 2**16 - 1  # the largest counter value asked about: 16-bit counters
+MAX_COUNT = 2**63 - 1  # bits or items; more than any machine holds, and floats are too coarse for larger numbers
+MAX_HASH_FUNCS = 1075  # the optimum for the smallest positive float is 1074, and the next integer is tried too
+MAX_COUNTER = 2**16 - 1  # the largest counter value, of 16-bit counters
 _LN2 = math.log(2)
 _SUMMED_KEYS = 1024  # up to here fp_rate_while_filling adds the rates one by one
 
 
 def optimal_bits_per_item(fp_rate: float) -> float:
-    """Bits per item, -ln p / (ln 2)^2, of the optimum with k real; an integer k never needs fewer.
+    """The optimal number of bits per item, -ln p / (ln 2)^2, for real k; an integer k never needs fewer.
 
     Raises ParameterError unless 0 < fp_rate < 1.
     """
@@ -28,10 +28,10 @@ def optimal_bits_per_item(fp_rate: float) -> float:
 
 
 def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
-    """The least bits, and their hash functions, with which `capacity` items stay at or below `fp_rate`.
+    """The smallest number of bits, and its number of hash functions, with which `capacity` items stay at or below `fp_rate`.
 
-    The real optimum k = -log2 p falls between two integers; each gets its own `bits_for`, and the smaller filter wins.
-    The rate is met by the approximate formula; `fp_rate_exact` is above it by a share of about k / m.
+    The real optimum k = -log2 p lies between two integers; `bits_for` is computed for both, and the smaller filter wins.
+    The approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m.
     Raises ParameterError for a capacity or rate outside its domain.
     """
     below = max(1, math.floor(-math.log2(_probability(fp_rate))))
@@ -39,20 +39,20 @@ def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
 
 
 def bits_for(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """The least bits for a given p and k: m = -k n / ln(1 - p^(1/k)), rounded up so that `fp_rate(m, k, n)` <= p.
+    """The smallest number of bits for a given p and k: m = -k n / ln(1 - p^(1/k)), rounded up so that `fp_rate(m, k, n)` <= p.
 
     Raises ParameterError for arguments outside their domain, or when the answer exceeds MAX_COUNT.
     """
     _items("capacity", capacity, least=1)
     _hash_funcs(hash_funcs)
-    log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)  # ln(1 - p^(1/k)), the share of bits still 0
+    log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)  # ln(1 - p^(1/k)), the log of the share of bits still 0
     return _whole_bits(hash_funcs * capacity, -log_empty, capacity, fp_rate, hash_funcs)
 
 
 def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """Bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k); meets p and oversizes.
+    """The number of bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k). It meets p, but oversizes.
 
-    It is here to compare with published sizes: for k = 3 it takes 9.1 %, 1.7 %, 0.3 %, 0.07 % more than `bits_for`
+    It serves comparison with published sizes: for k = 3 it takes 9.1 %, 1.7 %, 0.3 %, 0.07 % more than `bits_for`
     at p = 0.1, 0.01, 0.001, 0.0001. Raises ParameterError as `bits_for` does.
     """
     _items("capacity", capacity, least=1)
@@ -69,7 +69,7 @@ def align_bits(bits: int, unit: int = 32) -> int:
 
 
 def fp_rate(bits: int, hash_funcs: int, items: int) -> float:
-    """The approximate false-positive rate, (1 - e^(-kn/m))^k: a little too small, most so for small m.
+    """The approximate false-positive rate, (1 - e^(-kn/m))^k: slightly too small, most noticeably for small m.
 
     Raises ParameterError for counts outside their domain; items may be 0.
     """
@@ -93,10 +93,10 @@ def fp_rate_bound(bits: int, hash_funcs: int, items: int) -> float:
 def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
     """The exact rate for independent uniform hash functions: the mean of (X/m)^k over the distribution of X.
 
-    Not summed over X: the k probes fall on j distinct bits with a probability that a k-step recursion gives, and j given
-    bits are all set with probability sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum cancels, so it is done in decimals
-    long enough that the float is right to its last digits. Cost: about k^2 operations on numbers of 50 + 0.3 k - log10(p)
-    digits, whatever m and n: under a millisecond for k = 7, some seconds for k = 1000. Rates below all floats are 0.0.
+    It is not summed over X: a k-step recursion gives the probability that the k probes fall on j distinct bits, and j given bits are
+    all set with probability sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum suffers from cancellation, so it is computed in decimals with
+    enough digits for a correctly rounded float. Cost: about k^2 operations on numbers of 50 + 0.3 k - log10(p) digits, independent of m
+    and n: under a millisecond for k = 7, some seconds for k = 1000. Rates below the smallest float are 0.0.
     Source: Bose et al., "On the false-positive rate of Bloom filters" (2008); Christensen, Roginsky and Jimeno,
     "A new analysis of the false positive rate of a Bloom filter" (2010).
     Raises ParameterError for counts outside their domain; items may be 0.
@@ -105,14 +105,14 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
     if items == 0 or (approximate == 0.0 and fp_rate_bound(bits, hash_funcs, items) == 0.0):
         return 0.0
     throws = hash_funcs * items
-    # digits that cancel: the terms reach 2^k, and the result is at least the approximate rate (Jensen's inequality)
+    # digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's inequality)
     lost = hash_funcs * (math.log10(2) - _log1mexp(-throws / bits) / math.log(10))
     digits = math.ceil(lost + math.log10(throws)) + 30  # the power multiplies the error of its base by `throws`
     exact = Context(digits, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX, traps=[InvalidOperation])
     with localcontext(exact):
         most = min(hash_funcs, bits)
         differences = [(Decimal(bits - i) / bits) ** throws for i in range(most + 1)]  # i given bits are all 0
-        distinct = [Decimal(1)] + [Decimal(0)] * most  # by j: the probes so far fell on j distinct bits
+        distinct = [Decimal(1)] + [Decimal(0)] * most  # by j: the probability that the probes so far fell on j distinct bits
         for _ in range(hash_funcs):
             for j in range(most, 0, -1):
                 distinct[j] = (distinct[j] * j + distinct[j - 1] * (bits - j + 1)) / bits
@@ -125,17 +125,17 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def fp_rate_of_fill(bits: int, hash_funcs: int, set_bits: int) -> float:
-    """The rate of a filter as it stands, (X/m)^k, whatever was added to it. Raises ParameterError unless X <= m."""
+    """The rate of a filter with X set bits, (X/m)^k, whatever was added to it. Raises ParameterError unless X <= m."""
     _filter(bits, hash_funcs)
     _set_bits("set_bits", set_bits, bits)
     return float((set_bits / bits) ** hash_funcs)
 
 
 def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
-    """The expected share of "seen before" among `capacity` fresh keys, each asked and then added to a filter empty at first.
+    """The expected share of false positives among `capacity` new keys, each queried and then added to an initially empty filter.
 
-    It is the mean of `fp_rate` at 0 … n-1 items, several times below the rate at capacity with which it is often confused.
-    Added one by one for few keys, else by the midpoint rule as an integral, relative error about k^2 / (24 n^2):
+    It is the mean of `fp_rate` at 0 … n-1 items, several times below the rate at capacity, with which it is often confused.
+    It is summed for few keys, otherwise integrated by the midpoint rule with a relative error of about k^2 / (24 n^2):
     with y = 1 - e^(-k(n - 0.5)/m), m/(kn) (-ln(1 - y) - sum of y^j/j for j <= k).
     Raises ParameterError for counts outside their domain.
     """
@@ -146,7 +146,7 @@ def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
     load = hash_funcs * (capacity - 0.5) / bits
     fill = -math.expm1(-load)
     rest = load - math.fsum(fill**j / j for j in range(1, hash_funcs + 1))
-    if rest < load / 1024:  # most digits cancelled: add up the rest of the series itself, y^j/j for j > k
+    if rest < load / 1024:  # most digits are lost to cancellation: sum the rest of the series itself, y^j/j for j > k
         rest, j, term = 0.0, hash_funcs + 1, fill ** (hash_funcs + 1)
         while term > rest * 2**-60:
             rest += term / j
@@ -156,7 +156,7 @@ def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
 
 
 def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
-    """The number of distinct items in a filter, -(m/k) ln(1 - X/m); math.inf for a full one.
+    """The estimated number of distinct items in a filter, -(m/k) ln(1 - X/m); math.inf for a full filter.
 
     Source: Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity Measures" (2007).
     Raises ParameterError for counts outside their domain, or unless X <= m.
@@ -170,21 +170,21 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
 
 
 def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:
-    """The number of distinct items in either of two filters, from the bits set in A, in B and in A | B.
+    """The estimated number of distinct items in either of two filters, from the set bits of A, of B and of A | B.
 
     math.inf for a full union. Source: Swamidass and Baldi (2007).
-    Raises ParameterError for counts outside their domain, or that no two filters can have.
+    Raises ParameterError for counts outside their domain, or that are impossible together.
     """
     _three_counts(bits, set_a, set_b, set_union)
     return estimate_items(bits, hash_funcs, set_union)
 
 
 def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:
-    """The number of items in both of two filters, n(A) + n(B) - n(A | B), from the bits set in A, in B and in A | B.
+    """The estimated number of items in both of two filters, n(A) + n(B) - n(A | B), from the set bits of A, of B and of A | B.
 
-    Below 0, which chance makes of disjoint sets, it is 0. A count of A & B serves as well: A | B has A + B - that.
+    Negative estimates, which occur for disjoint sets, become 0. The set bits of A & B serve as well: A | B has A + B - (A & B).
     Source: Swamidass and Baldi (2007).
-    Raises ParameterError as `estimate_union` does, and for a full union, which says nothing about the intersection.
+    Raises ParameterError as `estimate_union` does, and for a full union, which gives no information about the intersection.
     """
     _three_counts(bits, set_a, set_b, set_union)
     if set_union == bits:
@@ -196,9 +196,9 @@ def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, se
 def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) -> float:
     """The probability that one given counter of a counting filter reaches `limit`: the tail P(Binomial(kn, 1/m) >= limit).
 
-    `bits` is the number of counters; a 4-bit counter sticks on reaching 15. Times m it is the expected number of such counters.
-    1.6e-15 at the optimum (kn/m = ln 2), and 7.07e-17 for 16. Cost: about `limit` steps.
-    Source: Fan et al., "Summary Cache" (2000), which bounds it for 16.
+    `bits` is the number of counters; a 4-bit counter sticks at 15. Multiplied by m, it is the expected number of such counters.
+    At the optimum (kn/m = ln 2) it is 1.6e-15, and 7.07e-17 for a limit of 16. Cost: about `limit` steps.
+    Source: Fan et al., "Summary Cache" (2000), which gives a bound for 16.
     Raises ParameterError for counts outside their domain; items may be 0.
     """
     _filter(bits, hash_funcs)
@@ -209,7 +209,7 @@ def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) ->
         return 0.0
     if bits == 1:
         return 1.0
-    below_mean = limit * bits <= throws  # then the other tail is the short one
+    below_mean = limit * bits <= throws  # then the other tail is shorter
     count = limit - 1 if below_mean else limit
     logs = [math.log((throws - i) / (i + 1) / bits) for i in range(count)]
     term = math.exp(math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)]))  # P(= count); a product, as lgamma cancels
@@ -235,10 +235,9 @@ def _log1mexp(x: float) -> float:
 
 
 def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """throws / load rounded up, and further where floats round the rate to above `fp_rate`."""
+    """throws / load rounded up, and further if rounding errors lift the rate above `fp_rate`."""
     if load * MAX_COUNT <= throws:
-        asked = f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions"
-        raise ParameterError(f"{asked} need more than {MAX_COUNT} bits")
+        raise ParameterError(f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions need more than {MAX_COUNT} bits")
     bits, step = math.ceil(throws / load), 1
     while _approximate(bits, hash_funcs, capacity) > fp_rate:
         bits += step
@@ -250,17 +249,17 @@ def _probability(fp_rate: float) -> float:
     if math.isnan(fp_rate):
         raise ParameterError("fp_rate is not a number")
     if not 0 < fp_rate < 1:
-        raise ParameterError(f"fp_rate lies between 0 and 1, both excluded: {fp_rate}")
+        raise ParameterError(f"fp_rate must be between 0 and 1, both excluded: {fp_rate}")
     return fp_rate
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int):  # NumPy's integers neither: their products wrap
-        raise ParameterError(f"{name} is an int, not {value!r}")
+    if not isinstance(value, int):  # NumPy's integers are refused too: their products wrap around
+        raise ParameterError(f"{name} must be an int, not {value!r}")
     if value < least:
-        raise ParameterError(f"{name} is at least {least}: {value}")
+        raise ParameterError(f"{name} must be at least {least}: {value}")
     if value > most:
-        raise ParameterError(f"{name} is at most {most}: {value}")
+        raise ParameterError(f"{name} must be at most {most}: {value}")
 
 
 def _bits(bits: int) -> None:

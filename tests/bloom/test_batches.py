@@ -1,4 +1,4 @@
-"""BloomFilter by the batch: iterables and buffers of keys, bits that live in other people's memory, building in parallel."""
+"""Batches of keys: iterables and buffers, filters over external memory, building in parallel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def random_keys(seed: int, count: int, width: int = 20) -> list[bytes]:
 
 
 class Once:
-    """Iterable, and no more than that."""
+    """An object that is iterable and nothing else."""
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(KEYS)
@@ -340,7 +340,7 @@ def test_a_bad_key_ends_a_build_whatever_its_form(jobs: int) -> None:
 @pytest.mark.parametrize("option", [{"encode": lambda key: key}, {"hashing": CustomHash("local", lambda data, i: i)}])
 def test_functions_that_cannot_go_to_another_process_are_refused_where_they_would_have_to(option: Any) -> None:
     serial = BloomFilter.build(KEYS, 100, 0.01, jobs=1, **option)
-    if BACKEND == "native":  # whose workers are threads
+    if BACKEND == "native":  # its workers are threads
         assert BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option) == serial
         return
     with pytest.raises(ParameterError, match="functions that go to other processes must be importable"):

@@ -1,4 +1,4 @@
-"""CountingBloomFilter against a model that counts keys, where many keys share counters; saturation, removal, union, files."""
+"""CountingBloomFilter against a model of keys that share counters; saturation, removal, union, files."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SHAPE: dict[str, Any] = {"bits": 17, "hash_funcs": 3}  # counters that most of t
 
 
 def counters(made: CountingBloomFilter) -> list[int]:
-    """Every counter, nibble by nibble."""
+    """All counters, one per nibble."""
     return [int(digit, 16) for byte in bytes(made.buffer) for digit in reversed(f"{byte:02x}")]
 
 
 class Model(RuleBasedStateMachine):
-    """Adds and removals of what was added, beside the true counts and the true counters."""
+    """Random additions and removals of added keys, compared with the true counts and counters."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The file of a filter: golden bytes that never drift, every field by its place, and every filter comes back as it was."""
+"""The file format of a filter: golden bytes, every field at its offset, and round trips of every filter."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_what_comes_back_is_independent_of_its_bytes() -> None:
     raw[64:-4] = bytes(len(raw) - 68)
     assert made == sample()
     made.add(b"new")
-    del raw[:]  # nothing holds on to it
+    del raw[:]  # raises BufferError if the filter still refers to it
 
 
 def test_a_filter_that_others_write_to_is_saved_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

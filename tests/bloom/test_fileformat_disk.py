@@ -1,4 +1,4 @@
-"""The file of a filter on the disk: mapped by readers and one writer, replaced as a whole, loaded with its memory once."""
+"""The file of a filter on disk: mapped by readers and one writer, replaced atomically, loaded with one copy in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_open_or_was_not_closed_is_refused(tmp_path: Path, mmap: 
     assert made is not None
     made.add(b"new")
     while True:
-        with pytest.raises(FormatError, match=r"flags at byte 13: it is open for writing, or was not closed: verify=False takes it"):
+        with pytest.raises(FormatError, match=r"flags at byte 13: the file is open for writing, or was not closed: verify=False opens it"):
             BloomFilter.open(tmp_path / "f", mmap=mmap)
         with pytest.raises(FormatError, match="not closed"):
             BloomFilter.from_bytes((tmp_path / "f").read_bytes())
@@ -94,7 +94,7 @@ def test_a_file_refused_for_writing_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_writable_is_for_mapped_files(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
-    with pytest.raises(ParameterError, match="writable is for mmap"):
+    with pytest.raises(ParameterError, match="writable needs mmap=True"):
         BloomFilter.open(tmp_path / "f", writable=True)
 
 

@@ -1,4 +1,4 @@
-"""Every way the file of a filter can be wrong, and what does not go with it."""
+"""Every way in which the file of a filter can be invalid, and arguments that contradict it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
 
 def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: Any) -> set[str]:
-    """The messages with which the bytes are refused in all three ways; they agree."""
+    """The messages with which the bytes are refused, in all three ways of reading them; they must agree."""
     path.write_bytes(raw)
     messages = set()
     for read in (
@@ -85,9 +85,9 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
     ("raw", "message"),
     [
         (b"", "header at byte 0: truncated: 64 bytes wanted, 0 there"),
-        (b"\x89PNG\r\n\x1a\n" * 20, "magic at byte 0: not a filter's file: it starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
-        (whole(version=2), "version at byte 8: version 2; this reads version 1"),
-        (whole(version=0), "version at byte 8: version 0; this reads version 1"),
+        (b"\x89PNG\r\n\x1a\n" * 20, "magic at byte 0: not the file of a filter: it starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
+        (whole(version=2), "version at byte 8: version 2, only version 1 is supported"),
+        (whole(version=0), "version at byte 8: version 0, only version 1 is supported"),
         (whole()[:60] + bytes(4) + whole()[64:], "header CRC at byte 60: the header is damaged: its CRC does not match"),
         (whole(kind=0), "kind at byte 10: unknown kind 0"),
         (whole(kind=3), "kind at byte 10: unknown kind 3"),
@@ -105,7 +105,7 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(bits=2**56 + 1), "bits at byte 20: 72057594037927937 bits for 3 functions"),
         (whole(bits=2**64 - 1), "bits at byte 20: 18446744073709551615 bits for 3 functions"),
         (whole(bits=20, flags=1), "bits at byte 20: 20 bits for 3 functions"),
-        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, which murmur3 does not reach"),
+        (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, murmur3 reaches 4294967296"),
         (whole(bits=2**56), "file at byte 71: truncated: 9007199254741060 bytes wanted, 71 there"),
         (whole(capacity=2**63, fp_rate=0.5), "capacity at byte 28: 9223372036854775808 keys"),
         (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: 1.0 for 1 keys"),
@@ -114,9 +114,9 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(capacity=1, fp_rate=math.inf), "fp_rate at byte 36: inf for 1 keys"),
         (whole(capacity=1), "fp_rate at byte 36: 0.0 for 1 keys"),
         (whole(fp_rate=0.5), "fp_rate at byte 36: 0.5 for 0 keys"),
-        (whole(key=bytes(4) + b"\x01" + bytes(11)), "key at byte 48: a tweak or seed has 4 bytes, the others are zero"),
-        (whole(family=1, key=bytes(15) + b"\x01"), "key at byte 48: a tweak or seed has 4 bytes, the others are zero"),
-        (whole(b"\x00\x00\x10"), "bits at byte 66: bits are set beyond the last"),
+        (whole(key=bytes(4) + b"\x01" + bytes(11)), "key at byte 48: a tweak or seed has 4 bytes, the others must be zero"),
+        (whole(family=1, key=bytes(15) + b"\x01"), "key at byte 48: a tweak or seed has 4 bytes, the others must be zero"),
+        (whole(b"\x00\x00\x10"), "bits at byte 66: padding bits are set"),
         (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
     ],
 )
@@ -131,14 +131,14 @@ def test_a_file_that_is_wrong_is_refused_by_name(raw: bytes, message: str, tmp_p
 
 def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
     raw = whole(bytes(9) + b"\x0f" + b"\x10", kind=2, bits=21)
-    assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: bits are set beyond the last"}
+    assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: padding bits are set"}
     assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {"kind at byte 10: kind 1 is not a CountingBloomFilter"}
 
 
 @pytest.mark.parametrize("mmap", [False, True])
 def test_bits_beyond_the_last_are_refused_without_verifying_too(mmap: bool, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(whole(b"\x00\x00\x10"))
-    with pytest.raises(FormatError, match="bits are set beyond the last"):
+    with pytest.raises(FormatError, match="padding bits are set"):
         BloomFilter.open(tmp_path / "f", mmap=mmap, verify=False)
 
 
@@ -180,7 +180,7 @@ def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(changes: dict[s
         made = cls.from_bytes(raw, hashing=None)
     except FormatError:
         return
-    except ParameterError:  # a user's own, which was not passed
+    except ParameterError:  # a custom function that was not passed
         assert 255 in (changes.get("family"), changes.get("encoding"))
         return
     assert bytes(made) == raw
@@ -215,15 +215,15 @@ def other(data: bytes, i: int) -> int:
 @pytest.mark.parametrize(
     ("made_with", "opened_with", "message"),
     [
-        ({"hashing": CRC}, {}, "the file was made with a user's own hash family: pass it as `hashing`"),
-        ({"hashing": CRC}, {"hashing": FastHash()}, "the file was made with a user's own hash family: pass it as `hashing`"),
+        ({"hashing": CRC}, {}, "the file was made with a custom hash family: pass it as `hashing`"),
+        ({"hashing": CRC}, {"hashing": FastHash()}, "the file was made with a custom hash family: pass it as `hashing`"),
         ({"hashing": CRC}, {"hashing": CustomHash("other", other)}, "the file was made with a hash family of another name"),
-        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "2 hash functions wanted, 'crc' has 1"),
+        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "2 hash functions expected, 'crc' has 1"),
         ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),
         ({"hashing": FastHash(1)}, {"hashing": CRC}, "the file was not made with CustomHash("),
         ({"hashing": SipHash(bytes(16))}, {"hashing": SipHash(b"k" * 16)}, "the file was not made with SipHash()"),
-        ({"encode": str.encode}, {}, "the file's keys were encoded by a user's own function: pass it as `encode`"),
-        ({"encode": str.encode}, {"encode": "utf-8"}, "the file's keys were encoded by a user's own function: pass it as `encode`"),
+        ({"encode": str.encode}, {}, "the file's keys were encoded by a custom function: pass it as `encode`"),
+        ({"encode": str.encode}, {"encode": "utf-8"}, "the file's keys were encoded by a custom function: pass it as `encode`"),
         ({"encode": "utf-8"}, {"encode": "int64"}, "the file's keys are encoded as utf8, not int64"),
         ({"encode": "utf-8"}, {"encode": str.encode}, "the file's keys are encoded as utf8, not callable"),
         ({}, {"encode": "utf-8"}, "the file's keys are encoded as bytes, not utf8"),

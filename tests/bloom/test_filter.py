@@ -1,4 +1,4 @@
-"""The generic Bloom filter: how it is made, and one key at a time."""
+"""BloomFilter: construction, and single keys."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def test_a_rate_may_be_a_decimal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"capacity": 10, "fp_rate": 0.0}, "fp_rate lies between 0 and 1, both excluded: 0.0"),
-        ({"capacity": 10, "fp_rate": 1.0}, "fp_rate lies between 0 and 1, both excluded: 1.0"),
-        ({"capacity": 10, "fp_rate": -0.5}, "fp_rate lies between 0 and 1, both excluded: -0.5"),
-        ({"capacity": 10, "fp_rate": math.inf}, "fp_rate lies between 0 and 1, both excluded: inf"),
+        ({"capacity": 10, "fp_rate": 0.0}, "fp_rate must be between 0 and 1, both excluded: 0.0"),
+        ({"capacity": 10, "fp_rate": 1.0}, "fp_rate must be between 0 and 1, both excluded: 1.0"),
+        ({"capacity": 10, "fp_rate": -0.5}, "fp_rate must be between 0 and 1, both excluded: -0.5"),
+        ({"capacity": 10, "fp_rate": math.inf}, "fp_rate must be between 0 and 1, both excluded: inf"),
         ({"capacity": 10, "fp_rate": math.nan}, "fp_rate is not a number"),
         ({"capacity": 10, "fp_rate": math.nan, "hash_funcs": 3}, "fp_rate is not a number"),
-        ({"capacity": 0, "fp_rate": 0.1}, "capacity is at least 1: 0"),
-        ({"capacity": -3, "fp_rate": 0.1}, "capacity is at least 1: -3"),
-        ({"capacity": 10.0, "fp_rate": 0.1}, "capacity is an int, not 10.0"),
-        ({"capacity": 10, "fp_rate": 0.1, "hash_funcs": 0}, "hash_funcs is at least 1: 0"),
-        ({"capacity": 10, "fp_rate": 0.1, "hash_funcs": -1}, "hash_funcs is at least 1: -1"),
+        ({"capacity": 0, "fp_rate": 0.1}, "capacity must be at least 1: 0"),
+        ({"capacity": -3, "fp_rate": 0.1}, "capacity must be at least 1: -3"),
+        ({"capacity": 10.0, "fp_rate": 0.1}, "capacity must be an int, not 10.0"),
+        ({"capacity": 10, "fp_rate": 0.1, "hash_funcs": 0}, "hash_funcs must be at least 1: 0"),
+        ({"capacity": 10, "fp_rate": 0.1, "hash_funcs": -1}, "hash_funcs must be at least 1: -1"),
         ({"bits": 0, "hash_funcs": 3}, "bits must be from 1 to 72057594037927936: 0"),
         ({"bits": -8, "hash_funcs": 3}, "bits must be from 1 to 72057594037927936: -8"),
         ({"bits": 2**56 + 1, "hash_funcs": 3}, "bits must be from 1 to 72057594037927936: 72057594037927937"),
@@ -81,9 +81,15 @@ def test_a_rate_may_be_a_decimal() -> None:
         ({"bits": 64}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
         ({"capacity": 10, "bits": 64, "hash_funcs": 3}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
         ({"fp_rate": 0.1, "bits": 64, "hash_funcs": 3}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
-        ({"bits": 64, "hash_funcs": 3, "partitioned": True}, "a partitioned filter's bits are a multiple of its functions: 64 and 3"),
-        ({"bits": 64, "hash_funcs": 3, "encode": "latin-1"}, "encode is None, 'utf-8', 'int64', 'uint64' or a function, not 'latin-1'"),
-        ({"bits": 64, "hash_funcs": 3, "encode": []}, "encode is None, 'utf-8', 'int64', 'uint64' or a function, not []"),
+        (
+            {"bits": 64, "hash_funcs": 3, "partitioned": True},
+            "the bits of a partitioned filter must be a multiple of its functions: 64 and 3",
+        ),
+        (
+            {"bits": 64, "hash_funcs": 3, "encode": "latin-1"},
+            "encode must be None, 'utf-8', 'int64', 'uint64' or a function, not 'latin-1'",
+        ),
+        ({"bits": 64, "hash_funcs": 3, "encode": []}, "encode must be None, 'utf-8', 'int64', 'uint64' or a function, not []"),
         (
             {"bits": 2**32 + 1, "hash_funcs": 3, "hashing": Bip37Hash()},
             "murmur3 reaches 4294967296 bits, not 4294967297: choose another hash family",

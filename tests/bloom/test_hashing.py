@@ -1,4 +1,4 @@
-"""Hash families: the hashes against published answers, the positions against a second writing of them, their uniformity."""
+"""Hash families: hashes against published answers, positions against an independent implementation, uniformity."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_murmur3_x64_128_known_answers(data: bytes, hashes: str) -> None:
 
 
 def murmur3_x64_128_again(data: bytes, seed: int) -> tuple[int, int]:
-    """MurmurHash3 x64_128 after Appleby's text, written for this test."""
+    """MurmurHash3 x64_128 after Appleby's description, written for this test."""
     c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
     def rotl(x: int, r: int) -> int:
@@ -100,7 +100,7 @@ shapes = given(st.binary(max_size=40), st.integers(1, 60), st.integers(1, 2**40)
 
 
 def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: HashFamily) -> tuple[list[int], int]:
-    """What a filter says, and its m; its bits are mapped and never touched, which costs no memory."""
+    """A filter's positions of a key, and its m. Its bits are mapped and never touched, so they cost no memory."""
     cells = plane * hash_funcs if planes else plane
     untouched = mmap.mmap(-1, (cells + 7) // 8, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
     made = BloomFilter(bits=cells, hash_funcs=hash_funcs, hashing=hashing, partitioned=planes, buffer=untouched)
@@ -150,7 +150,7 @@ def test_a_users_list_of_functions_is_asked_one_by_one() -> None:
 
 
 def test_a_list_of_functions_of_another_length_raises() -> None:
-    with pytest.raises(ParameterError, match="3 hash functions wanted, 'two' has 2"):
+    with pytest.raises(ParameterError, match="3 hash functions expected, 'two' has 2"):
         BloomFilter(bits=1000, hash_funcs=3, hashing=CustomHash("two", [zlib.crc32, zlib.adler32]))
 
 
@@ -204,9 +204,9 @@ def test_a_siphash_key_is_random_and_not_shown() -> None:
         (lambda: FastHash(2**32), "seed is not a u32: 4294967296"),
         (lambda: FastHash(1.0), "seed is not a u32: 1.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
         (lambda: Bip37Hash(2**32), "tweak is not a u32: 4294967296"),
-        (lambda: SipHash(b"short"), "a SipHash key is 16 bytes"),
-        (lambda: SipHash("0123456789abcdef"), "a SipHash key is 16 bytes"),  # type: ignore[arg-type]  # of a wrong type, and refused
-        (lambda: CustomHash("", zlib.crc32), "a user's hash family needs a name"),
+        (lambda: SipHash(b"short"), "a SipHash key must be 16 bytes"),
+        (lambda: SipHash("0123456789abcdef"), "a SipHash key must be 16 bytes"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        (lambda: CustomHash("", zlib.crc32), "a custom hash family needs a name"),
     ],
 )
 def test_families_outside_their_domain_raise(make: Callable[[], object], message: str) -> None:
@@ -219,7 +219,7 @@ def test_families_outside_their_domain_raise(make: Callable[[], object], message
 
 
 def chi_square(observed: np.ndarray[Any, Any]) -> float:
-    """How many standard deviations the statistic of uniform bins is above its mean."""
+    """The chi-square statistic of uniform bins, in standard deviations above its mean."""
     expected = observed.sum() / observed.size
     statistic = float(((observed - expected) ** 2 / expected).sum())
     freedom = observed.size - 1

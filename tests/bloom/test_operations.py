@@ -1,4 +1,4 @@
-"""The generic Bloom filter as a set: two filters, estimates, planes, BIP-37 filters, bits that are read-only."""
+"""BloomFilter as a set: operations on two filters, estimates, planes, BIP-37 filters, read-only bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False-positive rates as promised: one filter against its own fill, many small ones against the exact theory, seeds fixed."""
+"""False-positive rates, with fixed seeds: one filter against its own fill, many small ones against the exact theory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILIES: dict[str, Callable[[int], HashFamily]] = {
 KINDS: dict[str, Callable[[int], bytes]] = {
     "random": lambda i: random.Random(i).randbytes(20),
     "sequential": lambda i: i.to_bytes(8, "little"),
-    "shifted": lambda i: (i << 40 & 2**64 - 1 | i >> 24).to_bytes(8, "little"),  # i << 40 as a u64, and what it loses
+    "shifted": lambda i: (i << 40 & 2**64 - 1 | i >> 24).to_bytes(8, "little"),  # i << 40 as a u64, rotated
     "decimal": lambda i: str(i).encode(),
 }
 
@@ -64,7 +64,7 @@ def test_every_family_keeps_its_rate(family: str, kind: str) -> None:
 
 
 def many_small_filters(family: str, bits: int, partitioned: bool, key: Callable[[int], bytes]) -> tuple[float, float]:
-    """Mean rate of filters of 13 keys each and k = 7, keyed one by one, and the standard error by the variance between them."""
+    """The mean rate of filters with 13 keys and k = 7, and its standard error from the variance between them."""
     filters, queries = (effort(1_000, 3_000, 30_000), 24) if family == "siphash" else (effort(1_000, 4_000, 40_000), 48)
     rates = []
     for number in range(filters):
@@ -129,7 +129,7 @@ def test_a_counting_filter_has_the_rate_of_a_bloom_filter() -> None:
 
 
 def test_a_weak_hash_of_the_users_own_shows_in_these_tests() -> None:
-    """crc32 with the index as its start is linear: the functions move together, and the rate of small filters is not the promised one."""
+    """crc32 that starts from the index is linear: the functions are correlated, and small filters miss their rate."""
     from spvfilter.bloom.hashing import CustomHash
 
     rates = []

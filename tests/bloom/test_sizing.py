@@ -23,19 +23,19 @@ SMALL = (st.integers(2, 5_000), st.integers(1, 12), st.integers(0, 2_000))  # bi
 
 
 def printed(value: float, digits: str) -> bool:
-    """Whether `value` rounds to the printed digits, which may be in scientific notation."""
+    """Whether `value` rounds to the printed digits, also in scientific notation."""
     mantissa, _, exponent = digits.partition("e")
     places = len(mantissa.partition(".")[2]) - int(exponent or 0)
     return abs(value - float(digits)) <= 0.5000001 * 10.0**-places
 
 
 def near(value: float, rel: float) -> object:
-    """Equal to `value` within a relative error alone: pytest.approx would take every rate below 1e-12 for 0."""
+    """Equal to `value` within a relative error: pytest.approx also allows an absolute one, which accepts any rate below 1e-12."""
     return pytest.approx(value, rel=rel, abs=0.0)
 
 
 def occupancy_rate(bits: int, hash_funcs: int, items: int) -> float:
-    """The exact rate the long way: the distribution of set bits throw by throw, all terms positive."""
+    """The exact rate from the distribution of set bits after each throw; all terms are positive."""
     share = [1.0] + [0.0] * bits
     for _ in range(hash_funcs * items):
         share = [share[x] * x / bits + (share[x - 1] * (bits - x + 1) / bits if x else 0.0) for x in range(bits + 1)]
@@ -318,37 +318,37 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sizing.optimal(0, 0.01), "capacity is at least 1: 0"),
-        (lambda: sizing.optimal(-5, 0.01), "capacity is at least 1: -5"),
-        (lambda: sizing.optimal(1e6, 0.01), "capacity is an int, not 1000000.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
-        (lambda: sizing.optimal(2**63, 0.01), "capacity is at most 9223372036854775807: 9223372036854775808"),
-        (lambda: sizing.optimal(10, 0.0), "fp_rate lies between 0 and 1, both excluded: 0.0"),
-        (lambda: sizing.optimal(10, 1.0), "fp_rate lies between 0 and 1, both excluded: 1.0"),
-        (lambda: sizing.optimal(10, -0.1), "fp_rate lies between 0 and 1, both excluded: -0.1"),
-        (lambda: sizing.optimal(10, math.inf), "fp_rate lies between 0 and 1, both excluded: inf"),
+        (lambda: sizing.optimal(0, 0.01), "capacity must be at least 1: 0"),
+        (lambda: sizing.optimal(-5, 0.01), "capacity must be at least 1: -5"),
+        (lambda: sizing.optimal(1e6, 0.01), "capacity must be an int, not 1000000.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        (lambda: sizing.optimal(2**63, 0.01), "capacity must be at most 9223372036854775807: 9223372036854775808"),
+        (lambda: sizing.optimal(10, 0.0), "fp_rate must be between 0 and 1, both excluded: 0.0"),
+        (lambda: sizing.optimal(10, 1.0), "fp_rate must be between 0 and 1, both excluded: 1.0"),
+        (lambda: sizing.optimal(10, -0.1), "fp_rate must be between 0 and 1, both excluded: -0.1"),
+        (lambda: sizing.optimal(10, math.inf), "fp_rate must be between 0 and 1, both excluded: inf"),
         (lambda: sizing.optimal(10, math.nan), "fp_rate is not a number"),
         (lambda: sizing.optimal_bits_per_item(math.nan), "fp_rate is not a number"),
-        (lambda: sizing.bits_for(10, 0.01, 0), "hash_funcs is at least 1: 0"),
-        (lambda: sizing.bits_for(10, 0.01, 1076), "hash_funcs is at most 1075: 1076"),
+        (lambda: sizing.bits_for(10, 0.01, 0), "hash_funcs must be at least 1: 0"),
+        (lambda: sizing.bits_for(10, 0.01, 1076), "hash_funcs must be at most 1075: 1076"),
         (lambda: sizing.bits_for(10, math.nan, 3), "fp_rate is not a number"),
         (
             lambda: sizing.bits_for(10, 1e-300, 1),
             "10 items at fp_rate 1e-300 with 1 hash functions need more than 9223372036854775807 bits",
         ),
-        (lambda: sizing.bits_for_taylor(0, 0.01, 3), "capacity is at least 1: 0"),
-        (lambda: sizing.bits_for_taylor(10, 2, 3), "fp_rate lies between 0 and 1, both excluded: 2"),
-        (lambda: sizing.align_bits(0), "bits is at least 1: 0"),
-        (lambda: sizing.align_bits(8, unit=0), "unit is at least 1: 0"),
-        (lambda: sizing.fp_rate(0, 7, 10), "bits is at least 1: 0"),
-        (lambda: sizing.fp_rate(64, 0, 10), "hash_funcs is at least 1: 0"),
-        (lambda: sizing.fp_rate(64, 7, -1), "items is at least 0: -1"),
-        (lambda: sizing.fp_rate(64, 7, math.nan), "items is an int, not nan"),  # type: ignore[arg-type]  # of a wrong type, and refused
-        (lambda: sizing.fp_rate_exact(0, 7, 10), "bits is at least 1: 0"),
-        (lambda: sizing.fp_rate_bound(1, 7, 10), "bits is at least 2: 1"),
+        (lambda: sizing.bits_for_taylor(0, 0.01, 3), "capacity must be at least 1: 0"),
+        (lambda: sizing.bits_for_taylor(10, 2, 3), "fp_rate must be between 0 and 1, both excluded: 2"),
+        (lambda: sizing.align_bits(0), "bits must be at least 1: 0"),
+        (lambda: sizing.align_bits(8, unit=0), "unit must be at least 1: 0"),
+        (lambda: sizing.fp_rate(0, 7, 10), "bits must be at least 1: 0"),
+        (lambda: sizing.fp_rate(64, 0, 10), "hash_funcs must be at least 1: 0"),
+        (lambda: sizing.fp_rate(64, 7, -1), "items must be at least 0: -1"),
+        (lambda: sizing.fp_rate(64, 7, math.nan), "items must be an int, not nan"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        (lambda: sizing.fp_rate_exact(0, 7, 10), "bits must be at least 1: 0"),
+        (lambda: sizing.fp_rate_bound(1, 7, 10), "bits must be at least 2: 1"),
         (lambda: sizing.fp_rate_of_fill(64, 7, 65), "set_bits exceeds the 64 bits: 65"),
-        (lambda: sizing.fp_rate_while_filling(64, 7, 0), "capacity is at least 1: 0"),
+        (lambda: sizing.fp_rate_while_filling(64, 7, 0), "capacity must be at least 1: 0"),
         (lambda: sizing.estimate_items(64, 7, 65), "set_bits exceeds the 64 bits: 65"),
-        (lambda: sizing.estimate_items(64, 7, -1), "set_bits is at least 0: -1"),
+        (lambda: sizing.estimate_items(64, 7, -1), "set_bits must be at least 0: -1"),
         (lambda: sizing.estimate_union(64, 7, 10, 20, 19), "set_union is below the 20 bits of one operand: 19"),
         (lambda: sizing.estimate_union(64, 7, 10, 20, 31), "set_union exceeds the 30 bits of both operands: 31"),
         (lambda: sizing.estimate_union(64, 7, 10, 70, 31), "set_b exceeds the 64 bits: 70"),
@@ -356,8 +356,8 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
             lambda: sizing.estimate_intersection(64, 7, 40, 40, 64),
             "no estimate of an intersection: all 64 bits of the union are set",
         ),
-        (lambda: sizing.counter_overflow(64, 7, 10, limit=0), "limit is at least 1: 0"),
-        (lambda: sizing.counter_overflow(64, 7, 10, limit=65536), "limit is at most 65535: 65536"),
+        (lambda: sizing.counter_overflow(64, 7, 10, limit=0), "limit must be at least 1: 0"),
+        (lambda: sizing.counter_overflow(64, 7, 10, limit=65536), "limit must be at most 65535: 65536"),
     ],
 )
 def test_arguments_outside_their_domain_raise_with_the_offending_value(call: Callable[[], object], message: str) -> None:

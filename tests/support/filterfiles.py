@@ -1,4 +1,4 @@
-"""Files of filters written by hand from the documented layout, and the small filters they hold."""
+"""Files of filters built from the documented layout, and the small filters that they contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, type[Filter]] = {"bits": BloomFilter, "counters": CountingBloom
 
 
 def header(**changes: Any) -> bytes:
-    """64 bytes written from the documented layout, with a CRC that holds."""
+    """A header of 64 bytes built from the documented layout, with a valid CRC."""
     fields: dict[str, Any] = {
         "magic": b"SPVBLOOM",
         "version": 1,
@@ -40,7 +40,7 @@ def header(**changes: Any) -> bytes:
 
 
 def whole(body: bytes = bytes(3), **changes: Any) -> bytes:
-    """A file written from the documented layout."""
+    """A file built from the documented layout."""
     raw = header(**changes)
     closed = raw[:13] + bytes([raw[13] & ~2]) + raw[14:]
     return raw + body + zlib.crc32(closed + body).to_bytes(4, "little")

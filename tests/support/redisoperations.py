@@ -1,4 +1,4 @@
-"""Every operation of a RedisBloomFilter, and the filter that the tests of its troubles try them on. No assertions."""
+"""Every operation of a RedisBloomFilter, and the filter on which the tests of errors call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A redis-server of one's own: started in a folder, without persistence, ended by its own pid. No client and no assertions."""
+"""A private redis-server: started in a folder, without persistence, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _STARTING_S = 10
 
 @dataclass(frozen=True)
 class RedisServer:
-    """One that answers."""
+    """A running server."""
 
     process: subprocess.Popen[bytes]
     url: str
-    port: int  # 0: it has a unix socket
+    port: int  # 0 if it listens on a unix socket
 
     def kill(self) -> None:
-        """At once, as in a crash."""
+        """Kill the server, as in a crash."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
 def running_redis(folder: Path, *options: str, tcp: bool = False) -> Iterator[RedisServer]:
-    """Started on a unix socket, or on a free loopback port."""
+    """Start a server on a unix socket, or on a free loopback port."""
     port = _free_port() if tcp else 0
     path = folder / "redis.sock"
     place = ["--bind", "127.0.0.1"] if tcp else ["--unixsocket", str(path)]
@@ -47,7 +47,7 @@ def running_redis(folder: Path, *options: str, tcp: bool = False) -> Iterator[Re
 
 
 def _free_port() -> int:
-    """One whose cluster bus port, 10,000 above, is free too."""
+    """A free port whose cluster bus port, 10,000 above, is free too."""
     while True:
         with socket.socket() as bound, socket.socket() as bus, suppress(OSError, OverflowError):
             bound.bind(("127.0.0.1", 0))

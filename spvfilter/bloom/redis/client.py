@@ -1,4 +1,4 @@
-"""Clients of Redis: making one, calling it, its errors as ours. No script and no filter is in here."""
+"""Calling Redis: clients, commands and scripts, and redis-py's errors translated to the package's."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     Client: TypeAlias = Redis | RedisCluster
 
-_NOT_LOADED = object()  # the answer of a server that does not know the script: it is new, was restarted or flushed
+_NOT_LOADED = object()  # stands for NOSCRIPT: the server does not have the script (yet), or was restarted or flushed
 _OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING) (\d+)(?: (\w+))?")
-_THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")  # in 6.2 the message of an error within a script, not its first word
+_THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")  # in Redis 6.2 a script's error has the code within its message
 
 
 def exceptions() -> ModuleType:
-    """redis-py's. Raises ImportError that names the extra."""
+    """The module of redis-py's exceptions. Raises ImportError, which names the extra to install."""
     try:
         from redis import exceptions
     except ImportError as error:
@@ -43,7 +43,7 @@ def exceptions() -> ModuleType:
 
 @public
 def connect(url: str) -> Redis:
-    """A client for redis://, rediss:// or unix:// that does not retry by itself: a lost answer is an error, never a wrong "not new".
+    """A client for redis://, rediss:// or unix:// that does not retry: a lost answer is an error rather than a wrong "not new".
 
     The caller closes it (`async with`, or `aclose`). Raises ImportError without spvfilter[redis], ParameterError for a bad URL.
     """
@@ -55,11 +55,11 @@ def connect(url: str) -> Redis:
     try:
         return Redis.from_url(url, retry=Retry(NoBackoff(), 0))
     except ValueError as error:
-        raise ParameterError(f"not a URL of a Redis: {error}") from None
+        raise ParameterError(f"not a URL of a Redis server: {error}") from None
 
 
 def check_client(client: object) -> None:
-    """Raises TypeError unless it is redis-py's asyncio client, of a server or of a cluster."""
+    """Raises TypeError unless `client` is redis-py's asyncio client of a server or cluster."""
     exceptions()
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
@@ -69,14 +69,14 @@ def check_client(client: object) -> None:
 
 
 async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
-    """What the script returns, strings as bytes whatever the client decodes; sent whole where the server has not got it yet."""
+    """Run a script and return its result, with strings as bytes even if the client decodes. Sends the body if the server lacks it."""
     tail = (len(keys), *keys, *arguments)
     answer = await command(client, keys, "EVALSHA", script.sha, *tail)
     return await command(client, keys, "EVAL", script.body, *tail) if answer is _NOT_LOADED else answer
 
 
 async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | str) -> object:
-    """What one command answers. Raises RemoteError for all that redis-py raises, MismatchError."""
+    """Run a command and return its result. Raises RemoteError in place of every error of redis-py, and MismatchError."""
     errors = exceptions()
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
@@ -87,7 +87,7 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
     except (errors.RedisError, errors.RedisClusterException) as error:
         raise _translated(error, keys) from error
     finally:
-        if task and task.cancelling() > cancels:  # asyncio.wait_for, by which redis-py sends, may hide it: Python 3.11, gh-86296
+        if task and task.cancelling() > cancels:  # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
             raise asyncio.CancelledError
 
 
@@ -101,19 +101,19 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
             case "MISSING":
                 return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
             case "ANOTHER":
-                return MismatchError(f"{key} is another filter's than the one opened: it was made anew meanwhile")
+                return MismatchError(f"{key} belongs to another filter than the one opened: it was made anew meanwhile")
             case _:
-                return RemoteTypeError(f"{key} is no string but a {ours[3]}")
+                return RemoteTypeError(f"{key} is not a string but a {ours[3]}")
     theirs = _THEIRS.search(message)
     code = theirs[1] if theirs else None
     if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
-        return RemoteFullError(f"{_shown(keys[0])}: the server is at its maxmemory: {message}")
+        return RemoteFullError(f"{_shown(keys[0])}: the server has reached its maxmemory: {message}")
     if isinstance(error, errors.ReadOnlyError) or code == "READONLY":
         return RemoteReadOnlyError(f"{_shown(keys[0])}: the server is a read-only replica: {message}")
     if code == "WRONGTYPE":
-        return RemoteTypeError(f"{_shown(keys[0])} is no string: {message}")
+        return RemoteTypeError(f"{_shown(keys[0])} is not a string: {message}")
     if isinstance(error, errors.ClusterCrossSlotError) or code == "CROSSSLOT" or "same slot" in message or "same key slot" in message:
-        return RemoteError(f"{_shown(keys[0])}: keys in different slots of a cluster, give their names the same hash tag: {message}")
+        return RemoteError(f"{_shown(keys[0])}: keys are in different slots of a cluster, give their names the same hash tag: {message}")
     return RemoteError(f"{_shown(keys[0])}: {message}")
 
 

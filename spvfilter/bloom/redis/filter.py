@@ -1,4 +1,4 @@
-"""RedisBloomFilter, a generic Bloom filter that many machines share through a plain Redis. No module of Redis's, no bits kept here."""
+"""RedisBloomFilter: a Bloom filter in Redis that many machines share; it needs no Redis module."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from spvfilter.errors import MismatchError, ParameterError, RemoteError, RemoteE
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
 
-SHARD_SIZE = 16 << 20  # bytes; lengthening a string to that takes Redis about 10 ms, to its limit about half a second
-_CHUNK_KEYS = 1_000  # of a batch, in one script
-_CHUNK_PROBES = 1 << 14  # and at most so many bits, which keep the server for some 50 ms
-_STAGED_TTL = 3_600_000  # ms after which an upload that was never finished goes away
-_MAX_EXPIRE = 10**10  # seconds; what Redis can add to its clock
+SHARD_SIZE = 16 << 20  # bytes; growing a string to this size takes Redis about 10 ms, to its limit about half a second
+_CHUNK_KEYS = 1_000  # keys of a batch per script
+_CHUNK_PROBES = 1 << 14  # bits per script, which keep the server busy for some 50 ms
+_STAGED_TTL = 3_600_000  # ms after which an unfinished upload expires
+_MAX_EXPIRE = 10**10  # seconds; more would overflow Redis's clock
 
 
 @public
 class RedisBloomFilter:
-    """A Bloom filter in Redis >= 6.2 or Valkey, made by `create`, `create_from` or `open`, for as many writers as you like.
+    """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from` or `open`.
 
-    `client` is a redis.asyncio client of any kind, `name` the filter's; its keys are {name}:header and {name}:bits:0 … (see
-    redis_layout.py). The header is compared by every operation: a filter made anew with another shape is refused. A SipHash key is in
-    the header: who may read it can choose keys that fill the filter.
+    `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header and {name}:bits:0 … (see layout.py). Every
+    operation compares the header, so a filter that was made anew with another shape is refused. A SipHash key is part of the header:
+    whoever can read it can choose keys that fill the filter.
 
-    Each operation on a key is one script and atomic: all of a key's bits are set or none, also across shards, and of many writers that
-    add one key at once just one is told that it is new. Batches go in chunks of up to 1,000 keys, each one script. When the answer is
-    lost (RemoteConnectionError, or the task is cancelled) the operation may have been done. All but `create` and `delete` can then be
-    repeated, and the repeated one repairs; only that an `add` says "not new" of a key that its own first attempt has added. A client
-    that retries by itself, as redis-py's do from version 6, hides this; those that `redis_client.connect` makes do not retry.
+    Each operation on a key is one atomic script: it sets all bits of the key or none, also across shards, and if several writers add the
+    same key at once, exactly one of them learns that it was new. Batches are split into chunks of up to 1,000 keys, one script each. If the
+    answer is lost (RemoteConnectionError, or the task is cancelled), the operation may have been executed. All operations except `create`
+    and `delete` can then be repeated safely, but a repeated `add` reports a key as not new if its first attempt added it. A client that
+    retries by itself, as redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
 
-    Raises, besides what is said of each: RemoteConnectionError; RemoteMissingError where the filter is gone or a part of it was evicted
-    (never a wrong "not contained"); MismatchError where it was made anew; RemoteTypeError; RemoteFullError and RemoteReadOnlyError
-    where there is something to write (a key whose bits are all set is "not new" without); RemoteError for what else the server says.
+    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone or a part of it was
+    evicted (never a wrong "not contained"); MismatchError if it was made anew; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if
+    there is something to write (adding a key whose bits are all set writes nothing); RemoteError for other errors of the server.
     """
 
     def __init__(self, client: Client, layout: Layout) -> None:
-        """For the class methods: asks the server nothing."""
+        """For the class methods; does not contact the server."""
         self.client = client
         self.name = layout.name
         self.bits = layout.shape.bits
@@ -77,11 +77,11 @@ class RedisBloomFilter:
         expire: float | None = None,
         exist_ok: bool = False,
     ) -> Self:
-        """A new, empty filter; its shape is given as BloomFilter's, `shard_size` in bytes, `expire` in seconds.
+        """Create an empty filter. The arguments for its shape are BloomFilter's; `shard_size` is in bytes, `expire` in seconds.
 
-        With `exist_ok` one that is there already and was made with the same arguments is taken as it is, and lives as long as it was
-        to. Bits left over without a header are overwritten. Raises RemoteExistsError; MismatchError where what is there was made
-        otherwise; FormatError where it is no filter; ParameterError.
+        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live. Leftover bits
+        without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter was made with other arguments;
+        FormatError if the existing value is not a filter; ParameterError.
         """
         check_client(client)
         options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned}
@@ -90,7 +90,7 @@ class RedisBloomFilter:
         there = await made._create(expire)
         if there is not None:
             if not exist_ok:
-                raise RemoteExistsError(f"there is a filter at {name!r} already")
+                raise RemoteExistsError(f"a filter at {name!r} already exists")
             made._layout.refuse_another(there)
         return made
 
@@ -98,25 +98,25 @@ class RedisBloomFilter:
     async def create_from(
         cls, client: Client, name: str, local: BloomFilter, *, shard_size: int = SHARD_SIZE, expire: float | None = None
     ) -> Self:
-        """A new filter with the shape and the bits of a local one; it appears as a whole. Raises RemoteExistsError, ParameterError."""
+        """Create a filter with the shape and the bits of a local one. It appears atomically. Raises RemoteExistsError, ParameterError."""
         check_client(client)
         made = cls(client, Layout(name, Shape.of(local), shard_size))
         async with made._staged(local) as staged:
             if await made._create(expire, staged) is not None:
-                raise RemoteExistsError(f"there is a filter at {name!r} already")
+                raise RemoteExistsError(f"a filter at {name!r} already exists")
         return made
 
     @classmethod
     async def open(cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
-        """The filter that is there. `hashing` and `encode` are needed where they are the user's own, and compared where given.
+        """Open an existing filter. Custom `hashing` and `encode` must be passed again; any that are passed are compared.
 
-        Raises RemoteMissingError; FormatError where what is there is no filter; ParameterError where it was made otherwise.
+        Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other arguments.
         """
         check_client(client)
         key = header_key(name)
         raw = await command(client, [key], "GET", key)
         if raw is None:
-            raise RemoteMissingError(f"no filter at {name!r}: it was never made, has expired, was deleted or evicted")
+            raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, was deleted or evicted")
         assert isinstance(raw, bytes)
         return cls(client, Layout.parse(name, raw, hashing, encode))
 
@@ -132,29 +132,29 @@ class RedisBloomFilter:
         return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
 
     async def add(self, key: object) -> bool:
-        """Set the key's bits; True if it was new, that is, if any of them was not set before. Raises TypeError."""
+        """Add a key; True if it was new, that is, if any of its bits was not set before. Raises TypeError."""
         return bool((await self._probe(scripts.ADD, [key]))[0])
 
     async def contains(self, key: object) -> bool:
-        """Whether the key was added, or seems so at the filter's rate. Raises TypeError."""
+        """Whether the key was added; false positives occur at the filter's rate. Raises TypeError."""
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
     async def add_many(self, keys: Iterable[object]) -> bytes:
-        """Add a batch; for each key one byte, 1 if it was new, else 0, as if they were added one after the other.
+        """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
 
-        If it fails, the keys of some of the chunks are in. Raises TypeError.
+        If it fails, the keys of some chunks have been added. Raises TypeError.
         """
         return b"".join([mask async for mask in self._masks(scripts.ADD, keys)])
 
     async def update(self, keys: Iterable[object]) -> int:
-        """As `add_many`, in constant memory; how many were new."""
+        """Add a batch in constant memory, and return the number of new keys. Errors as for `add_many`."""
         new = 0
         async for mask in self._masks(scripts.ADD, keys):
             new += mask.count(1)
         return new
 
     async def contains_many(self, keys: Iterable[object]) -> bytes:
-        """For each key of a batch one byte, 1 if it is contained, else 0. Raises TypeError."""
+        """One byte per key of a batch, 1 if it is contained, else 0. Raises TypeError."""
         return b"".join([mask async for mask in self._masks(scripts.CONTAINS, keys)])
 
     async def _masks(self, script: scripts.Script, keys: Iterable[object]) -> AsyncIterator[bytes]:
@@ -172,11 +172,11 @@ class RedisBloomFilter:
         return mask
 
     async def union_update(self, other: RedisBloomFilter | BloomFilter) -> None:
-        """Add at once all that another filter contains.
+        """Atomically add the keys of another filter.
 
-        One in Redis must be opened with the same client, and in a cluster have the same hash tag (names "{shop}:a" and "{shop}:b"); a
-        local one is uploaded first, and until then the server holds both. The server does nothing else for about two
-        seconds per GB. Raises MismatchError, ParameterError.
+        A filter in Redis must have been opened with the same client, and in a cluster share the hash tag (names "{shop}:a" and "{shop}:b").
+        A local filter is uploaded first; until it is merged, the server holds both. The server is blocked for about two seconds per GB.
+        Raises MismatchError, ParameterError.
         """
         if isinstance(other, BloomFilter):
             self._layout.shape.same_shape(other)
@@ -184,17 +184,17 @@ class RedisBloomFilter:
                 await self._load("union", staged)
             return
         if other.client is not self.client:
-            raise ParameterError(f"{self.name!r} and {other.name!r} are of different clients: take a snapshot() of the other")
+            raise ParameterError(f"{self.name!r} and {other.name!r} belong to different clients: pass a snapshot() of the other filter")
         theirs = other._layout
         self._layout.shape.same_shape(theirs.shape)
         if other.shard_size != self.shard_size:
-            raise MismatchError(f"shards of different size: {self.shard_size} and {other.shard_size} bytes")
+            raise MismatchError(f"the shards differ in size: {self.shard_size} and {other.shard_size} bytes")
         await self._load("union", [*theirs.shard_keys(), theirs.header_key], theirs.header)
 
     async def load(self, local: BloomFilter) -> None:
-        """Replace the bits at once by a local filter's, after an upload; until then the server holds both.
+        """Upload a local filter and atomically replace the bits by its bits. During the upload the server holds both.
 
-        What others add during the upload is lost: where they do, `union_update`. Raises MismatchError.
+        Keys that others add during the upload are lost; `union_update` keeps them. Raises MismatchError.
         """
         self._layout.shape.same_shape(local)
         async with self._staged(local) as staged:
@@ -205,24 +205,24 @@ class RedisBloomFilter:
 
     @asynccontextmanager
     async def _staged(self, local: BloomFilter) -> AsyncIterator[list[bytes]]:
-        """A local filter's bits on the server, under keys of their own that go away afterwards."""
+        """Upload a local filter's bits under temporary keys, which are deleted afterwards."""
         body = local.body
         keys = self._layout.staging_keys()
         try:
             for shard, at, end in self._layout.pieces():
                 start = shard * self.shard_size
                 raw = bytes(body[start + at : start + end]).rstrip(b"\0")
-                if raw or not at:  # what is not written is zero
+                if raw or not at:  # bytes that are not written are zero
                     await run(self.client, scripts.STAGE, [keys[shard]], at, raw or b"\0", _STAGED_TTL)
             yield keys
         finally:
-            with suppress(RemoteError):  # then they expire
+            with suppress(RemoteError):  # the keys expire by themselves
                 await command(self.client, keys, "UNLINK", *keys)
 
     async def snapshot(self) -> BloomFilter:
-        """A local filter with the same bits. What was added before is in it; what others add meanwhile may be, or some of its bits.
+        """A local filter with the same bits. It contains all keys added before; keys added meanwhile may be missing or partly set.
 
-        While others `clear` or `load` it may be a mix. Raises TooLargeError; FormatError where bits beyond the last are set.
+        If others `clear` or `load` meanwhile, it may be a mixture. Raises TooLargeError, and FormatError if padding bits are set.
         """
         layout = self._layout
         local = layout.shape.filled(allocate(layout.size))
@@ -236,25 +236,25 @@ class RedisBloomFilter:
         return local
 
     async def clear(self) -> None:
-        """Set every bit to 0, at once; the time to live stays."""
+        """Atomically set every bit to 0. The time to live is kept."""
         await self._run(scripts.CLEAR, self._layout.shard_keys())
 
     async def delete(self) -> None:
-        """Delete the filter, at once."""
+        """Atomically delete the filter."""
         await self._run(scripts.DELETE, self._layout.shard_keys())
 
     async def expire(self, seconds: float | None) -> None:
-        """Let the filter go away as a whole after so long; None: never. Raises ParameterError."""
+        """Let the whole filter expire after `seconds`; None: never. Raises ParameterError."""
         await self._run(scripts.EXPIRE, self._layout.shard_keys(), _milliseconds(seconds))
 
     async def ttl(self) -> float | None:
-        """Seconds until the filter goes away; None: it does not."""
+        """The seconds until the filter expires; None if it does not expire."""
         left = await self._run(scripts.TTL, ())
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
 
     async def _plane_set_bits(self) -> list[int]:
-        """How many bits are 1 in each function's plane, or in all; bits set meanwhile may be counted."""
+        """The number of set bits in each function's plane, or in total if not partitioned. Bits set meanwhile may be counted."""
         planes = [0] * (self.hash_funcs if self.partitioned else 1)
         for shards, ranges, of_planes in self._layout.counts():
             counts = await self._run(scripts.COUNT, shards, ranges)
@@ -264,19 +264,19 @@ class RedisBloomFilter:
         return planes
 
     async def set_bits(self) -> int:
-        """How many bits are 1."""
+        """The number of set bits."""
         return sum(await self._plane_set_bits())
 
     async def fill(self) -> float:
-        """Share of the bits that are set, 0 to 1."""
+        """The share of set bits, 0 to 1."""
         return await self.set_bits() / self.bits
 
     async def approx_len(self) -> float:
-        """How many different keys were probably added; infinite when every bit is set."""
+        """The estimated number of distinct keys; infinite if every bit is set."""
         return sizing.estimate_items(self.bits, self.hash_funcs, await self.set_bits())
 
     async def current_fp_rate(self) -> float:
-        """Probability that a key never added is contained, as the filter stands: (X/m)^k, or of planes the product of their fills."""
+        """The present false-positive rate: (X/m)^k, or the product of the planes' fills if partitioned."""
         planes = await self._plane_set_bits()
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in planes)
@@ -289,9 +289,9 @@ class RedisBloomFilter:
 
 
 def _milliseconds(seconds: float | None) -> int:
-    """-1 for never. Raises ParameterError unless it is above 0 and not absurd."""
+    """Seconds as milliseconds, -1 for never. Raises ParameterError outside the range that Redis accepts."""
     if seconds is None:
         return -1
     if not 0 < seconds <= _MAX_EXPIRE:
-        raise ParameterError(f"expire is above 0 and up to {_MAX_EXPIRE} seconds: {seconds}")
+        raise ParameterError(f"expire must be above 0 and at most {_MAX_EXPIRE} seconds: {seconds}")
     return max(1, round(seconds * 1000))

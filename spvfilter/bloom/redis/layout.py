@@ -1,10 +1,11 @@
-"""Where a Bloom filter lies in Redis: its keys, its header, and its bits' offsets. Nothing here talks to a server.
+"""The layout of a Bloom filter in Redis: its keys, its header, and the offsets of its bits.
 
-    {name}:header    64 bytes, the header of a filter's file (filters/fileformat.py), and the size of a shard in bytes, u64 LE
-    {name}:bits:0 …  the bits in contiguous shards of that size; each has at least a byte, and zeros at its end may be missing
+    {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py), and the size of a shard in bytes, u64 LE
+    {name}:bits:0 …  the bits in contiguous shards of that size; each has at least one byte, and trailing zeros may be missing
 
-The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name that has one of its own keeps that. Redis counts
-the bits of a byte from its high end, the file from its low end: bit b of the file is offset b ^ 7, and the bytes are the file's.
+The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name with its own hash tag keeps it. Redis numbers the
+bits of a byte from the most significant one, the file from the least significant one: bit b of the file has offset b ^ 7, so the bytes are
+those of the file.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLarg
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-MAX_SHARD_SIZE = 512 << 20  # bytes of a string: Redis's proto-max-bulk-len, if not configured otherwise
-MAX_SHARDS = 1 << 14  # strings that one script walks through
-_PIECE_SIZE = 1 << 20  # bytes moved at once; the least proto-max-bulk-len
+MAX_SHARD_SIZE = 512 << 20  # bytes of a string: Redis's default proto-max-bulk-len
+MAX_SHARDS = 1 << 14  # strings that one script handles
+_PIECE_SIZE = 1 << 20  # bytes per transfer; the smallest possible proto-max-bulk-len
 _COUNTED_SIZE = 64 << 20  # bytes counted by one script
-_COUNTED_RANGES = 1 << 12  # and at most so many ranges of them
-_TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash tags": the first brace, and something before the next
+_COUNTED_RANGES = 1 << 12  # ranges counted by one script
+_TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash tags": the first "{…}" is not empty
 
 
 class Shape(BloomFilter):
-    """How a filter's keys become positions, without its bits: they are mapped read-only and never touched, which costs no memory."""
+    """A filter without bits, which maps keys to positions. Its buffer is mapped read-only and never touched, so it costs no memory."""
 
     def _set_up(
         self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
@@ -50,12 +51,12 @@ class Shape(BloomFilter):
         return cls._made(local.header(), local.hashing, local._encode_with, b"")
 
     def filled(self, buffer: Buffer) -> BloomFilter:
-        """A filter of this shape with those bits."""
+        """A filter of this shape over `buffer`."""
         return BloomFilter._made(self.header(), self.hashing, self._encode_with, buffer)
 
 
 class Layout:
-    """A filter's place: name, shape and shards. Raises ParameterError for a name, a size or a number of shards that Redis cannot have."""
+    """The layout of one filter: name, shape and shards. Raises ParameterError for an invalid name, shard size or number of shards."""
 
     def __init__(self, name: str, shape: Shape, shard_size: int) -> None:
         if not isinstance(shard_size, int) or not 1 <= shard_size <= MAX_SHARD_SIZE:
@@ -72,18 +73,18 @@ class Layout:
 
     @classmethod
     def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: str | Callable[[object], bytes] | None) -> Layout:
-        """From what lies under the header's key. Raises FormatError; ParameterError where `hashing` or `encode` are not the filter's."""
+        """From the value of the header key. Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's."""
         header, shard_size = _parse(raw)
         return cls(name, Shape._made(header, *given_or_stored(header, hashing, encode), b""), shard_size)
 
     def refuse_another(self, raw: bytes) -> None:
-        """Raises MismatchError, naming the first difference, unless that header is this filter's; FormatError where it is none."""
+        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""
         header, shard_size = _parse(raw)
         mine = {**self.shape.header()._asdict(), "shard_size": self.shard_size}
         for field, value in {**header._asdict(), "shard_size": shard_size}.items():
             if value != mine[field]:
                 shown = "the keys differ" if field == "key" else f"{value!r}, not {mine[field]!r}"
-                raise MismatchError(f"the filter at {self.name!r} was made otherwise: {field}: {shown}")
+                raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
 
     def shard_key(self, shard: int) -> bytes:
         return b"%b:bits:%d" % (_prefix(self.name), shard)
@@ -92,12 +93,12 @@ class Layout:
         return [self.shard_key(shard) for shard in range(self.shards)]
 
     def staging_keys(self) -> list[bytes]:
-        """Keys for an upload of all shards, that nobody else uses."""
+        """Unique keys for an upload of all shards."""
         upload = secrets.token_hex(8).encode()
         return [b"%b:staged:%b:%d" % (_prefix(self.name), upload, shard) for shard in range(self.shards)]
 
     def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
-        """The shards that hold some keys' bits, and each bit, key by key: which of the shards, from 2, and its offset; two u32 LE."""
+        """The shards with the bits of some keys; and for each bit, key by key, the number of its shard (from 2) and its offset, two u32."""
         shard_bits = self.shard_size * 8
         number_of: dict[int, int] = {}
         packed: list[int] = []
@@ -108,14 +109,14 @@ class Layout:
         return [self.shard_key(shard) for shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def pieces(self) -> Iterator[tuple[int, int, int]]:
-        """All bytes in pieces to be moved at once: shard, first byte there, end."""
+        """All bytes in pieces for transfer: shard, first byte in it, end."""
         for shard in range(self.shards):
             size = min(self.shard_size, self.size - shard * self.shard_size)
             for at in range(0, size, _PIECE_SIZE):
                 yield shard, at, min(at + _PIECE_SIZE, size)
 
     def counts(self) -> Iterator[tuple[list[bytes], bytes, list[int]]]:
-        """What to count at once: shards, ranges of bits (which of the shards, from 2, first, last; three u32 LE), each range's plane."""
+        """The work of each counting script: shards, ranges of bits (number of the shard from 2, first, last; three u32), their planes."""
         shards: list[bytes] = []
         ranges: list[int] = []
         planes: list[int] = []
@@ -131,7 +132,7 @@ class Layout:
         yield shards, struct.pack(f"<{len(ranges)}I", *ranges), planes
 
     def _ranges(self) -> Iterator[tuple[int, int, int, int]]:
-        """The bits of each plane, cut where shards meet: plane, shard, first bit there, end."""
+        """The bits of each plane, split at the borders of shards: plane, shard, first bit in it, end."""
         shard_bits = self.shard_size * 8
         planes = self.shape.hash_funcs if self.shape.partitioned else 1
         span = self.shape.bits // planes
@@ -145,7 +146,7 @@ class Layout:
 
 
 def header_key(name: str) -> bytes:
-    """The key of a filter's header. Raises ParameterError for a name that cannot be in a hash tag."""
+    """The key of a filter's header. Raises ParameterError for a name that cannot be a hash tag."""
     return _prefix(name) + b":header"
 
 
@@ -155,13 +156,13 @@ def _prefix(name: str) -> bytes:
     if _TAGGED.match(name):
         return name.encode()
     if not name or name.startswith("}"):
-        raise ParameterError(f"a filter's name is not empty and does not start with a brace that closes: {name!r}")
+        raise ParameterError(f"a filter's name must not be empty or start with '}}': {name!r}")
     return b"{%b}" % name.encode()
 
 
 def _parse(raw: bytes) -> tuple[FileHeader, int]:
     if len(raw) != HEADER_SIZE + 8:
-        raise FormatError(f"not a filter in Redis: {HEADER_SIZE + 8} bytes wanted, {len(raw)} there", offset=0, field="header")
+        raise FormatError(f"not a filter in Redis: {HEADER_SIZE + 8} bytes expected, not {len(raw)}", offset=0, field="header")
     header, shard_size = FileHeader.parse(raw), int.from_bytes(raw[HEADER_SIZE:], "little")
     if header.kind != KIND_BITS:
         raise FormatError(f"kind {header.kind} is not a Bloom filter", offset=10, field="kind")

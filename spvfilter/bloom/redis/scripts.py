@@ -1,8 +1,8 @@
-"""The Lua scripts that make each operation on a filter in Redis atomic. Calling them is redis_client.py's, what for is redis.py's.
+"""The Lua scripts that make each operation on a filter in Redis atomic.
 
-Every script takes the filter's header as KEYS[1] and what it must say as ARGV[1], and strings as all other keys; before anything is
-written it refuses where one of them is missing or something else. A script is refused for lack of memory, or on a replica, at its
-first write and at no later one. Only commands and arguments of Redis 6.2.
+KEYS[1] of every script is the filter's header and ARGV[1] its expected value; all other keys are strings. If one of them is missing or has
+another type, the script fails before it writes anything. Redis refuses a script for lack of memory, or on a replica, only at its first
+write. The scripts use only commands and arguments of Redis 6.2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ local function unusable()
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return redis.error_reply('ANOTHER 1') end
 end
 
--- keys 1 to last expire together in that many milliseconds, or never
+-- keys 1 to last expire together in ttl milliseconds, or never if ttl < 0
 local function expire(last, ttl)
   local now = redis.call('TIME')
   local deadline = now[1] * 1000 + math.floor(now[2] / 1000) + ttl
@@ -36,21 +36,21 @@ end
 
 
 class Script:
-    """A script and the SHA-1 by which Redis knows it."""
+    """A script, and the SHA-1 that identifies it in Redis."""
 
     def __init__(self, body: str, check: str = "return unusable() or main()") -> None:
         self.body = f"{_COMMON}\nlocal function main()\n{body}\nend\n{check}".encode()
         self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
 
 
-# ARGV[2]: of each bit, key by key, which of KEYS it is in and its offset there, two u32 LE; ARGV[3]: k. One byte per key: 1 if new
+# ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte per key: 1 if new
 ADD = Script(r"""
 local probes, k, mask, at, i, offset = ARGV[2], tonumber(ARGV[3]), {}, 1
 for item = 1, #probes / (8 * k) do
   local new = 0
   for _ = 1, k do
     i, offset, at = struct.unpack('<I4I4', probes, at)
-    -- what is set already is not written again: nothing goes to replicas and the append-only file
+    -- set bits are not written again: nothing goes to replicas and the append-only file
     if redis.call('GETBIT', KEYS[i], offset) == 0 then
       redis.call('SETBIT', KEYS[i], offset, 1)
       new = 1
@@ -61,7 +61,7 @@ end
 return table.concat(mask)
 """)
 
-# as ADD; one byte per key: 1 if contained
+# arguments as for ADD. Returns one byte per key: 1 if contained
 CONTAINS = Script(r"""
 local probes, k, mask, i, offset = ARGV[2], tonumber(ARGV[3]), {}
 for item = 1, #probes / (8 * k) do
@@ -78,8 +78,8 @@ end
 return table.concat(mask)
 """)
 
-# KEYS: header, n shards, perhaps n staged ones; ARGV[2]: n, [3]: ms to live or -1, [4]: a shard's last offset.
-# The header that was there before, or nil
+# KEYS: header, n shards, optionally n staged ones; ARGV[2]: n, [3]: ms to live or -1, [4]: the last offset in a shard.
+# Returns the existing header, or nil if the filter was created
 CREATE = Script(
     r"""
 local n, ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -100,8 +100,8 @@ return false
     check="return main()",
 )
 
-# KEYS: header, n shards, n others, perhaps the others' header; ARGV[2]: n, [3]: what the others do, 'replace' or 'union', [4]: what
-# their header must say
+# KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: 'replace' or 'union', [4]: the expected value of
+# the source's header
 LOAD = Script(r"""
 local n, ttl, last = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]), #KEYS
 if ARGV[4] and redis.call('GET', KEYS[last]) ~= ARGV[4] then return redis.error_reply('ANOTHER ' .. last) end
@@ -112,7 +112,7 @@ for i = 2, n + 1 do
     redis.call('BITOP', 'OR', KEYS[i], KEYS[i], KEYS[i + n])
   end
 end
-expire(n + 1, ttl)  -- either command has changed that of the shards
+expire(n + 1, ttl)  -- both commands change the shards' time to live
 """)
 
 CLEAR = Script("for i = 2, #KEYS do redis.call('SET', KEYS[i], '\\0', 'KEEPTTL') end")
@@ -125,14 +125,14 @@ TTL = Script("return redis.call('PTTL', KEYS[1])")
 
 READ = Script("return redis.call('GETRANGE', KEYS[2], ARGV[2], ARGV[3])")
 
-# ARGV[2]: ranges of bits as which of KEYS, first and last, three u32 LE. The set bits of each range
+# ARGV[2]: ranges of bits as index in KEYS, first and last, three u32 LE. Returns the number of set bits of each range
 COUNT = Script(r"""
 local counts, i, first, last = {}
 for at = 1, #ARGV[2], 12 do
   i, first, last = struct.unpack('<I4I4I4', ARGV[2], at)
   local low, high = math.floor(first / 8), math.floor(last / 8)
   local count = redis.call('BITCOUNT', KEYS[i], low, high)
-  -- less those beside the range in its outermost bytes; Redis counts bits from a byte's other end
+  -- subtract the set bits outside the range in its first and last byte; Redis numbers bits from the other end of a byte
   for bit = low * 8, first - 1 do count = count - redis.call('GETBIT', KEYS[i], low * 16 + 7 - bit) end
   for bit = last + 1, high * 8 + 7 do count = count - redis.call('GETBIT', KEYS[i], high * 16 + 7 - bit) end
   counts[#counts + 1] = count
@@ -140,7 +140,7 @@ end
 return counts
 """)
 
-# KEYS: one to write to, nothing of a filter yet; ARGV: offset in bytes, bytes, ms to live
+# KEYS: the staging key to write to; ARGV: offset in bytes, bytes, ms to live
 STAGE = Script(
     r"""
 redis.call('SETRANGE', KEYS[1], ARGV[1], ARGV[2])

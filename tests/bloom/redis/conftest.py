@@ -1,4 +1,4 @@
-"""A Redis of the tests' own and its client, emptied before each test."""
+"""A private Redis server and its client, emptied before each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RedisBloomFilter in trouble, against real servers: what is refused is refused by its own error, and leaves no key half in."""
+"""Errors of RedisBloomFilter, against real servers: every failure has its own error and leaves no key partly added."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_filter_that_is_gone_is_refused(client: Redis, remote: RedisBloo
         await RedisBloomFilter.open(client, "f")
 
 
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "ttl"])  # the header alone says that
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "ttl"])  # needs the header alone
 @pytest.mark.parametrize("other", [False, True], ids=["evicted", "of another type"])
 async def test_a_shard_that_is_not_as_it_was_is_an_error_and_nothing_is_changed(
     client: Redis, remote: RedisBloomFilter, operation: str, other: bool
@@ -105,7 +105,7 @@ async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: Re
 async def test_bits_set_beyond_the_last_are_a_format_error(client: Redis) -> None:
     remote = await RedisBloomFilter.create(client, "f", bits=12, hash_funcs=2)
     await client.setbit("{f}:bits:0", 9, 1)
-    with pytest.raises(FormatError, match="beyond"):
+    with pytest.raises(FormatError, match="padding bits are set"):
         await remote.snapshot()
 
 

@@ -1,4 +1,4 @@
-"""RedisBloomFilter and servers that are full, read-only, dead, forgetful or a cluster; and operations that are cancelled."""
+"""RedisBloomFilter with servers that are full, read-only, unreachable or restarted, with a cluster, and with cancelled operations."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behi
         cancelled += 1
         assert (await contents(client)).keys() == before.keys()
         assert await remote.set_bits() in (0, full)
-    else:  # the server was too slow for the steps: the last upload is let through
+    else:  # the server was too slow for these steps: let the last upload complete
         await remote.load(BloomFilter(**SHAPE))
     assert cancelled > 6
     assert await remote.set_bits() == 0
@@ -181,7 +181,7 @@ def test_errors_within_a_script_are_known_as_redis_6_words_them(words: str, want
 
 @asynccontextmanager
 async def cluster(folder: Path) -> AsyncIterator[tuple[RedisServer, Redis]]:
-    """One node that has all slots."""
+    """A cluster of one node with all slots."""
     with running_redis(folder, "--cluster-enabled", "yes", tcp=True) as server:
         async with connect(server.url) as client:
             await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))  # type: ignore[no-untyped-call]  # the callee has no types

@@ -1,4 +1,4 @@
-"""RedisBloomFilter against a real server: writers and readers at the same time, shards, names, lifetimes."""
+"""RedisBloomFilter against a real server: concurrent writers and readers, shards, names, expiry."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) 
 
 async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Redis) -> None:
     rounds = effort(100, 300, 3_000)
-    own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))  # key n is bit n of each plane, and nobody else's
+    own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))  # key n is bit n of each plane, and of no other key
     shape: dict[str, Any] = {"bits": 8 * rounds, "hash_funcs": 8, "partitioned": True, "hashing": own_bits, "encode": "uint64"}
     remote = await RedisBloomFilter.create(client, "part", shard_size=rounds // 16, **shape)
 

@@ -63,7 +63,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         *[([action, "flipped.bloom", "lines.txt"], "flipped.bloom: CRC at byte ") for action in ("add", "check", "dedupe", "info")],
         *[([action, "head.bloom", "lines.txt"], "head.bloom: header CRC at byte 60") for action in ("add", "check", "dedupe", "info")],
         *[([action, "int.bloom", "lines.txt"], "int.bloom is not of lines: its keys are int64") for action in ("add", "check", "dedupe")],
-        *[([action, "own.bloom", "lines.txt"], "own.bloom: the file was made with a user's own") for action in ("add", "check", "info")],
+        *[([action, "own.bloom", "lines.txt"], "own.bloom: the file was made with a custom") for action in ("add", "check", "info")],
         (["merge", "made.bloom", "other.bloom"], "the following arguments are required: --output"),
         (["merge", "made.bloom", "other.bloom", "--output", "new"], "made.bloom and other.bloom cannot be merged: filters of"),
         (["merge", "made.bloom", "counting.bloom", "--output", "new"], "made.bloom and counting.bloom cannot be merged: one of"),

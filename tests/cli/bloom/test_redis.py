@@ -95,17 +95,17 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     [
         (["dedupe"], "bloom dedupe --redis needs the key of a filter"),
         (["dedupe", "there", "--capacity", "5"], "an existing filter has its own --capacity"),
-        (["create", "there", *SHAPE], "there is a filter at 'there' already: --force replaces it"),
+        (["create", "there", *SHAPE], "a filter at 'there' already exists: --force replaces it"),
         (["create", "there", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
         (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),
-        (["create", "list", *SHAPE, "--force"], "'{list}:header' is no string but a list"),
+        (["create", "list", *SHAPE, "--force"], "'{list}:header' is not a string but a list"),
         (["create", "foreign", *SHAPE, "--force"], "foreign: header at byte 0: not a filter"),
-        *[([action, "absent"], "no filter at 'absent': it was never made") for action in ("add", "check", "dedupe", "info")],
+        *[([action, "absent"], "no filter at 'absent': it was never created") for action in ("add", "check", "dedupe", "info")],
         *[([action, "list"], "'{list}:header'") for action in ("add", "check", "dedupe", "info")],
         *[([action, "foreign"], "foreign: header at byte 0: not a filter") for action in ("add", "check", "dedupe", "info")],
         (["merge", "there", "absent", "--output", "there", "--force"], "no filter at 'absent'"),
         (["merge", "there", "smaller", "--output", "there", "--force"], "there and smaller cannot be merged: filters of different cells"),
-        (["merge", "there", "there", "--output", "smaller"], "there is a filter at 'smaller' already: --force replaces it"),
+        (["merge", "there", "there", "--output", "smaller"], "a filter at 'smaller' already exists: --force replaces it"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_and_changes_nothing(redis: Any, server: RedisServer, tmp_path: Path, argv: list[object], said: str) -> None:
@@ -226,7 +226,7 @@ def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
 def test_a_wrong_url_is_one_line_that_does_not_repeat_it(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert ran.err.startswith("spvfilter: not a URL of a Redis: ")
+    assert ran.err.startswith("spvfilter: not a URL of a Redis server: ")
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "unix:///nowhere/redis.sock"])
