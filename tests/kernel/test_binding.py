@@ -32,6 +32,6 @@ def test_formats_are_found_wherever_they_stand_in_a_call() -> None:
 
 def test_no_format_has_a_size_beside_a_pointer() -> None:
     """A wheel built with 3.13's headers calls functions that under 3.11 and 3.12 refuse `#`, or read a C int where a Py_ssize_t is."""
-    everything = [text for path in sorted(BINDING.glob("*.[ch]")) for text in formats(path.read_text(encoding="utf-8"))]
+    everything = [text for path in sorted(BINDING.rglob("*.[ch]")) for text in formats(path.read_text(encoding="utf-8"))]
     assert len(everything) > 20
     assert not [text for text in everything if "#" in text]

@@ -105,7 +105,7 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         "cells": plane * hash_funcs if partitioned and rng.random() < 0.9 else plane,
         "hash_funcs": hash_funcs,
         "family": family,
-        "key": rng.randbytes(rng.choice([16, 16, 16, 4, 9])),
+        "key": rng.randbytes(16 if rng.random() < 0.98 else 9),
         "encoding": Encoding.CALLABLE
         if own
         else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, Encoding.INT64, Encoding.UINT64]),

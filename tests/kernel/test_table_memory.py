@@ -121,7 +121,7 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         for call, arguments in (
             *((table.add, (0,)), (table.add, (0, "text")), (table.find, (0, None)), (table.entry, ("x",)), (table.coin, (7,))),
             *((table.set_coin, (bytes(36), "x", 0, None)), (table.set_coin, (bytes(36), 0, None, None)), (table.learn, (7,))),
-            *((table.set_coin, (bytes(36), 0, 0, "x")), (table.learn, ([7],)), (table.scan_tx, (bytearray(80),))),
+            *((table.set_coin, (bytes(36), 0, 0, "x")), (table.learn, ([7],)), (table.scan_tx, (80,))),
             *((table.scan_block, (BLOCK, 7)), (table.scan_block, ()), (table.match_script, (None,)), (WatchTable, (7,))),
             *((table.add_address_lines, (b"", 0, 0, 5)), (decode_address, ("", None, 5, "bc")), (decode_address, ("", 0, 5, None))),
         ):

@@ -6,10 +6,10 @@
        watch  bloom  gcs    the exact scan; Bloom filters, generic and BIP-37; Golomb-coded sets
        block                transactions and blocks: walking, txids, Merkle roots, scripts, headers
        hash                 SHA-256, MurmurHash3, SipHash
-       spv.h, array.h
+       spv.h, array.h, fork.h
 
-   Nothing below binding/ knows Python or has mutable globals, but for what is asked of the processor once. tests/test_house.py holds
-   the plan. */
+   Nothing below binding/ knows Python or has mutable globals, but for what is asked of the processor once and the count of forks.
+   tests/test_house.py holds the plan. */
 #ifndef SPV_H
 #define SPV_H
 

@@ -74,6 +74,8 @@ class BitCore(Hashed):
 
     def union_set_bits(self, other: BitCore) -> int:
         """How many bits are 1 in either. Raises MismatchError."""
+        if not isinstance(other, BitCore):
+            raise TypeError("bits can be united with bits only")
         self.same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
         return sum((int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs)

@@ -6,10 +6,11 @@ reported from a block that turns out to be malformed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
@@ -27,6 +28,7 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
     Raises FormatError: truncated, non-canonical CompactSize, a count or length larger than the bytes left can
     hold, unknown segwit flag, superfluous witness.
     """
+    raw, at = snapshot(raw), offset(at)
     size = len(raw)
     if at + 4 > size:
         raise FormatError(f"truncated: 4 bytes wanted, {size - at} left", offset=at, field="version")
@@ -120,20 +122,25 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
     return cursor
 
 
-def parse_tx(raw: bytes) -> TxSpan:
+def parse_tx(raw: bytes, /) -> TxSpan:
     """The one transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."""
+    raw = snapshot(raw)
     tx = walk_tx(raw)
     if tx.end != len(raw):
         raise FormatError(f"{len(raw) - tx.end} trailing bytes", offset=tx.end, field="transaction")
     return tx
 
 
-def walk_block(raw: bytes) -> Iterator[TxSpan]:
+def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
     """The transactions of the block that fills `raw`, in order.
 
     Raises FormatError for a short header, no transactions, anything walk_tx refuses, and trailing bytes: exhaust
     the iterator before trusting what it gave.
     """
+    return _walk(snapshot(raw))
+
+
+def _walk(raw: bytes) -> Iterator[TxSpan]:
     if len(raw) < HEADER_SIZE:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} left", offset=0, field="header")
     count, cursor = _read_count(raw, HEADER_SIZE, "transaction count", MIN_TX_SIZE)
@@ -149,6 +156,7 @@ def walk_block(raw: bytes) -> Iterator[TxSpan]:
 
 def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
     """The transaction's bytes without marker, flag and witness: what its txid commits to (BIP-144)."""
+    raw = _spanned(raw, tx)
     if not tx.witness:
         return raw[tx.start : tx.end]
     return raw[tx.start : tx.start + 4] + raw[tx.start + 6 : tx.witness] + raw[tx.end - 4 : tx.end]
@@ -161,15 +169,31 @@ def txid(raw: bytes, tx: TxSpan) -> bytes:
 
 def wtxid(raw: bytes, tx: TxSpan) -> bytes:
     """sha256d of the transaction with its witness (BIP-141)."""
-    return sha256d(raw[tx.start : tx.end])
+    return sha256d(_spanned(raw, tx)[tx.start : tx.end])
 
 
-def merkle_root(leaves: Sequence[bytes]) -> tuple[bytes, bool]:
+def _spanned(raw: bytes, tx: TxSpan) -> bytes:
+    """`raw`, if the span is of a transaction in it: three numbers that lie within it in their order. Raises TypeError, ParameterError."""
+    raw = snapshot(raw)
+    if not isinstance(tx, TxSpan) or len(tx) != len(TxSpan._fields):
+        raise TypeError(f"a TxSpan expected, not {type(tx).__name__}")
+    start, end, witness = offset(tx.start), offset(tx.end), offset(tx.witness)
+    if not start + MIN_TX_SIZE <= end <= len(raw) or (witness and not start + 6 <= witness <= end - 4):
+        raise ParameterError("the span is not of a transaction in these bytes")
+    return raw
+
+
+def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     """Merkle root of ≥ 1 hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
 
     Core consensus/merkle.cpp: an odd level repeats its last hash; that repetition is not what the flag means.
     """
-    level, mutated = list(leaves), False
+    level, mutated = snapshots(leaves), False
+    if not level:
+        raise ParameterError("no hashes have no root")
+    for leaf in level:
+        if len(leaf) != 32:
+            raise ParameterError(f"a hash has 32 bytes, not {len(leaf)}")
     while len(level) > 1:
         mutated = mutated or any(level[i] == level[i + 1] for i in range(0, len(level) - 1, 2))
         if len(level) & 1:
@@ -178,13 +202,14 @@ def merkle_root(leaves: Sequence[bytes]) -> tuple[bytes, bool]:
     return level[0], mutated
 
 
-def check_block(raw: bytes) -> None:
+def check_block(raw: bytes, /) -> None:
     """That a block's transactions are the ones its header commits to, witnesses included.
 
     Raises FormatError: whatever walk_block refuses; field "merkle root" for a wrong root or duplicated transactions
     (CVE-2012-2459); field "witness commitment" for a missing, wrong or nonce-less one (Core CheckWitnessMalleation).
     A block without any witness is not held to a commitment: before segwit's activation, such outputs mean nothing.
     """
+    raw = snapshot(raw)
     txs = list(walk_block(raw))
     root, mutated = merkle_root([txid(raw, tx) for tx in txs])
     if mutated:
@@ -215,8 +240,8 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
     Each transaction is tested against the filter as the ones before it left it (Core CMerkleBlock). Values in, values
     out; on FormatError nothing has changed.
     """
-    field = bytearray(bits)
-    core = _core(field, hash_funcs, tweak)
+    raw, field = snapshot(raw), bytearray(snapshot(bits))
+    core, flags = _core(field, hash_funcs, tweak), _flags(flags)
     matches = []
     for position, tx in enumerate(walk_block(raw)):
         tx_hash = txid(raw, tx)
@@ -227,14 +252,20 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
     """Whether a filter matches one transaction, and the filter's bits after it. Raises FormatError as parse_tx does."""
+    raw, field = snapshot(raw), bytearray(snapshot(bits))
+    core, flags = _core(field, hash_funcs, tweak), _flags(flags)
     tx = parse_tx(raw)
-    field = bytearray(bits)
-    core = _core(field, hash_funcs, tweak)
     return _is_relevant(raw, tx, txid(raw, tx), core, flags), bytes(field)
 
 
 def _core(field: bytearray, hash_funcs: int, tweak: int) -> BitCore:
+    hash_funcs = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
+    tweak = whole(tweak, 0, 0xFFFFFFFF, "tweak is not a u32")
     return BitCore(8 * len(field), hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
+
+
+def _flags(flags: int) -> int:
+    return whole(flags, 0, 255, "flags are not a u8")
 
 
 def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:
@@ -256,21 +287,24 @@ def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: i
     )
 
 
-def is_pubkey(data: bytes) -> bool:
+def is_pubkey(data: bytes, /) -> bool:
     """Whether `data` has the shape of a public key: 33 bytes 02/03, or 65 bytes 04/06/07. No curve check (Core CPubKey::ValidSize)."""
+    data = snapshot(data)
     return bool(data) and len(data) == {2: 33, 3: 33, 4: 65, 6: 65, 7: 65}.get(data[0])
 
 
-def is_p2pk(script: bytes) -> bool:
+def is_p2pk(script: bytes, /) -> bool:
     """Pay to public key: one direct push of a key, then OP_CHECKSIG (Core Solver, MatchPayToPubkey)."""
+    script = snapshot(script)
     return len(script) in (35, 67) and script[0] == len(script) - 2 and script[-1] == _OP_CHECKSIG and is_pubkey(script[1:-1])
 
 
-def multisig_keys(script: bytes) -> list[bytes]:
+def multisig_keys(script: bytes, /) -> list[bytes]:
     """The keys of a bare multisig script, or [] for any other script.
 
     OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after, 1 ≤ m ≤ n ≤ 16 (Core Solver, MatchMultisig).
     """
+    script = snapshot(script)
     if len(script) < 3 or script[-1] != _OP_CHECKMULTISIG or not (_OP_1 <= script[0] <= _OP_16 and _OP_1 <= script[-2] <= _OP_16):
         return []
     required, total = script[0] - _OP_1 + 1, script[-2] - _OP_1 + 1

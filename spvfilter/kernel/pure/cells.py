@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
+from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.values import Encoding, Family
 
 if TYPE_CHECKING:
@@ -37,17 +38,17 @@ def encode_utf8(key: object) -> bytes:
     """A str in UTF-8. Raises TypeError for anything else."""
     if not isinstance(key, str):
         raise TypeError(f"a str expected by a filter that encodes utf-8, not {type(key).__name__}")
-    return key.encode()
+    return str.encode(key)
 
 
 def encode_int64(key: object) -> bytes:
     """An int as 8 bytes LE, signed. Raises TypeError, OverflowError."""
-    return _integer(key).to_bytes(8, "little", signed=True)
+    return int.to_bytes(_integer(key), 8, "little", signed=True)
 
 
 def encode_uint64(key: object) -> bytes:
     """An int as 8 bytes LE, unsigned. Raises TypeError, OverflowError."""
-    return _integer(key).to_bytes(8, "little")
+    return int.to_bytes(_integer(key), 8, "little")
 
 
 def _integer(key: object) -> int:
@@ -65,6 +66,8 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
 
 
 def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
+    if (encoding is Encoding.CALLABLE) != (own is not None):
+        raise ParameterError("the encoding is CALLABLE where `encode` is given, and only there")
     if own is None:
         return _ENCODERS[encoding]
     return lambda key: encode_bytes(own(key))
@@ -105,11 +108,11 @@ def _position_function(
         case Family.SIPHASH:
             return _spread(spans, lambda data: (first := siphash24(data, key), first * _REMIX & _M64))
         case Family.CUSTOM:
-            assert custom is not None
-            if len(custom) != len(spans):
-                raise ParameterError(f"{len(spans)} hash functions expected, not {len(custom)}")
-            own = [(function, first, span) for function, (first, span) in zip(custom, spans, strict=True)]
-            return lambda data: [first + index(function(data)) % span for function, first, span in own]
+            functions = [*custom]  # type: ignore[misc]  # or TypeError
+            if len(functions) != len(spans):
+                raise ParameterError(f"{len(spans)} hash functions expected, not {len(functions)}")
+            own = [(function, first, span) for function, (first, span) in zip(functions, spans, strict=True)]
+            return lambda data: [first + int.__mod__(index(function(data)), span) for function, first, span in own]
 
 
 def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]) -> Callable[[bytes], Sequence[int]]:
@@ -140,12 +143,13 @@ class Hashed:
     """What bits and counters share: m cells, k functions of a family that map a key to cells, and the key's encoding.
 
     `key` is the family's 16 bytes: tweak or seed as u32 LE in front, or a SipHash key. In a partitioned layout function i has the
-    i-th plane of m/k cells to itself, and m must be k planes. `buffer` holds the cells and is used as it is, not copied.
+    i-th plane of m/k cells to itself, and m must be k planes. `buffer` holds the cells and is used as it is, not copied; where it is None,
+    the filter has memory of its own, all zero.
 
-    `private` says that nothing but this object writes to the buffer, until `buffer` is read. The compiled twin, whose batches run without
-    the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it sets bits by atomic OR and counts
-    by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of each other's. This one is for one
-    thread at a time.
+    `private` says that nothing but this object writes to the buffer, until `buffer` is read; memory of its own is always so. The compiled
+    twin, whose batches run without the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it
+    sets bits by atomic OR and counts by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of
+    each other's. This one is for one thread at a time.
     """
 
     __slots__ = ("_buffer", "_encode", "_positions", "_spans", "_view", "cells", "encoding", "family", "hash_funcs", "key", "partitioned")
@@ -156,23 +160,29 @@ class Hashed:
         hash_funcs: int,
         family: int,
         key: bytes,
-        buffer: Buffer,
+        buffer: Buffer | None,
         encoding: int = Encoding.BYTES,
         partitioned: bool = False,
         custom: Sequence[Callable[[bytes], int]] | None = None,
         encode: Callable[[object], bytes] | None = None,
         private: bool = False,
     ) -> None:
-        self.cells = cells
-        self.hash_funcs = hash_funcs
+        if hasattr(self, "_positions"):
+            raise TypeError("a filter's core is made once")
+        self.cells = cells = whole(cells, 0, (1 << 63) - 1, "cells are from 0 to 2^63 - 1")
+        self.hash_funcs = hash_funcs = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
         self.family = Family(family)
-        self.key = key
+        self.partitioned = partitioned = bool(partitioned)
+        if partitioned and not hash_funcs:
+            raise ParameterError("a partitioned layout has at least one hash function")
+        self.key = key = snapshot(key)
+        if len(key) != 16:
+            raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")
         self.encoding = Encoding(encoding)
-        self.partitioned = partitioned
-        self.buffer = buffer
+        self._encode = _encoder(self.encoding, encode)
+        self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells
         self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]  # (first cell, cells) of each function
-        self._encode = _encoder(self.encoding, encode)
         self._positions = _position_function(self.family, key, self._spans, custom)
 
     def _size(self) -> int:
@@ -181,7 +191,10 @@ class Hashed:
 
     @property
     def buffer(self) -> Buffer:
-        """What holds the cells: itself, not a copy. Setting it takes another of the same size. Raises ParameterError."""
+        """What holds the cells: the one given, or a memoryview of the filter's own memory. Setting it takes another of the same size.
+
+        Returns when nobody writes to the old one any longer. Raises ParameterError.
+        """
         return self._buffer
 
     @buffer.setter
@@ -229,6 +242,8 @@ class Hashed:
 
     def same_shape(self, other: Hashed) -> None:
         """Raises MismatchError, naming the first difference, unless both put every key into the same cells."""
+        if not isinstance(other, Hashed):
+            raise TypeError("the shape of a filter can be compared with another filter's only")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:

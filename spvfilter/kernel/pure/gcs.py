@@ -11,23 +11,21 @@ from itertools import pairwise
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import siphash24
+from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
 from spvfilter.primitives import compact_size, read_compact_size
 from spvfilter.protocol import MAX_COMPACT_SIZE
 
 
-def check_parameters(p: int, m: int) -> None:
-    """Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32: with N ≤ 2^25 every value fits into 64 bits."""
-    if not 1 <= p <= 32:
-        raise ParameterError(f"P is from 1 to 32: {p}")
-    if not 1 <= m < 1 << 32:
-        raise ParameterError(f"M is from 1 to 2^32 - 1: {m}")
+def check_parameters(p: int, m: int) -> tuple[int, int]:
+    """P and M. Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32: with N ≤ 2^25 every value fits into 64 bits."""
+    return whole(p, 1, 32, "P is from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M is from 1 to 2^32 - 1")
 
 
 def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
     """The set of `items`, each counted once; key 16 bytes. Raises ParameterError for parameters, or more than 2^25 items."""
-    check_parameters(p, m)
-    _check_key(key)
-    distinct = set(_encoded(items))
+    p, m = check_parameters(p, m)
+    key = _key(key)
+    distinct = set(snapshots(items))
     if len(distinct) > MAX_COMPACT_SIZE:
         raise ParameterError(f"a set holds at most {MAX_COMPACT_SIZE} items: {len(distinct)}")
     span = len(distinct) * m
@@ -96,8 +94,8 @@ def _bits(data: bytes, at: int, count: int) -> int:
 
 def gcs_check(data: bytes, p: int) -> int:
     """N, of a set that is sound. Raises FormatError as gcs_values does."""
-    check_parameters(p, 1)
-    return len(gcs_values(data, p))
+    p, _ = check_parameters(p, 1)
+    return len(gcs_values(snapshot(data), p))
 
 
 class GcsQuery:
@@ -106,23 +104,24 @@ class GcsQuery:
     __slots__ = ("_items",)
 
     def __init__(self, items: Iterable[bytes]) -> None:
-        self._items = _encoded(items)
+        self._items = snapshots(items)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def match_any(self, data: bytes, key: bytes, p: int, m: int) -> bool:
         """Whether a set contains any of the items, or seems to. Raises FormatError for a set that is not sound, whatever is asked."""
-        check_parameters(p, m)
-        _check_key(key)
+        p, m = check_parameters(p, m)
+        key, data = _key(key), snapshot(data)
         values = gcs_values(data, p)
         wanted, span = set(values), len(values) * m
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
 
     def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
         """The same for many (key, data): one byte for each, 1 for a match, else 0. Raises FormatError, whose `field` then names the set."""
+        p, m = check_parameters(p, m)
         mask = bytearray()
-        for number, (key, data) in enumerate(sets):
+        for number, (key, data) in enumerate([_pair(pair) for pair in sets]):
             try:
                 mask.append(self.match_any(data, key, p, m))
             except FormatError as error:
@@ -130,12 +129,15 @@ class GcsQuery:
         return bytes(mask)
 
 
-def _encoded(items: Iterable[object]) -> list[bytes]:
-    if isinstance(items, (bytes, str)):
-        raise TypeError("an iterable of bytes expected, not one")
-    return [item if isinstance(item, bytes) else bytes(memoryview(item)) for item in items]  # type: ignore[arg-type]  # or TypeError
+def _key(key: object) -> bytes:
+    """A SipHash key. Raises ParameterError for one of another length."""
+    taken = snapshot(key)
+    if len(taken) != 16:
+        raise ParameterError(f"a SipHash key has 16 bytes, not {len(taken)}")
+    return taken
 
 
-def _check_key(key: bytes) -> None:
-    if len(key) != 16:
-        raise ParameterError(f"a SipHash key has 16 bytes, not {len(key)}")
+def _pair(pair: object) -> tuple[bytes, bytes]:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError("pairs (key, data) of bytes expected")
+    return _key(pair[0]), snapshot(pair[1])

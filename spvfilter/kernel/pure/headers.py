@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure.arguments import snapshot
 from spvfilter.protocol import HEADER_SIZE
 
 
-def header_hashes(headers: bytes) -> bytes:
+def header_hashes(headers: bytes, /) -> bytes:
     """The block hashes, 32 bytes each, of headers of 80 bytes each.
 
     Raises FormatError where the last header is truncated.
     """
+    headers = snapshot(headers)
     size = len(headers)
     left = size % HEADER_SIZE
     if left:

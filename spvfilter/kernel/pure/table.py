@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel.pure import blocks
+from spvfilter.kernel.pure.address import check_network
+from spvfilter.kernel.pure.arguments import offset, snapshot, whole
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HEADER_SIZE, OUTPOINT_SIZE
@@ -39,6 +42,7 @@ class WatchTable:
 
         Raises ParameterError for an outpoint of other than 36 bytes.
         """
+        kind, value = EntryKind(kind), snapshot(value)
         if kind == EntryKind.OUTPOINT:
             _check_outpoint(value)
         known = self.find(kind, value)
@@ -61,7 +65,8 @@ class WatchTable:
 
     def find(self, kind: EntryKind, value: bytes, /) -> int:
         """The number of an entry, or NO_ENTRY."""
-        match EntryKind(kind):
+        kind, value = EntryKind(kind), snapshot(value)
+        match kind:
             case EntryKind.SCRIPT:
                 return self._scripts.get(value, NO_ENTRY)
             case EntryKind.MULTISIG_KEY:
@@ -76,6 +81,7 @@ class WatchTable:
 
     def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
         """Kind and bytes of an entry. Raises IndexError for a number that none has."""
+        number = operator.index(number)
         if not 0 <= number < len(self._kinds):
             raise IndexError(f"no entry {number}")
         return EntryKind(self._kinds[number]), self._values[number]
@@ -86,7 +92,7 @@ class WatchTable:
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
         """What is known of an outpoint (36 bytes), if it is watched."""
-        return self._coins.get(outpoint)
+        return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
         """Every outpoint watched now (36 bytes) with what is known of it when its turn comes; the table may change meanwhile."""
@@ -97,11 +103,12 @@ class WatchTable:
 
         The entry may be another table's. Raises ParameterError for an outpoint of other than 36 bytes and for numbers out of range.
         """
-        self._coins[outpoint] = _joined(self._coins.get(outpoint), _checked(outpoint, entry, value, script))
+        outpoint, coin = _checked(outpoint, entry, value, script)
+        self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn(self, hits: Iterable[Hit], /) -> None:
         """Watch the outpoints of the outputs among `hits`. Raises ParameterError as set_coin does, with nothing learned."""
-        found = [(hit.outpoint, _checked(hit.outpoint, hit.entry, hit.value, hit.script)) for hit in hits if not hit.spend]
+        found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [_hit(hit) for hit in hits] if not hit.spend]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
@@ -124,10 +131,15 @@ class WatchTable:
         Gives the bytes and the lines taken, and the labels as (entry, UTF-8 without control characters). Here all are left to
         address.py, see pure/address.py.
         """
+        chunk, at = snapshot(chunk), offset(at)
+        check_network(p2pkh_version, p2sh_version, hrp)
+        if at > len(chunk):
+            raise IndexError(f"byte {at} of {len(chunk)}")
         return 0, 0, []
 
     def match_script(self, script: bytes, /) -> int:
         """The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."""
+        script = snapshot(script)
         entry = self._scripts.get(script, NO_ENTRY)
         if entry == NO_ENTRY and self._multisig_keys:
             entry = next((self._multisig_keys[key] for key in blocks.multisig_keys(script) if key in self._multisig_keys), NO_ENTRY)
@@ -146,6 +158,9 @@ class WatchTable:
         a transaction that concerns the table stands in it twice (CVE-2012-2459: the copy has the header of the genuine block);
         then `found` is as it was.
         """
+        if found is not None and not isinstance(found, WatchTable):
+            raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
+        raw = snapshot(raw)
         hits: list[Hit] = []
         earlier: dict[bytes, Coin] = found._coins if found is not None else {}
         fresh: dict[bytes, Coin] = {}
@@ -158,6 +173,7 @@ class WatchTable:
 
     def scan_tx(self, raw: bytes, /) -> list[Hit]:
         """The same for one transaction. Raises FormatError for a malformed one."""
+        raw = snapshot(raw)
         hits: list[Hit] = []
         self._scan(raw, blocks.parse_tx(raw), 0, (self._coins, {}, {}), hits)
         return hits
@@ -208,13 +224,19 @@ def _check_outpoint(value: bytes) -> None:
         raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
 
 
-def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> Coin:
+def _hit(hit: object) -> Hit:
+    if not isinstance(hit, Hit) or len(hit) != len(Hit._fields):
+        raise TypeError(f"a Hit expected, not {type(hit).__name__}")
+    return hit
+
+
+def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, Coin]:
+    """The outpoint and what is known of it."""
+    outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
-    if not 0 <= entry <= _MAX_ENTRY:
-        raise ParameterError(f"not the number of an entry: {entry}")
-    if not NO_VALUE <= value <= _MAX_VALUE:
-        raise ParameterError(f"not a value in satoshi: {value}")
-    return Coin(entry, value, script)
+    script = None if script is None else snapshot(script)
+    entry = whole(entry, 0, _MAX_ENTRY, "not the number of an entry")
+    return outpoint, Coin(entry, whole(value, NO_VALUE, _MAX_VALUE, "not a value in satoshi"), script)
 
 
 def _joined(old: Coin | None, new: Coin) -> Coin:

@@ -1,5 +1,6 @@
-/* Binding of gcs/: the type GcsQuery, gcs_build and gcs_check; the twin of pure/gcs.py. */
-#include "binding/binding.h"
+#include "binding/gcs.h"
+
+#include "binding/arguments.h"
 
 #include "gcs/build.h"
 #include "gcs/decode.h"
@@ -7,111 +8,110 @@
 
 #include <stdlib.h>
 
-/* The bytes of a list's items, which must all be bytes objects; the list keeps them where they are. */
-static spv_bytes *list_bytes(PyObject *list, size_t *count) {
-    *count = (size_t)PyList_Size(list);
+enum { KEY_SIZE = 16 };
+
+static bool take_p(const spv_state *state, PyObject *object, unsigned *p) {
+    long long number;
+    if (!spv_whole(state, object, 1, 32, "P is from 1 to 32", &number))
+        return false;
+    *p = (unsigned)number;
+    return true;
+}
+
+/* pure.gcs.check_parameters. */
+static bool parameters(const spv_state *state, PyObject *given_p, PyObject *given_m, unsigned *p, uint64_t *m) {
+    long long number;
+    if (!take_p(state, given_p, p) || !spv_whole(state, given_m, 1, UINT32_MAX, "M is from 1 to 2^32 - 1", &number))
+        return false;
+    *m = (uint64_t)number;
+    return true;
+}
+
+/* A snapshot of a SipHash key; NULL with an exception set. */
+static PyObject *key_of(const spv_state *state, PyObject *given) {
+    PyObject *key = spv_snapshot(given);
+    if (key && spv_size(key) != KEY_SIZE) {
+        PyErr_Format(state->ParameterError, "a SipHash key has 16 bytes, not %zu", spv_size(key));
+        Py_CLEAR(key);
+    }
+    return key;
+}
+
+/* Where the snapshots' bytes are, to be freed with PyMem_Free; the list keeps them there. */
+static spv_bytes *bytes_of(PyObject *snapshots, size_t *count) {
+    *count = (size_t)PyList_Size(snapshots);
     spv_bytes *items = PyMem_Malloc((*count ? *count : 1) * sizeof *items);
-    if (!items) {
+    for (size_t i = 0; items && i < *count; i++) {
+        PyObject *item = PyList_GetItem(snapshots, (Py_ssize_t)i);
+        items[i] = (spv_bytes){spv_data(item), spv_size(item)};
+    }
+    if (!items)
         PyErr_NoMemory();
-        return NULL;
-    }
-    for (size_t i = 0; i < *count; i++) {
-        char *data;
-        Py_ssize_t size;
-        if (PyBytes_AsStringAndSize(PyList_GetItem(list, (Py_ssize_t)i), &data, &size)) {
-            PyMem_Free(items);
-            return NULL;
-        }
-        items[i] = (spv_bytes){(const uint8_t *)data, (size_t)size};
-    }
     return items;
 }
 
-/* An iterable's items as bytes objects in a list of our own; bytearrays and the like are copied. */
-static PyObject *bytes_list(PyObject *iterable) {
-    if (PyBytes_Check(iterable) || PyUnicode_Check(iterable)) {
-        PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
+static PyObject *build(const spv_state *state, PyObject *list, PyObject *key, unsigned p, uint64_t m) {
+    size_t count, size = 0;
+    spv_bytes *items = bytes_of(list, &count);
+    if (!items)
         return NULL;
-    }
-    PyObject *list = PySequence_List(iterable);
-    for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++) {
-        PyObject *item = PyList_GetItem(list, i);
-        if (PyBytes_Check(item))
-            continue;
-        PyObject *copy = PyLong_Check(item) ? NULL : PyBytes_FromObject(item);
-        if (!copy && !PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "bytes expected, not an int");
-        if (!copy || PyList_SetItem(list, i, copy)) {
-            Py_DECREF(list);
-            list = NULL;
-        }
-    }
-    return list;
-}
-
-static bool parameters(long long p, long long m, Py_ssize_t key) {
-    if (p < 1 || p > 32)
-        PyErr_Format(spv_known.ParameterError, "P is from 1 to 32: %lld", p);
-    else if (m < 1 || m > UINT32_MAX)
-        PyErr_Format(spv_known.ParameterError, "M is from 1 to 2^32 - 1: %lld", m);
-    else if (key != 16)
-        PyErr_Format(spv_known.ParameterError, "a SipHash key has 16 bytes, not %zd", key);
+    const uint8_t *key_data = spv_data(key);
+    uint8_t *built = NULL;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_gcs_build(items, count, key_data, p, m, &built, &size);
+    Py_END_ALLOW_THREADS
+    PyObject *result = NULL;
+    if (status == SPV_RANGE)
+        PyErr_Format(state->ParameterError, "a set holds at most %d items", SPV_GCS_MAX_ITEMS);
     else
-        return true;
-    return false;
+        result = status ? spv_raise(state, status, NULL) : PyBytes_FromStringAndSize((const char *)built, (Py_ssize_t)size);
+    free(built);
+    PyMem_Free(items);
+    return result;
 }
 
 static PyObject *gcs_build(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"items", "key", "p", "m", NULL};
-    PyObject *iterable, *result = NULL;
-    Py_buffer key;
-    long long p, m;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "Oy*LL", keywords, &iterable, &key, &p, &m))
+    const spv_state *state = spv_module_state(self);
+    PyObject *iterable, *given_key, *given_p, *given_m, *result = NULL;
+    unsigned p;
+    uint64_t m;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO:gcs_build", keywords, &iterable, &given_key, &given_p, &given_m))
         return NULL;
-    PyObject *list = parameters(p, m, key.len) ? bytes_list(iterable) : NULL;
-    size_t count;
-    spv_bytes *items = list ? list_bytes(list, &count) : NULL;
-    if (items) {
-        uint8_t *built = NULL;
-        size_t size = 0;
-        spv_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = spv_gcs_build(items, count, key.buf, (unsigned)p, (uint64_t)m, &built, &size);
-        Py_END_ALLOW_THREADS
-        if (status == SPV_RANGE)
-            PyErr_Format(spv_known.ParameterError, "a set holds at most %d items", SPV_GCS_MAX_ITEMS);
-        else
-            result = status ? spv_raise(status, NULL) : PyBytes_FromStringAndSize((const char *)built, (Py_ssize_t)size);
-        free(built);
-        PyMem_Free(items);
-    }
+    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key) : NULL;
+    PyObject *list = key ? spv_snapshots(iterable) : NULL;
+    if (list)
+        result = build(state, list, key, p, m);
     Py_XDECREF(list);
-    PyBuffer_Release(&key);
+    Py_XDECREF(key);
     return result;
 }
 
 static PyObject *gcs_check(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"data", "p", NULL};
-    Py_buffer data;
-    long long p;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "y*L", keywords, &data, &p))
+    const spv_state *state = spv_module_state(self);
+    PyObject *given, *given_p;
+    unsigned p;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO:gcs_check", keywords, &given, &given_p))
         return NULL;
-    PyObject *result = NULL;
-    if (parameters(p, 1, 16)) {
-        spv_gcs_values values = {0};
-        spv_error error;
-        spv_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = spv_gcs_decode(data.buf, (size_t)data.len, (unsigned)p, &values, &error);
-        free(values.values);
-        Py_END_ALLOW_THREADS
-        result = status ? spv_raise(status, &error) : PyLong_FromSize_t(values.count);
-    }
-    PyBuffer_Release(&data);
-    return result;
+    PyObject *data = take_p(state, given_p, &p) ? spv_snapshot(given) : NULL;
+    if (!data)
+        return NULL;
+    const uint8_t *set = spv_data(data);
+    const size_t size = spv_size(data);
+    spv_gcs_values values = {0};
+    spv_error error;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_gcs_decode(set, size, p, &values, &error);
+    free(values.values);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(data);
+    return status ? spv_raise(state, status, &error) : PyLong_FromSize_t(values.count);
 }
+
+/* GcsQuery */
 
 typedef struct {
     PyObject_HEAD
@@ -121,32 +121,35 @@ typedef struct {
 static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"items", NULL};
     PyObject *iterable;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O", keywords, &iterable))
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O:GcsQuery", keywords, &iterable))
         return NULL;
-    PyObject *list = bytes_list(iterable);
+    PyObject *list = spv_snapshots(iterable), *self = NULL;
     size_t count;
-    spv_bytes *items = list ? list_bytes(list, &count) : NULL;
-    query_object *self = NULL;
-    if (items) {
-        allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-        self = (query_object *)allocate(type, 0);
-        if (self && !(self->query = spv_gcs_query_new(items, count))) {
-            PyErr_NoMemory();
-            Py_DECREF((PyObject *)self);
-            self = NULL;
-        }
-        PyMem_Free(items);
+    spv_bytes *items = list ? bytes_of(list, &count) : NULL;
+    if (items)
+        self = spv_allocate((PyObject *)type);
+    if (self && !(((query_object *)self)->query = spv_gcs_query_new(items, count))) {
+        PyErr_NoMemory();
+        Py_CLEAR(self);
     }
+    PyMem_Free(items);
     Py_XDECREF(list);
-    return (PyObject *)self;
+    return self;
 }
 
-static void query_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
+static int query_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int query_clear(PyObject *self) {
+    (void)self; /* it holds no objects */
+    return 0;
+}
+
+static void query_end(PyObject *self) {
     spv_gcs_query_free(((query_object *)self)->query);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF((PyObject *)type);
+    spv_end_object(self, query_clear);
 }
 
 static Py_ssize_t query_length(PyObject *self) {
@@ -155,87 +158,126 @@ static Py_ssize_t query_length(PyObject *self) {
 
 static PyObject *match_any(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"data", "key", "p", "m", NULL};
-    Py_buffer data, key;
-    long long p, m;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "y*y*LL", keywords, &data, &key, &p, &m))
+    const spv_state *state = spv_object_state(self);
+    PyObject *given, *given_key, *given_p, *given_m;
+    unsigned p;
+    uint64_t m;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO:match_any", keywords, &given, &given_key, &given_p, &given_m))
         return NULL;
-    PyObject *result = NULL;
-    if (parameters(p, m, key.len)) {
+    PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key) : NULL;
+    PyObject *data = key ? spv_snapshot(given) : NULL, *result = NULL;
+    if (data) {
+        const spv_gcs_query *query = ((query_object *)self)->query;
+        const spv_gcs_set set = {spv_data(key), {spv_data(data), spv_size(data)}};
         spv_error error;
         spv_status status;
         uint8_t match = 0;
         size_t failed;
-        const spv_gcs_query *query = ((query_object *)self)->query;
-        spv_gcs_set set = {key.buf, {data.buf, (size_t)data.len}};
         Py_BEGIN_ALLOW_THREADS
-        status = spv_gcs_match_many(query, &set, 1, (unsigned)p, (uint64_t)m, &match, &failed, &error);
+        status = spv_gcs_match_many(query, &set, 1, p, m, &match, &failed, &error);
         Py_END_ALLOW_THREADS
-        result = status ? spv_raise(status, &error) : PyBool_FromLong(match);
+        result = status ? spv_raise(state, status, &error) : PyBool_FromLong(match);
     }
-    PyBuffer_Release(&key);
-    PyBuffer_Release(&data);
+    Py_XDECREF(data);
+    Py_XDECREF(key);
     return result;
 }
 
-static spv_gcs_set *read_sets(PyObject *list, size_t *count) {
-    *count = (size_t)PyList_Size(list);
-    spv_gcs_set *sets = PyMem_Malloc((*count ? *count : 1) * sizeof *sets);
-    if (!sets) {
+/* The sets of match_many, and a list that keeps their bytes where they are. */
+typedef struct {
+    PyObject *held;
+    spv_gcs_set *sets;
+    size_t count;
+} set_arguments;
+
+static bool read_set(const spv_state *state, PyObject *pair, set_arguments *read) {
+    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "pairs (key, data) of bytes expected");
+        return false;
+    }
+    PyObject *key = key_of(state, PyTuple_GetItem(pair, 0)), *data = key ? spv_snapshot(PyTuple_GetItem(pair, 1)) : NULL;
+    const bool kept = data && !PyList_Append(read->held, key) && !PyList_Append(read->held, data);
+    if (kept)
+        read->sets[read->count++] = (spv_gcs_set){spv_data(key), {spv_data(data), spv_size(data)}};
+    Py_XDECREF(key);
+    Py_XDECREF(data);
+    return kept;
+}
+
+static bool read_sets(const spv_state *state, PyObject *list, set_arguments *read) {
+    const Py_ssize_t count = PyList_Size(list);
+    read->held = PyList_New(0);
+    read->sets = read->held ? PyMem_Malloc((size_t)(count + 1) * sizeof *read->sets) : NULL;
+    if (read->held && !read->sets)
         PyErr_NoMemory();
-        return NULL;
+    for (Py_ssize_t i = 0; read->sets && i < count; i++)
+        if (!read_set(state, PyList_GetItem(list, i), read))
+            return false;
+    return read->sets != NULL;
+}
+
+/* Bytes of sets that are matched between two looks at signals, and as how many of them an item to be hashed for each set counts: some
+   2 ns each. */
+enum { SLICE = 1 << 24, ITEM = 4 };
+
+static spv_status match_slices(const spv_gcs_query *query, const set_arguments *read, unsigned p, uint64_t m, uint8_t *mask, size_t *failed,
+                               spv_error *error, bool *interrupted) {
+    spv_status status = SPV_OK;
+    for (size_t from = 0, end; from < read->count && !status && !*interrupted; from = end) {
+        size_t size = 0;
+        for (end = from; end < read->count && size < SLICE; end++)
+            size += read->sets[end].data.size + ITEM * spv_gcs_query_count(query);
+        Py_BEGIN_ALLOW_THREADS
+        status = spv_gcs_match_many(query, read->sets + from, end - from, p, m, mask + from, failed, error);
+        Py_END_ALLOW_THREADS
+        *failed += from;
+        *interrupted = PyErr_CheckSignals() != 0;
     }
-    for (size_t i = 0; i < *count; i++) {
-        PyObject *pair = PyList_GetItem(list, (Py_ssize_t)i);
-        char *key, *data;
-        Py_ssize_t key_size, size;
-        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-            PyErr_SetString(PyExc_TypeError, "pairs (key, data) of bytes expected");
-        } else if (!PyBytes_AsStringAndSize(PyTuple_GetItem(pair, 0), &key, &key_size)
-                   && !PyBytes_AsStringAndSize(PyTuple_GetItem(pair, 1), &data, &size) && parameters(1, 1, key_size)) {
-            sets[i] = (spv_gcs_set){(const uint8_t *)key, {(const uint8_t *)data, (size_t)size}};
-            continue;
+    return status;
+}
+
+static PyObject *match_sets(const spv_state *state, const spv_gcs_query *query, const set_arguments *read, unsigned p, uint64_t m) {
+    PyObject *mask = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)read->count);
+    if (!mask)
+        return NULL;
+    size_t failed = 0;
+    spv_error error;
+    bool interrupted = false;
+    const spv_status status = match_slices(query, read, p, m, (uint8_t *)PyBytes_AsString(mask), &failed, &error, &interrupted);
+    if (!status && !interrupted)
+        return mask;
+    if (!interrupted) {
+        char field[80];
+        if (status == SPV_FORMAT) {
+            PyOS_snprintf(field, sizeof field, "%s of filter %zu", error.field, failed);
+            error.field = field;
         }
-        PyMem_Free(sets);
-        return NULL;
+        spv_raise(state, status, &error);
     }
-    return sets;
+    Py_DECREF(mask);
+    return NULL;
 }
 
 static PyObject *match_many(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"sets", "p", "m", NULL};
-    PyObject *sequence;
-    long long p, m;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OLL", keywords, &sequence, &p, &m) || !parameters(p, m, 16))
+    const spv_state *state = spv_object_state(self);
+    PyObject *given, *given_p, *given_m, *mask = NULL;
+    unsigned p;
+    uint64_t m;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO:match_many", keywords, &given, &given_p, &given_m)
+        || !parameters(state, given_p, given_m, &p, &m))
         return NULL;
-    PyObject *list = PySequence_List(sequence); /* holds the pairs, and they their bytes, until the end */
-    size_t count, failed = 0;
-    spv_gcs_set *sets = list ? read_sets(list, &count) : NULL;
-    PyObject *mask = sets ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count) : NULL;
-    if (mask) {
-        uint8_t *to = (uint8_t *)PyBytes_AsString(mask);
-        const spv_gcs_query *query = ((query_object *)self)->query;
-        spv_error error;
-        spv_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = spv_gcs_match_many(query, sets, count, (unsigned)p, (uint64_t)m, to, &failed, &error);
-        Py_END_ALLOW_THREADS
-        if (status) {
-            char field[80];
-            if (status == SPV_FORMAT) {
-                PyOS_snprintf(field, sizeof field, "%s of filter %zu", error.field, failed);
-                error.field = field;
-            }
-            spv_raise(status, &error);
-            Py_DECREF(mask);
-            mask = NULL;
-        }
-    }
-    PyMem_Free(sets);
+    PyObject *list = spv_list(given);
+    set_arguments read = {0};
+    if (list && read_sets(state, list, &read))
+        mask = match_sets(state, ((query_object *)self)->query, &read, p, m);
+    PyMem_Free(read.sets);
+    Py_XDECREF(read.held);
     Py_XDECREF(list);
     return mask;
 }
 
-int spv_add_gcs(PyObject *module) {
+int spv_add_gcs(PyObject *module, spv_state *state) {
     static PyMethodDef functions[] = {
         {"gcs_build", (PyCFunction)(void (*)(void))gcs_build, METH_VARARGS | METH_KEYWORDS, "A Golomb-coded set: see pure.gcs.gcs_build."},
         {"gcs_check", (PyCFunction)(void (*)(void))gcs_check, METH_VARARGS | METH_KEYWORDS, "N of a sound set: see pure.gcs.gcs_check."},
@@ -248,7 +290,8 @@ int spv_add_gcs(PyObject *module) {
     };
     static PyType_Slot slots[] = {
         {Py_tp_new, query_new},
-        {Py_tp_dealloc, query_dealloc},
+        {Py_tp_traverse, query_traverse},
+        {Py_tp_dealloc, query_end},
         {Py_tp_methods, methods},
         {Py_sq_length, query_length},
         {Py_tp_doc, "Items to look for in many sets: see pure.gcs.GcsQuery."},
@@ -257,14 +300,8 @@ int spv_add_gcs(PyObject *module) {
     static PyType_Spec spec = {
         .name = "spvfilter.kernel.native.GcsQuery",
         .basicsize = sizeof(query_object),
-        .flags = Py_TPFLAGS_DEFAULT,
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
-    PyObject *type = PyType_FromSpec(&spec);
-    if (!type || PyModule_AddObjectRef(module, "GcsQuery", type)) {
-        Py_XDECREF(type);
-        return -1;
-    }
-    Py_DECREF(type);
-    return PyModule_AddFunctions(module, functions);
+    return spv_make_type(module, &state->GcsQuery, &spec, true) ? PyModule_AddFunctions(module, functions) : -1;
 }

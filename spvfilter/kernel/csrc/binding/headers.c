@@ -1,31 +1,32 @@
-/* Binding of block/headers.h; the twin of pure/headers.py. */
-#include "binding/binding.h"
+#include "binding/headers.h"
+
+#include "binding/arguments.h"
 
 #include "block/headers.h"
 
-static PyObject *header_hashes(PyObject *self, PyObject *argument) {
-    Py_buffer headers;
-    (void)self;
-    if (PyObject_GetBuffer(argument, &headers, PyBUF_SIMPLE))
+static PyObject *header_hashes(PyObject *self, PyObject *given) {
+    PyObject *headers = spv_snapshot(given);
+    if (!headers)
         return NULL;
+    const size_t size = spv_size(headers);
     spv_error error;
     spv_status status = SPV_OK;
-    PyObject *hashes = PyBytes_FromStringAndSize(NULL, headers.len / SPV_HEADER_SIZE * (Py_ssize_t)sizeof(spv_hash));
+    PyObject *hashes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(size / SPV_HEADER_SIZE * sizeof(spv_hash)));
     if (hashes) {
+        const uint8_t *raw = spv_data(headers);
         spv_hash *out = (spv_hash *)PyBytes_AsString(hashes);
         Py_BEGIN_ALLOW_THREADS
-        status = spv_header_hashes(headers.buf, (size_t)headers.len, out, &error);
+        status = spv_header_hashes(raw, size, out, &error);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&headers);
-    if (status) {
-        Py_DECREF(hashes);
-        return spv_raise(status, &error);
-    }
-    return hashes;
+    Py_DECREF(headers);
+    if (!status)
+        return hashes;
+    Py_DECREF(hashes);
+    return spv_raise(spv_module_state(self), status, &error);
 }
 
-int spv_add_headers(PyObject *module) {
+int spv_add_headers(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         {"header_hashes", header_hashes, METH_O, "The hashes of headers of 80 bytes each: see pure.headers.header_hashes."},
         {NULL, NULL, 0, NULL},

@@ -1,9 +1,17 @@
-/* The module spvfilter.kernel.native: what of the package it knows, its errors, its registration. */
-#include "binding/binding.h"
+/* The module spvfilter.kernel.native: what of the package it knows, its errors, its registration. Every interpreter has one of its own. */
+#include "binding/addresses.h"
+#include "binding/cores/type.h"
+#include "binding/gcs.h"
+#include "binding/headers.h"
+#include "binding/scanning.h"
+#include "binding/walking.h"
+#include "binding/watchtable/type.h"
 
-spv_names spv_known;
+#include "fork.h"
 
-PyObject *spv_raise(spv_status status, const spv_error *error) {
+enum { REFERENCES = sizeof(spv_state) / sizeof(PyObject *) };
+
+PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error) {
     if (status == SPV_NOMEM)
         return PyErr_NoMemory();
     if (status == SPV_RANGE) {
@@ -12,9 +20,9 @@ PyObject *spv_raise(spv_status status, const spv_error *error) {
     }
     PyObject *arguments = Py_BuildValue("(s)", error->message);
     PyObject *names = arguments ? Py_BuildValue("{s:n,s:s}", "offset", (Py_ssize_t)error->offset, "field", error->field) : NULL;
-    PyObject *raised = names ? PyObject_Call(spv_known.FormatError, arguments, names) : NULL;
+    PyObject *raised = names ? PyObject_Call(state->FormatError, arguments, names) : NULL;
     if (raised)
-        PyErr_SetObject(spv_known.FormatError, raised);
+        PyErr_SetObject(state->FormatError, raised);
     Py_XDECREF(raised);
     Py_XDECREF(names);
     Py_XDECREF(arguments);
@@ -22,74 +30,99 @@ PyObject *spv_raise(spv_status status, const spv_error *error) {
 }
 
 PyObject *spv_named(PyObject *type, PyObject *items) {
-    if (!items)
-        return NULL;
-    PyObject *made = PyObject_CallFunctionObjArgs(spv_known.tuple_new, type, items, NULL);
-    Py_DECREF(items);
+    PyObject *arguments = items ? PyTuple_Pack(1, items) : NULL, *made = NULL;
+    Py_XDECREF(items);
+    if (arguments)
+        made = ((newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new))((PyTypeObject *)type, arguments, NULL);
+    Py_XDECREF(arguments);
     return made;
 }
 
-typedef struct {
-    const char *module, *name;
-    PyObject **place;
-} known_name;
+bool spv_make_type(PyObject *module, PyObject **place, PyType_Spec *spec, bool public) {
+    *place = PyType_FromModuleAndSpec(module, spec, NULL);
+    return *place && (!public || !PyModule_AddType(module, (PyTypeObject *)*place));
+}
 
-static int look_up(void) {
-    const known_name wanted[] = {
-        {"spvfilter.errors", "FormatError", &spv_known.FormatError},
-        {"spvfilter.errors", "ParameterError", &spv_known.ParameterError},
-        {"spvfilter.errors", "MismatchError", &spv_known.MismatchError},
-        {"spvfilter.errors", "ReadOnlyError", &spv_known.ReadOnlyError},
-        {"spvfilter.kernel.values", "TxSpan", &spv_known.TxSpan},
-        {"spvfilter.kernel.values", "TxMatch", &spv_known.TxMatch},
-        {"spvfilter.kernel.values", "Hit", &spv_known.Hit},
-        {"spvfilter.kernel.values", "Coin", &spv_known.Coin},
-        {"spvfilter.kernel.values", "EntryKind", &spv_known.EntryKind},
-        {"spvfilter.kernel.values", "Family", &spv_known.Family},
-        {"spvfilter.kernel.values", "Encoding", &spv_known.Encoding},
+PyObject *spv_allocate(PyObject *type) {
+    return ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
+}
+
+static bool import(spv_state *state) {
+    const struct {
+        const char *module, *name;
+        PyObject **place;
+    } wanted[] = {
+#define FROM(module, name) {"spvfilter." module, #name, &state->name}
+        FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError),
+        FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
+        FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
+#undef FROM
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         PyObject *module = PyImport_ImportModule(wanted[i].module);
-        PyObject *found = module ? PyObject_GetAttrString(module, wanted[i].name) : NULL;
+        *wanted[i].place = module ? PyObject_GetAttrString(module, wanted[i].name) : NULL;
         Py_XDECREF(module);
-        if (!found)
-            return -1;
-        Py_XSETREF(*wanted[i].place, found);
+        if (!*wanted[i].place)
+            return false;
     }
-    PyObject *made = PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__new__");
-    if (!made)
+    for (int i = 0; i < (int)(sizeof state->entry_kinds / sizeof state->entry_kinds[0]); i++)
+        if (!(state->entry_kinds[i] = PyObject_CallFunction(state->EntryKind, "i", i)))
+            return false;
+    return true;
+}
+
+static int execute(PyObject *module) {
+    static int (*const parts[])(PyObject *, spv_state *) = {
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_addresses, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+    };
+    spv_state *state = PyModule_GetState(module);
+    if (!spv_watch_forks()) {
+        PyErr_NoMemory();
         return -1;
-    Py_XSETREF(spv_known.tuple_new, made);
+    }
+    int failed = import(state) ? 0 : -1;
+    for (size_t i = 0; !failed && i < sizeof parts / sizeof parts[0]; i++)
+        failed = parts[i](module, state);
+    return failed;
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg) {
+    PyObject **held = PyModule_GetState(module);
+    for (size_t i = 0; held && i < REFERENCES; i++)
+        Py_VISIT(held[i]);
     return 0;
 }
 
+static int clear(PyObject *module) {
+    PyObject **held = PyModule_GetState(module);
+    for (size_t i = 0; held && i < REFERENCES; i++)
+        Py_CLEAR(held[i]);
+    return 0;
+}
+
+static void end(void *module) {
+    clear(module);
+}
+
 PyMODINIT_FUNC PyInit_native(void) {
+    enum { MULTIPLE_INTERPRETERS = 3, FROM_3_12 = 0x030C0000 }; /* Py_mod_multiple_interpreters, not in the limited API of 3.11 */
+    static PyModuleDef_Slot slots[] = {
+        {MULTIPLE_INTERPRETERS, (void *)2}, /* Py_MOD_PER_INTERPRETER_GIL_SUPPORTED; before 3.12 an unknown slot is an error */
+        {Py_mod_exec, (void *)execute},
+#ifdef Py_GIL_DISABLED
+        {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+        {0, NULL},
+    };
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         .m_name = "native",
         .m_doc = "The compiled twin of the kernel: see pure/blocks.py, pure/bits.py and pure/table.py.",
-        .m_size = -1,
+        .m_size = sizeof(spv_state),
+        .m_traverse = traverse,
+        .m_clear = clear,
+        .m_free = end,
     };
-    PyObject *module = PyModule_Create(&definition);
-    if (!module)
-        return NULL;
-#ifdef Py_GIL_DISABLED
-    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
-#endif
-    static int (*const parts[])(PyObject *) = {
-        spv_add_walk,
-        spv_add_scan,
-        spv_add_headers,
-        spv_add_gcs,
-        spv_add_watch_table,
-        spv_add_cores,
-    };
-    int failed = look_up();
-    for (size_t i = 0; !failed && i < sizeof parts / sizeof parts[0]; i++)
-        failed = parts[i](module);
-    if (failed) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+    definition.m_slots = slots + (Py_Version < FROM_3_12);
+    return PyModuleDef_Init(&definition);
 }

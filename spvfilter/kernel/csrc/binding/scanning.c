@@ -1,160 +1,163 @@
-/* Binding of block/merkle.h and bloom/bip37/scan.h; the twin of the second half of pure/blocks.py. */
-#include "binding/binding.h"
+#include "binding/scanning.h"
+
+#include "binding/arguments.h"
 
 #include "block/merkle.h"
 #include "bloom/bip37/scan.h"
 
-static PyObject *merkle_root(PyObject *self, PyObject *argument) {
-    (void)self;
-    PyObject *leaves = PySequence_List(argument); /* a copy: items taken one by one may run code */
-    if (!leaves)
-        return NULL;
-    size_t count = (size_t)PyList_Size(leaves);
-    spv_hash *hashes = count ? PyMem_Malloc(count * sizeof *hashes) : NULL;
-    PyObject *result = NULL;
-    if (!count) {
-        PyErr_SetString(PyExc_IndexError, "no hashes, no root");
-    } else if (!hashes) {
+/* The leaves' hashes in an array to be freed with PyMem_Free; NULL with an exception set. */
+static spv_hash *leaf_hashes(const spv_state *state, PyObject *leaves, size_t count) {
+    spv_hash *hashes = PyMem_Malloc(count * sizeof *hashes);
+    if (!hashes) {
         PyErr_NoMemory();
-    } else {
-        size_t i = 0;
-        for (; i < count; i++) {
-            char *digest;
-            Py_ssize_t size;
-            if (PyBytes_AsStringAndSize(PyList_GetItem(leaves, (Py_ssize_t)i), &digest, &size))
-                break;
-            if (size != 32) {
-                PyErr_Format(PyExc_ValueError, "a hash has 32 bytes, not %zd", size);
-                break;
-            }
-            memcpy(hashes + i, digest, 32);
-        }
-        if (i == count) {
-            uint8_t root[32];
-            bool mutated;
-            Py_BEGIN_ALLOW_THREADS
-            spv_merkle_root(hashes, count, root, &mutated);
-            Py_END_ALLOW_THREADS
-            result = Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
-        }
+        return NULL;
     }
-    PyMem_Free(hashes);
-    Py_DECREF(leaves);
-    return result;
+    for (size_t i = 0; i < count; i++) {
+        PyObject *leaf = PyList_GetItem(leaves, (Py_ssize_t)i);
+        if (spv_size(leaf) != sizeof *hashes) {
+            PyErr_Format(state->ParameterError, "a hash has 32 bytes, not %zu", spv_size(leaf));
+            PyMem_Free(hashes);
+            return NULL;
+        }
+        memcpy(hashes + i, spv_data(leaf), sizeof *hashes);
+    }
+    return hashes;
 }
 
-static PyObject *check_block(PyObject *self, PyObject *argument) {
-    Py_buffer raw;
-    (void)self;
-    if (PyObject_GetBuffer(argument, &raw, PyBUF_SIMPLE))
+static PyObject *merkle_root(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_module_state(self);
+    PyObject *leaves = spv_snapshots(given);
+    const size_t count = leaves ? (size_t)PyList_Size(leaves) : 0;
+    if (leaves && !count)
+        PyErr_SetString(state->ParameterError, "no hashes have no root");
+    spv_hash *hashes = count ? leaf_hashes(state, leaves, count) : NULL;
+    Py_XDECREF(leaves);
+    if (!hashes)
         return NULL;
+    uint8_t root[32];
+    bool mutated;
+    Py_BEGIN_ALLOW_THREADS
+    spv_merkle_root(hashes, count, root, &mutated);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(hashes);
+    return Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
+}
+
+static PyObject *check_block(PyObject *self, PyObject *given) {
+    PyObject *raw = spv_snapshot(given);
+    if (!raw)
+        return NULL;
+    const uint8_t *data = spv_data(raw);
+    const size_t size = spv_size(raw);
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_check_block(raw.buf, (size_t)raw.len, &error);
+    status = spv_check_block(data, size, &error);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&raw);
-    if (status)
-        return spv_raise(status, &error);
-    Py_INCREF(Py_None);
-    return Py_None;
+    Py_DECREF(raw);
+    return status ? spv_raise(spv_module_state(self), status, &error) : Py_NewRef(Py_None);
 }
 
-static bool u32(PyObject *number, uint32_t *value) {
-    unsigned long long wide = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred())
+/* What both scans are given. `bits` is a bytes object that nobody else has yet, and that the scan may write: made without contents, since
+   Python shares the short ones made with theirs. */
+typedef struct {
+    PyObject *raw, *bits;
+    spv_bip37 filter;
+} scan_arguments;
+
+static bool read_numbers(const spv_state *state, PyObject *hash_funcs, PyObject *tweak, PyObject *flags, spv_bip37 *filter) {
+    long long number;
+    if (!spv_whole(state, hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &number))
         return false;
-    if (wide > UINT32_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "not a u32");
+    filter->hash_funcs = (uint32_t)number;
+    if (!spv_whole(state, tweak, 0, UINT32_MAX, "tweak is not a u32", &number))
         return false;
-    }
-    *value = (uint32_t)wide;
+    filter->tweak = (uint32_t)number;
+    if (!spv_whole(state, flags, 0, UINT8_MAX, "flags are not a u8", &number))
+        return false;
+    filter->flags = (int)number;
     return true;
 }
 
-/* The arguments both scans share. `bits` becomes a new bytes object, which nobody else has yet and the scan may write: made without
-   contents, since Python shares the short ones made with theirs. */
-static bool read_arguments(PyObject *arguments, PyObject *names, Py_buffer *raw, PyObject **bits, spv_bip37 *filter) {
+static void let_go(scan_arguments *held) {
+    Py_CLEAR(held->raw);
+    Py_CLEAR(held->bits);
+}
+
+static bool read_arguments(const spv_state *state, PyObject *arguments, PyObject *names, scan_arguments *held) {
     static char *keywords[] = {"raw", "bits", "hash_funcs", "tweak", "flags", NULL};
-    Py_buffer given;
-    PyObject *hash_funcs, *tweak;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "y*y*OOi", keywords, raw, &given, &hash_funcs, &tweak, &filter->flags))
+    PyObject *raw, *bits, *hash_funcs, *tweak, *flags;
+    *held = (scan_arguments){0};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOO", keywords, &raw, &bits, &hash_funcs, &tweak, &flags))
         return false;
-    *bits = PyBytes_FromStringAndSize(NULL, given.len);
-    if (*bits)
-        memcpy(PyBytes_AsString(*bits), given.buf, (size_t)given.len);
-    PyBuffer_Release(&given);
-    if (*bits && u32(hash_funcs, &filter->hash_funcs) && u32(tweak, &filter->tweak)) {
-        filter->bits = (uint8_t *)PyBytes_AsString(*bits);
-        filter->size = (size_t)PyBytes_Size(*bits);
-        return true;
+    held->raw = spv_snapshot(raw);
+    PyObject *before = held->raw ? spv_snapshot(bits) : NULL;
+    held->bits = before ? PyBytes_FromStringAndSize(NULL, PyBytes_Size(before)) : NULL;
+    if (held->bits) {
+        held->filter.bits = (uint8_t *)PyBytes_AsString(held->bits);
+        held->filter.size = spv_size(before);
+        memcpy(held->filter.bits, spv_data(before), held->filter.size);
     }
-    Py_XDECREF(*bits);
-    PyBuffer_Release(raw);
+    Py_XDECREF(before);
+    if (held->bits && read_numbers(state, hash_funcs, tweak, flags, &held->filter))
+        return true;
+    let_go(held);
     return false;
 }
 
-static PyObject *matches_list(const spv_tx_matches *matches) {
+static PyObject *matches_list(const spv_state *state, const spv_tx_matches *matches) {
     PyObject *list = PyList_New((Py_ssize_t)matches->count);
     for (size_t i = 0; list && i < matches->count; i++) {
         const spv_tx_match *match = matches->items + i;
-        PyObject *one = spv_named(
-            spv_known.TxMatch,
-            Py_BuildValue(
-                "(nNnn)", (Py_ssize_t)match->position, PyBytes_FromStringAndSize((const char *)match->txid, 32),
-                (Py_ssize_t)match->start, (Py_ssize_t)match->end
-            )
-        );
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) {
-            Py_DECREF(list);
-            list = NULL;
-        }
+        PyObject *txid = PyBytes_FromStringAndSize((const char *)match->txid, 32);
+        PyObject *items = Py_BuildValue("(nNnn)", (Py_ssize_t)match->position, txid, (Py_ssize_t)match->start, (Py_ssize_t)match->end);
+        PyObject *one = spv_named(state->TxMatch, items);
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one))
+            Py_CLEAR(list);
     }
     return list;
 }
 
 static PyObject *bip37_scan_block(PyObject *self, PyObject *arguments, PyObject *names) {
-    Py_buffer raw;
-    PyObject *bits, *list = NULL;
-    spv_bip37 filter;
-    (void)self;
-    if (!read_arguments(arguments, names, &raw, &bits, &filter))
+    const spv_state *state = spv_module_state(self);
+    scan_arguments held;
+    if (!read_arguments(state, arguments, names, &held))
         return NULL;
+    const uint8_t *raw = spv_data(held.raw);
+    const size_t size = spv_size(held.raw);
     spv_tx_matches matches = {0};
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_bip37_scan_block(raw.buf, (size_t)raw.len, &filter, &matches, &error);
+    status = spv_bip37_scan_block(raw, size, &held.filter, &matches, &error);
     Py_END_ALLOW_THREADS
-    list = status ? spv_raise(status, &error) : matches_list(&matches);
+    PyObject *list = status ? spv_raise(state, status, &error) : matches_list(state, &matches);
     spv_tx_matches_free(&matches);
-    PyBuffer_Release(&raw);
-    PyObject *result = list ? PyTuple_Pack(2, list, bits) : NULL;
+    PyObject *result = list ? PyTuple_Pack(2, list, held.bits) : NULL;
     Py_XDECREF(list);
-    Py_DECREF(bits);
+    let_go(&held);
     return result;
 }
 
 static PyObject *bip37_scan_tx(PyObject *self, PyObject *arguments, PyObject *names) {
-    Py_buffer raw;
-    PyObject *bits;
-    spv_bip37 filter;
-    (void)self;
-    if (!read_arguments(arguments, names, &raw, &bits, &filter))
+    const spv_state *state = spv_module_state(self);
+    scan_arguments held;
+    if (!read_arguments(state, arguments, names, &held))
         return NULL;
+    const uint8_t *raw = spv_data(held.raw);
+    const size_t size = spv_size(held.raw);
     bool relevant = false;
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_bip37_scan_tx(raw.buf, (size_t)raw.len, &filter, &relevant, &error);
+    status = spv_bip37_scan_tx(raw, size, &held.filter, &relevant, &error);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&raw);
-    PyObject *result = status ? spv_raise(status, &error) : PyTuple_Pack(2, relevant ? Py_True : Py_False, bits);
-    Py_DECREF(bits);
+    PyObject *result = status ? spv_raise(state, status, &error) : PyTuple_Pack(2, relevant ? Py_True : Py_False, held.bits);
+    let_go(&held);
     return result;
 }
 
-int spv_add_scan(PyObject *module) {
+int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         {"merkle_root", merkle_root, METH_O, "(root, mutated) of ≥ 1 hashes: see pure.merkle_root."},
         {"check_block", check_block, METH_O, "That a block's transactions are those its header commits to: see pure.check_block."},

@@ -1,13 +1,12 @@
 #include "bloom/gate.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 void spv_gate_share(spv_gate *gate) {
     atomic_store_explicit(&gate->shared, true, memory_order_relaxed);
-    long writer;
+    unsigned writer;
     while ((writer = atomic_load_explicit(&gate->alone, memory_order_acquire)) != 0) {
-        if (writer != (long)getpid()) { /* a fork's copy of the gate: that thread is not here */
+        if (writer != spv_generation()) { /* a fork's copy of the gate: that thread is not here */
             atomic_store_explicit(&gate->alone, 0, memory_order_relaxed);
             return;
         }
@@ -18,6 +17,6 @@ void spv_gate_share(spv_gate *gate) {
 bool spv_gate_enter_unlocked(spv_gate *gate) {
     const bool shared = spv_gate_enter(gate);
     if (!shared)
-        atomic_store_explicit(&gate->alone, (long)getpid(), memory_order_relaxed);
+        atomic_store_explicit(&gate->alone, spv_generation(), memory_order_relaxed);
     return shared;
 }

@@ -6,13 +6,11 @@
 #ifndef SPV_BLOOM_GATE_H
 #define SPV_BLOOM_GATE_H
 
-#include <stdatomic.h>
-
-#include "spv.h"
+#include "fork.h"
 
 typedef struct {
     atomic_bool shared; /* all writes are atomic; never false again */
-    atomic_long alone;  /* the process in which a thread writes plainly and without the interpreter's lock; 0: none does */
+    atomic_uint alone;  /* the generation of the process in which a thread writes plainly and without the interpreter's lock; 0: none does */
 } spv_gate;
 
 /* Makes all writes atomic and returns when the one thread that writes plainly has seen it. */

@@ -1,8 +1,7 @@
 #define _DEFAULT_SOURCE
 #include "watch/lock.h"
 
-bool spv_lock_init(spv_lock *lock) {
-    *lock = (spv_lock){0};
+static bool make(spv_lock *lock) {
     if (pthread_mutex_init(&lock->mutex, NULL))
         return false;
     if (!pthread_cond_init(&lock->reading, NULL)) {
@@ -14,14 +13,42 @@ bool spv_lock_init(spv_lock *lock) {
     return false;
 }
 
+bool spv_lock_init(spv_lock *lock) {
+    *lock = (spv_lock){.generation = spv_generation()};
+    return spv_watch_forks() && make(lock);
+}
+
+/* In a child of fork, once: the lock as it is when nobody is there. What the parent's was made of cannot be destroyed, as it is in use. */
+SPV_COLD static void free_of_the_parent(spv_lock *lock) {
+    spv_begin_repair();
+    if (atomic_load(&lock->generation) != spv_generation()) {
+        lock->readers = lock->waiting_readers = lock->waiting_writers = 0;
+        lock->written = false;
+        make(lock); /* what a process needs for one of these it needs no memory for */
+        atomic_store(&lock->generation, spv_generation());
+    }
+    spv_end_repair();
+}
+
+SPV_INLINE void repair(spv_lock *lock) {
+    if (SPV_UNLIKELY(atomic_load_explicit(&lock->generation, memory_order_acquire) != spv_generation()))
+        free_of_the_parent(lock);
+}
+
+SPV_INLINE void enter(spv_lock *lock) {
+    repair(lock);
+    pthread_mutex_lock(&lock->mutex);
+}
+
 void spv_lock_free(spv_lock *lock) {
+    repair(lock); /* the parent's waiting threads would be waited for */
     pthread_cond_destroy(&lock->writing);
     pthread_cond_destroy(&lock->reading);
     pthread_mutex_destroy(&lock->mutex);
 }
 
 bool spv_try_read(spv_lock *lock) {
-    pthread_mutex_lock(&lock->mutex);
+    enter(lock);
     bool free = !lock->written && !lock->waiting_writers;
     lock->readers += free;
     pthread_mutex_unlock(&lock->mutex);
@@ -29,16 +56,18 @@ bool spv_try_read(spv_lock *lock) {
 }
 
 bool spv_try_write(spv_lock *lock) {
-    pthread_mutex_lock(&lock->mutex);
+    enter(lock);
     bool free = !lock->written && !lock->readers && !lock->waiting_writers;
     if (free)
         lock->written = true;
     pthread_mutex_unlock(&lock->mutex);
+    if (free)
+        spv_begin_change();
     return free;
 }
 
 void spv_read(spv_lock *lock) {
-    pthread_mutex_lock(&lock->mutex);
+    enter(lock);
     if (lock->written || lock->waiting_writers) {
         unsigned long turn = lock->turn;
         lock->waiting_readers++;
@@ -51,13 +80,14 @@ void spv_read(spv_lock *lock) {
 }
 
 void spv_write(spv_lock *lock) {
-    pthread_mutex_lock(&lock->mutex);
+    enter(lock);
     lock->waiting_writers++;
     while (lock->written || lock->readers)
         pthread_cond_wait(&lock->writing, &lock->mutex);
     lock->waiting_writers--;
     lock->written = true;
     pthread_mutex_unlock(&lock->mutex);
+    spv_begin_change(); /* last, so that whoever a fork waits for waits for nobody */
 }
 
 void spv_end_read(spv_lock *lock) {
@@ -68,6 +98,7 @@ void spv_end_read(spv_lock *lock) {
 }
 
 void spv_end_write(spv_lock *lock) {
+    spv_end_change();
     pthread_mutex_lock(&lock->mutex);
     lock->written = false;
     if (lock->waiting_readers) {

@@ -1,12 +1,15 @@
-/* A fair readers-writer lock: readers that wait for a writer get in before the next writer. */
+/* A fair readers-writer lock: readers that wait for a writer get in before the next writer.
+
+   A child of fork finds every lock free: of the parent's threads only the one that forked is there, which held none. And since a fork waits
+   for writers, what the lock guards is never half-written there. */
 #ifndef SPV_WATCH_LOCK_H
 #define SPV_WATCH_LOCK_H
 
-#include "spv.h"
+#include "fork.h"
 
 #include <pthread.h>
 
-/* Not recursive. Whoever locks two takes the one at the lower address first. */
+/* Not recursive. Whoever locks two takes the one at the lower address first; whoever writes locks no other. */
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t reading, writing;
@@ -14,6 +17,7 @@ typedef struct {
     unsigned waiting_readers, waiting_writers;
     unsigned long turn;       /* counts the writers that let waiting readers in */
     bool written;             /* a writer is inside */
+    atomic_uint generation;   /* of the process to which all of the above belongs */
 } spv_lock;
 
 bool spv_lock_init(spv_lock *lock);

@@ -1,17 +1,19 @@
-/* One key at a time: add, in, positions, remove, count. */
-#include "binding/cores.h"
+#include "binding/cores/single.h"
+
+#include "bloom/bits.h"
+#include "bloom/counters.h"
 
 /* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
 static int add_at(spv_core *core, uint64_t *positions) {
     if (!spv_check_writable(core))
         return -1;
     const bool shared = spv_gate_enter(&core->gate);
-    return core->shift == 3 ? spv_bits_set(core->view.buf, positions, core->shape.functions, shared)
-                            : spv_counters_add(core->view.buf, positions, core->shape.functions, shared);
+    return core->shift == SPV_BITS ? spv_bits_set(core->memory->cells, positions, core->shape.functions, shared)
+                            : spv_counters_add(core->memory->cells, positions, core->shape.functions, shared);
 }
 
 SPV_INLINE bool lazily(const spv_core *core) { /* each position made when it is needed: the fast way, where there is one */
-    return core->shift == 3 && !core->custom;
+    return core->shift == SPV_BITS && !core->custom;
 }
 
 int spv_core_add_held(spv_core *core, const spv_held *held) {
@@ -19,7 +21,7 @@ int spv_core_add_held(spv_core *core, const spv_held *held) {
     if (SPV_LIKELY(lazily(core))) {
         SPV_LOCK(core)
         if (SPV_LIKELY(spv_check_writable(core)))
-            fresh = spv_bits_add(&core->shape, core->view.buf, held->data, held->size, spv_gate_enter(&core->gate));
+            fresh = spv_bits_add(&core->shape, core->memory->cells, held->data, held->size, spv_gate_enter(&core->gate));
         SPV_UNLOCK()
         return fresh;
     }
@@ -49,8 +51,8 @@ static int least_of(spv_core *core, const spv_held *held) {
     if (!positions)
         return -1;
     SPV_LOCK(core)
-    least = core->shift == 3 ? (int)spv_bits_all(core->view.buf, positions, core->shape.functions)
-                             : (int)spv_counters_least(core->view.buf, positions, core->shape.functions);
+    least = core->shift == SPV_BITS ? (int)spv_bits_all(core->memory->cells, positions, core->shape.functions)
+                             : (int)spv_counters_least(core->memory->cells, positions, core->shape.functions);
     SPV_UNLOCK()
     spv_free_positions(positions, room);
     return least;
@@ -60,7 +62,7 @@ int spv_core_contains_held(spv_core *core, const spv_held *held) {
     int found;
     if (SPV_LIKELY(lazily(core))) {
         SPV_LOCK(core)
-        found = spv_bits_has(&core->shape, core->view.buf, held->data, held->size);
+        found = spv_bits_has(&core->shape, core->memory->cells, held->data, held->size);
         SPV_UNLOCK()
         return found;
     }
@@ -102,10 +104,10 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     bool was_there = true;
     if (positions) {
         SPV_LOCK(core)
-        if (!spv_counters_least(core->view.buf, positions, functions))
+        if (!spv_counters_least(core->memory->cells, positions, functions))
             was_there = false; /* which is said also where it could not be removed */
         else if (spv_check_writable(core))
-            was_there = spv_counters_remove(core->view.buf, positions, functions, spv_gate_enter(&core->gate));
+            was_there = spv_counters_remove(core->memory->cells, positions, functions, spv_gate_enter(&core->gate));
         SPV_UNLOCK()
         spv_free_positions(positions, room);
     }

@@ -1,48 +1,41 @@
-/* Whole arrays of cells: counts, unions, comparison, clearing. Without the interpreter's lock where they are large. */
-#include "binding/cores.h"
+#include "binding/cores/whole.h"
+
+#include "binding/cores/attributes.h"
+
+#include "bloom/bits.h"
+#include "bloom/counters.h"
+#include "bloom/whole.h"
 
 enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which giving up the lock pays; between two looks at the gate */
 
 /* The cells of two filters, or of one, held while the lock is given up. */
 typedef struct {
-    Py_buffer mine, theirs;
+    spv_memory *mine, *theirs;
     uint8_t *cells;
     const uint8_t *others; /* NULL where there is one only */
     size_t size;
     bool writes, shared;
-    PyThreadState *state;
+    PyThreadState *thread;
 } cells_pair;
-
-static bool hold_one(spv_core *core, Py_buffer *held, bool write) {
-    int failed = 0;
-    SPV_LOCK(core)
-    if (write && !spv_check_writable(core))
-        failed = -1;
-    else
-        failed = PyObject_GetBuffer(core->view.obj, held, PyBUF_FULL_RO);
-    if (!failed && write)
-        atomic_fetch_add(&core->writers, 1);
-    SPV_UNLOCK()
-    return !failed;
-}
 
 /* Ends with release; false with an exception set. */
 static bool acquire(spv_core *core, spv_core *other, bool write, cells_pair *pair) {
     *pair = (cells_pair){.writes = write};
-    if (!hold_one(core, &pair->mine, write))
+    pair->theirs = other ? spv_hold_memory(other, false) : NULL;
+    if (other && !pair->theirs)
         return false;
-    if (other && !hold_one(other, &pair->theirs, false)) {
-        if (write)
-            atomic_fetch_sub(&core->writers, 1);
-        PyBuffer_Release(&pair->mine);
+    pair->mine = spv_hold_memory(core, write);
+    if (!pair->mine) {
+        if (other)
+            spv_let_memory_go(pair->theirs);
         return false;
     }
-    pair->cells = pair->mine.buf;
-    pair->others = other ? pair->theirs.buf : NULL;
-    pair->size = (size_t)pair->mine.len;
+    pair->cells = pair->mine->cells;
+    pair->others = other ? pair->theirs->cells : NULL;
+    pair->size = spv_bytes_of_cells(core->cells, core->shift);
     if (pair->size >= ALONE_FROM) {
         pair->shared = write && spv_gate_enter_unlocked(&core->gate);
-        pair->state = PyEval_SaveThread();
+        pair->thread = PyEval_SaveThread();
     } else {
         pair->shared = write && spv_gate_enter(&core->gate);
     }
@@ -50,23 +43,24 @@ static bool acquire(spv_core *core, spv_core *other, bool write, cells_pair *pai
 }
 
 static void release(spv_core *core, cells_pair *pair) {
-    if (pair->state && pair->writes)
+    if (pair->thread && pair->writes)
         spv_gate_leave(&core->gate, pair->shared);
     if (pair->writes)
-        atomic_fetch_sub(&core->writers, 1);
-    if (pair->state)
-        PyEval_RestoreThread(pair->state);
-    PyBuffer_Release(&pair->theirs);
-    PyBuffer_Release(&pair->mine);
+        spv_leave(&pair->mine->writers);
+    if (pair->thread)
+        PyEval_RestoreThread(pair->thread);
+    if (pair->theirs)
+        spv_let_memory_go(pair->theirs);
+    spv_let_memory_go(pair->mine);
 }
 
 static PyObject *count(spv_core *core, spv_core *other) {
     cells_pair pair;
-    if (!spv_check_made(core) || !acquire(core, other, false, &pair))
+    if (!acquire(core, other, false, &pair))
         return NULL;
-    const uint64_t used = core->shift == 1 ? spv_counters_used(pair.cells, pair.size)
-                          : other          ? spv_bits_count_union(pair.cells, pair.others, pair.size)
-                                           : spv_bits_count(pair.cells, pair.size);
+    const uint64_t used = core->shift == SPV_COUNTERS ? spv_counters_used(pair.cells, pair.size)
+                          : other                     ? spv_bits_count_union(pair.cells, pair.others, pair.size)
+                                                      : spv_bits_count(pair.cells, pair.size);
     release(core, &pair);
     return PyLong_FromUnsignedLongLong(used);
 }
@@ -75,16 +69,24 @@ PyObject *spv_core_used(PyObject *self, PyObject *Py_UNUSED(none)) {
     return count((spv_core *)self, NULL);
 }
 
+/* `other` as a core of the same kind and shape; NULL with an exception set, or without one where it is no core of that kind. */
+static spv_core *alike(PyObject *self, PyObject *other) {
+    const spv_state *state = spv_core_state(self);
+    return state && spv_is_core(state, other, ((spv_core *)self)->shift) ? spv_same_shape(self, other) : NULL;
+}
+
 PyObject *spv_core_union_set_bits(PyObject *self, PyObject *other) {
-    spv_core *same = spv_same_shape((spv_core *)self, other);
+    spv_core *same = alike(self, other);
+    if (!same && !PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "bits can be united with bits only");
     return same ? count((spv_core *)self, same) : NULL;
 }
 
 PyObject *spv_core_plane_set_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
     spv_core *core = (spv_core *)self;
-    cells_pair pair;
     PyObject *list = spv_check_made(core) ? PyList_New(core->hash_funcs) : NULL;
     for (uint32_t i = 0; list && i < core->hash_funcs; i++) {
+        cells_pair pair;
         PyObject *found = NULL;
         if (acquire(core, NULL, false, &pair)) {
             const uint64_t first = i * core->shape.stride;
@@ -112,7 +114,7 @@ static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
     if (!acquire(core, other, true, &pair))
         return NULL;
     for (size_t at = 0; at < pair.size; at += BLOCK) {
-        pair.shared = pair.state ? spv_gate_again(&core->gate, pair.shared) : pair.shared;
+        pair.shared = pair.thread ? spv_gate_again(&core->gate, pair.shared) : pair.shared;
         mix(pair.cells + at, other ? pair.others + at : NULL, pair.size - at < BLOCK ? pair.size - at : BLOCK, pair.shared);
     }
     release(core, &pair);
@@ -121,23 +123,22 @@ static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
 
 /* self |= other and the like: with a core of the other kind, or what is none, another may know what to do. */
 static PyObject *combine(PyObject *self, PyObject *other, mix_cells *mix) {
-    spv_core *core = (spv_core *)self;
-    if (!spv_is_core(other, core->shift))
-        return Py_NewRef(Py_NotImplemented);
-    spv_core *same = spv_same_shape(core, other);
-    return same ? change(self, same, mix) : NULL;
+    spv_core *same = alike(self, other);
+    if (same)
+        return change(self, same, mix);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
 }
 
 PyObject *spv_core_or(PyObject *self, PyObject *other) {
-    return combine(self, other, ((spv_core *)self)->shift == 3 ? spv_bits_or : spv_counters_sum);
+    return combine(self, other, ((spv_core *)self)->shift == SPV_BITS ? spv_bits_or : spv_counters_sum);
 }
 
 PyObject *spv_core_and(PyObject *self, PyObject *other) {
     return combine(self, other, spv_bits_and);
 }
 
-PyObject *spv_core_clear(PyObject *self, PyObject *Py_UNUSED(none)) {
-    PyObject *same = spv_check_made((spv_core *)self) ? change(self, NULL, zero) : NULL;
+PyObject *spv_core_clear_cells(PyObject *self, PyObject *Py_UNUSED(none)) {
+    PyObject *same = change(self, NULL, zero);
     if (!same)
         return NULL;
     Py_DECREF(same);
@@ -148,16 +149,20 @@ PyObject *spv_core_clear(PyObject *self, PyObject *Py_UNUSED(none)) {
 PyObject *spv_core_compare(PyObject *self, PyObject *other, int operation) {
     if (operation != Py_LE)
         return ((richcmpfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_richcompare))(self, other, operation);
-    spv_core *core = (spv_core *)self;
+    spv_core *core = (spv_core *)self, *same = alike(self, other);
     cells_pair pair;
-    if (!spv_is_core(other, core->shift))
-        return Py_NewRef(Py_NotImplemented);
-    spv_core *same = spv_same_shape(core, other);
-    if (!same || !acquire(core, same, false, &pair))
+    if (!same)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
+    if (!acquire(core, same, false, &pair))
         return NULL;
     const bool subset = spv_bits_subset(pair.cells, pair.others, pair.size);
     release(core, &pair);
     return PyBool_FromLong(subset);
+}
+
+/* Only `<=` is defined here: then a type would else have no hash. */
+Py_hash_t spv_core_hash(PyObject *self) {
+    return ((hashfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_hash))(self);
 }
 
 PyObject *spv_core_to_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
@@ -165,7 +170,7 @@ PyObject *spv_core_to_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
     cells_pair pair;
     if (!spv_check_made(core))
         return NULL;
-    PyObject *bits = PyByteArray_FromStringAndSize(NULL, (core->view.len + 3) / 4);
+    PyObject *bits = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)((core->cells + 7) / 8));
     if (!bits || !acquire(core, NULL, false, &pair)) {
         Py_XDECREF(bits);
         return NULL;

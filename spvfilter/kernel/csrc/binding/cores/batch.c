@@ -1,11 +1,17 @@
-/* Batches of keys: update and contains_many, of iterables and of buffers. Large pieces are done without the interpreter's lock. */
-#include "binding/cores.h"
+#include "binding/cores/batch.h"
+
+#include "binding/arguments.h"
+#include "binding/cores/single.h"
+
+#include "bloom/bits.h"
+#include "bloom/counters.h"
 
 enum {
-    CHUNK = 2048,      /* keys of a list taken at once */
-    ALONE_FROM = 128,  /* keys from which giving up the lock pays */
-    FAR = 1 << 17,     /* bytes of cells beyond which they are fetched ahead */
-    SLICE = 1 << 18    /* rows of a buffer between two looks at signals */
+    CHUNK = 2048,         /* keys of a list taken at once */
+    ALONE_FROM = 1 << 13, /* effort from which giving up the lock pays */
+    FAR = 1 << 17,        /* bytes of cells beyond which they are fetched ahead */
+    EFFORT = 1 << 24,     /* between two looks at signals: bytes of keys, and cells at so many bytes each */
+    EFFORT_OF_A_CELL = 8
 };
 
 typedef struct {
@@ -34,7 +40,7 @@ static bool make_room(batch_run *run, size_t count) {
 
 /* The operation itself; no Python in here. */
 static void work(batch_run *run, const spv_keys *keys, size_t from, size_t count) {
-    const bool bits = run->core->shift == 3;
+    const bool bits = run->core->shift == SPV_BITS;
     if (run->asks && bits)
         spv_bits_has_many(&run->batch, keys, from, count, run->mask + run->answers);
     else if (run->asks)
@@ -43,32 +49,23 @@ static void work(batch_run *run, const spv_keys *keys, size_t from, size_t count
         run->fresh += bits ? spv_bits_add_many(&run->batch, keys, from, count) : spv_counters_add_many(&run->batch, keys, from, count);
 }
 
-/* Without the interpreter's lock. The buffer is held meanwhile, as another thread may set another; that waits for the writers. */
+/* Without the interpreter's lock. The memory is held meanwhile, as another thread may set another; that waits for the writers. */
 static bool work_alone(batch_run *run, const spv_keys *keys, size_t from, size_t count) {
     spv_core *core = run->core;
-    Py_buffer held;
-    int failed = 0;
-    SPV_LOCK(core)
-    if (!run->asks && !spv_check_writable(core))
-        failed = -1;
-    else
-        failed = PyObject_GetBuffer(core->view.obj, &held, PyBUF_FULL_RO);
-    if (!failed && !run->asks) {
-        atomic_fetch_add(&core->writers, 1);
-        run->batch.shared = spv_gate_enter_unlocked(&core->gate);
-    }
-    SPV_UNLOCK()
-    if (failed)
+    spv_memory *memory = spv_hold_memory(core, !run->asks);
+    if (!memory)
         return false;
-    run->batch.cells = held.buf;
-    PyThreadState *state = PyEval_SaveThread();
+    run->batch.cells = memory->cells;
+    if (!run->asks)
+        run->batch.shared = spv_gate_enter_unlocked(&core->gate);
+    PyThreadState *thread = PyEval_SaveThread();
     work(run, keys, from, count);
     if (!run->asks) {
         spv_gate_leave(&core->gate, run->batch.shared);
-        atomic_fetch_sub(&core->writers, 1);
+        spv_leave(&memory->writers);
     }
-    PyEval_RestoreThread(state);
-    PyBuffer_Release(&held);
+    PyEval_RestoreThread(thread);
+    spv_let_memory_go(memory);
     return !PyErr_CheckSignals();
 }
 
@@ -79,7 +76,7 @@ static bool work_locked(batch_run *run, const spv_keys *keys, size_t from, size_
     if (!run->asks)
         done = spv_check_writable(core);
     if (done) {
-        run->batch.cells = core->view.buf;
+        run->batch.cells = core->memory->cells;
         run->batch.shared = !run->asks && spv_gate_enter(&core->gate);
         work(run, keys, from, count);
     }
@@ -87,12 +84,12 @@ static bool work_locked(batch_run *run, const spv_keys *keys, size_t from, size_
     return done;
 }
 
-static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t count) {
+static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t count, size_t effort) {
     if (!count)
         return true;
     if (!make_room(run, count))
         return false;
-    if (!(count < ALONE_FROM ? work_locked : work_alone)(run, keys, from, count))
+    if (!(effort < ALONE_FROM ? work_locked : work_alone)(run, keys, from, count))
         return false;
     run->answers += run->asks ? count : 0;
     return true;
@@ -114,7 +111,7 @@ static bool work_one(batch_run *run, PyObject *key) {
 
 /* Keys taken from an iterable, and what keeps their bytes where they are. */
 typedef struct {
-    size_t count;
+    size_t count, effort;
     spv_bytes keys[CHUNK];
     union {
         PyObject *owner;
@@ -127,10 +124,10 @@ static bool work_taken(batch_run *run, taken_keys *taken) {
     PyObject *type, *error, *trace;
     const bool numbers = run->core->encoder == SPV_ENCODE_INT64 || run->core->encoder == SPV_ENCODE_UINT64;
     PyErr_Fetch(&type, &error, &trace);
-    const bool done = work_many(run, &(spv_keys){.keys = taken->keys}, 0, taken->count);
+    const bool done = work_many(run, &(spv_keys){.keys = taken->keys}, 0, taken->count, taken->effort);
     for (size_t i = 0; !numbers && i < taken->count; i++)
         Py_DECREF(taken->held[i].owner);
-    taken->count = 0;
+    taken->count = taken->effort = 0;
     if (done) {
         PyErr_Restore(type, error, trace);
         return true;
@@ -141,12 +138,17 @@ static bool work_taken(batch_run *run, taken_keys *taken) {
     return false;
 }
 
+SPV_INLINE size_t effort_of(const spv_core *core, size_t size) {
+    return size + (size_t)core->shape.functions * EFFORT_OF_A_CELL + 1;
+}
+
 static bool take(batch_run *run, taken_keys *taken, PyObject *key) {
     const size_t at = taken->count;
     if (SPV_LIKELY(spv_hold_quick(run->core, key, taken->held[at].number, &taken->keys[at]))) {
         if (taken->keys[at].data != taken->held[at].number)
             taken->held[at].owner = Py_NewRef(key);
-        return ++taken->count < CHUNK || work_taken(run, taken);
+        taken->effort += effort_of(run->core, taken->keys[at].size);
+        return (++taken->count < CHUNK && taken->effort < EFFORT) || work_taken(run, taken);
     }
     Py_INCREF(key);
     const bool done = work_taken(run, taken) && work_one(run, key);
@@ -173,7 +175,7 @@ static bool take_iterator(batch_run *run, taken_keys *taken, PyObject *keys, boo
     PyObject *iterator = PyObject_GetIter(keys), *key;
     bool done = iterator != NULL;
     while (done && (key = PyIter_Next(iterator))) {
-        done = one_by_one ? work_one(run, key) : take(run, taken, key);
+        done = (one_by_one ? work_one(run, key) : take(run, taken, key)) && !PyErr_CheckSignals();
         Py_DECREF(key);
     }
     Py_XDECREF(iterator);
@@ -188,7 +190,7 @@ static bool run_iterable(batch_run *run, PyObject *keys) {
         PyErr_NoMemory();
         return false;
     }
-    taken->count = 0;
+    taken->count = taken->effort = 0;
     bool done;
 #ifndef Py_GIL_DISABLED
     if (list || tuple)
@@ -241,11 +243,14 @@ static bool run_rows(batch_run *run, const Py_buffer *view) {
     if (!check_rows(run->core, view))
         return false;
     const size_t count = (size_t)view->shape[0], width = count ? (size_t)view->len / count : 0;
+    const size_t slice = EFFORT / effort_of(run->core, width) + 1;
     const spv_keys keys = {.rows = view->buf, .width = width};
     if (!run->core->custom) {
-        for (size_t at = 0; at < count; at += SLICE)
-            if (!work_many(run, &keys, at, count - at < SLICE ? count - at : SLICE))
+        for (size_t at = 0, now; at < count; at += now) {
+            now = count - at < slice ? count - at : slice;
+            if (!work_many(run, &keys, at, now, now * effort_of(run->core, width)))
                 return false;
+        }
         return true;
     }
     for (size_t at = 0; at < count; at++) {
@@ -259,13 +264,8 @@ static bool run_rows(batch_run *run, const Py_buffer *view) {
 /* pure.cells.Hashed._keys, and the operation on them. */
 static bool run_batch(batch_run *run, PyObject *keys) {
     Py_buffer view;
-    if (PyBytes_Check(keys) || PyByteArray_Check(keys) || PyUnicode_Check(keys)) {
-        PyObject *name = PyType_GetName(Py_TYPE(keys));
-        if (name)
-            PyErr_Format(PyExc_TypeError, "a batch of keys expected, not one %U", name);
-        Py_XDECREF(name);
-        return false;
-    }
+    if (PyBytes_Check(keys) || PyByteArray_Check(keys) || PyUnicode_Check(keys))
+        return spv_refuse_type("a batch of keys expected, not one %U", keys);
     if (!PyObject_CheckBuffer(keys))
         return run_iterable(run, keys);
     if (PyObject_GetBuffer(keys, &view, PyBUF_FULL_RO)) {
@@ -288,7 +288,7 @@ static PyObject *run(PyObject *self, PyObject *keys, bool asks) {
     run.asks = asks;
     run.fresh = run.answers = run.room = 0;
     run.mask = NULL;
-    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = core->view.len > FAR};
+    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = spv_bytes_of_cells(core->cells, core->shift) > FAR};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)
         return PyErr_NoMemory();

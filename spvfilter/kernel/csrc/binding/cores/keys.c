@@ -1,50 +1,46 @@
-/* A key's bytes and the user's own functions: the twin of pure/cells.py's encode_… and of Family.CUSTOM. */
-#include "binding/cores.h"
+#include "binding/cores/keys.h"
 
-/* TypeError with the type's name at %U. */
-SPV_COLD static bool refuse(const char *message, PyObject *key) {
-    PyObject *name = PyType_GetName(Py_TYPE(key));
-    if (name)
-        PyErr_Format(PyExc_TypeError, message, name);
-    Py_XDECREF(name);
-    return false;
+#include "binding/arguments.h"
+
+/* The bytes of a buffer that is not a bytes object, copied by the rule of binding.h. */
+static bool copy_buffer(Py_buffer *view, spv_held *held) {
+    held->data = held->near;
+    held->size = (size_t)view->len;
+    if (held->size > sizeof held->near) {
+        held->owner = PyBytes_FromStringAndSize(NULL, view->len);
+        if (!held->owner)
+            return false;
+        held->data = (const uint8_t *)PyBytes_AsString(held->owner);
+    }
+    return !PyBuffer_ToContiguous((void *)(uintptr_t)held->data, view, view->len, 'C');
 }
 
 /* pure.cells.encode_bytes. */
 static bool hold_bytes(PyObject *key, spv_held *held) {
     const char *message = "a bytes-like key expected, not %U: other keys need `encode`";
+    Py_buffer view;
     if (PyBytes_Check(key)) {
         held->data = (const uint8_t *)PyBytes_AsString(key);
         held->size = (size_t)PyBytes_Size(key);
         return true;
     }
     if (!PyObject_CheckBuffer(key))
-        return refuse(message, key);
-    if (PyObject_GetBuffer(key, &held->view, PyBUF_FULL_RO)) {
+        return spv_refuse_type(message, key);
+    if (PyObject_GetBuffer(key, &view, PyBUF_FULL_RO)) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError))
             return false;
         PyErr_Clear();
-        return refuse(message, key);
+        return spv_refuse_type(message, key);
     }
-    held->viewed = true;
-    if (!held->view.ndim) /* NumPy's numbers and strings have buffers of no dimension */
-        return refuse(message, key);
-    held->data = held->view.buf;
-    held->size = (size_t)held->view.len;
-    if (PyBuffer_IsContiguous(&held->view, 'C'))
-        return true;
-    held->copy = PyMem_Malloc(held->size ? held->size : 1);
-    if (!held->copy) {
-        PyErr_NoMemory();
-        return false;
-    }
-    held->data = held->copy;
-    return !PyBuffer_ToContiguous(held->copy, &held->view, held->view.len, 'C');
+    /* NumPy's numbers and strings have buffers of no dimension */
+    const bool done = view.ndim ? copy_buffer(&view, held) : spv_refuse_type(message, key);
+    PyBuffer_Release(&view);
+    return done;
 }
 
 static bool hold_text(PyObject *key, spv_held *held) {
     if (!PyUnicode_Check(key))
-        return refuse("a str expected by a filter that encodes utf-8, not %U", key);
+        return spv_refuse_type("a str expected by a filter that encodes utf-8, not %U", key);
     Py_ssize_t size;
     held->data = (const uint8_t *)PyUnicode_AsUTF8AndSize(key, &size);
     held->size = (size_t)size;
@@ -67,13 +63,13 @@ static bool to_number(PyObject *whole, bool is_signed, uint8_t number[8]) {
 
 static bool hold_number(PyObject *key, bool is_signed, spv_held *held) {
     if (PyBool_Check(key) || !PyIndex_Check(key))
-        return refuse("an int expected by a filter that encodes integers, not %U", key);
+        return spv_refuse_type("an int expected by a filter that encodes integers, not %U", key);
     PyObject *whole = PyNumber_Index(key), *zero = NULL;
     if (!whole)
         return false;
-    held->data = held->number;
+    held->data = held->near;
     held->size = 8;
-    bool fits = to_number(whole, is_signed, held->number);
+    bool fits = to_number(whole, is_signed, held->near);
     if (!fits && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* in int.to_bytes' words */
         PyErr_Clear();
         zero = PyLong_FromLong(0);
@@ -87,15 +83,21 @@ static bool hold_number(PyObject *key, bool is_signed, spv_held *held) {
 }
 
 static bool hold_encoded(spv_core *core, PyObject *key, spv_held *held) {
-    held->owner = PyObject_CallFunctionObjArgs(core->encode, key, NULL);
-    return held->owner && hold_bytes(held->owner, held);
+    PyObject *encoded = PyObject_CallFunctionObjArgs(core->encode, key, NULL);
+    if (!encoded || !hold_bytes(encoded, held)) {
+        Py_XDECREF(encoded);
+        return false;
+    }
+    if (PyBytes_Check(encoded))
+        held->owner = encoded;
+    else
+        Py_DECREF(encoded);
+    return true;
 }
 
 bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
     bool done = false;
     switch (core->encoder) {
-    case SPV_UNMADE:
-        return spv_check_made(core);
     case SPV_ENCODE_BYTES:
         done = hold_bytes(key, held);
         break;
@@ -109,17 +111,12 @@ bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
     case SPV_ENCODE_OWN:
         done = hold_encoded(core, key, held);
         break;
+    default:
+        return spv_check_made(core);
     }
     if (!done)
         spv_let_go(held);
     return done;
-}
-
-void spv_let_go_slow(spv_held *held) {
-    PyMem_Free(held->copy);
-    if (held->viewed)
-        PyBuffer_Release(&held->view);
-    Py_XDECREF(held->owner);
 }
 
 bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found) {
@@ -154,20 +151,26 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes 
     }
 }
 
+/* An int modulo a span. It may be of a class derived from int: int's own remainder is what is asked for. */
+static PyObject *remainder_of(PyObject *whole, uint64_t span) {
+    PyObject *divisor = PyLong_FromUnsignedLongLong(span);
+    PyObject *rest = divisor ? ((binaryfunc)PyType_GetSlot(&PyLong_Type, Py_nb_remainder))(whole, divisor) : NULL;
+    Py_XDECREF(divisor);
+    return rest;
+}
+
 /* What one of the user's functions says of a key: a cell of its span; false with an exception set. */
 static bool own_position(spv_core *core, size_t number, PyObject *data, uint64_t *position) {
     PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GetItem(core->custom, (Py_ssize_t)number), data, NULL);
     PyObject *whole = result ? PyNumber_Index(result) : NULL;
     Py_XDECREF(result);
-    if (!whole)
+    PyObject *rest = whole ? remainder_of(whole, core->shape.span) : NULL;
+    Py_XDECREF(whole);
+    if (!rest)
         return false;
-    PyObject *divisor = PyLong_FromUnsignedLongLong(core->shape.span), *rest = divisor ? PyNumber_Remainder(whole, divisor) : NULL;
-    Py_XDECREF(divisor);
-    Py_DECREF(whole);
-    const uint64_t cell = rest ? PyLong_AsUnsignedLongLong(rest) : 0;
-    Py_XDECREF(rest);
-    *position = number * core->shape.stride + cell;
-    return rest != NULL;
+    *position = number * core->shape.stride + PyLong_AsUnsignedLongLong(rest);
+    Py_DECREF(rest);
+    return true;
 }
 
 uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[SPV_NEAR]) {

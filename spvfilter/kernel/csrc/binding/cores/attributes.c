@@ -1,0 +1,140 @@
+#include "binding/cores/attributes.h"
+
+#include "binding/arguments.h"
+
+PyObject *spv_core_buffer(PyObject *self, void *Py_UNUSED(closure)) {
+    spv_core *core = (spv_core *)self;
+    if (!spv_check_made(core))
+        return NULL;
+    PyObject *buffer;
+    SPV_LOCK(core)
+    if (!core->readonly)
+        spv_gate_share(&core->gate); /* whoever has it may write to it, or make another filter of it */
+    buffer = spv_memory_buffer(core->memory);
+    SPV_UNLOCK()
+    return buffer;
+}
+
+/* Returns when nobody writes to the old memory any longer. Whoever begins to write meanwhile does so to the new one. */
+int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closure)) {
+    spv_core *core = (spv_core *)self;
+    if (!buffer) {
+        PyErr_SetString(PyExc_AttributeError, "a filter's buffer cannot be deleted");
+        return -1;
+    }
+    const spv_state *state = spv_check_made(core) ? spv_core_state(self) : NULL;
+    bool readonly;
+    spv_memory *fresh = state ? spv_memory_of(state, buffer, spv_bytes_of_cells(core->cells, core->shift), &readonly) : NULL, *old;
+    if (!fresh)
+        return -1;
+    SPV_LOCK(core)
+    spv_gate_share(&core->gate); /* the new one may be the same bytes */
+    old = core->memory;
+    core->memory = fresh;
+    core->readonly = readonly;
+    SPV_UNLOCK()
+    Py_BEGIN_ALLOW_THREADS
+    spv_wait_for(&old->writers);
+    Py_END_ALLOW_THREADS
+    Py_DECREF((PyObject *)old);
+    return 0;
+}
+
+PyObject *spv_core_body(PyObject *self, void *Py_UNUSED(closure)) {
+    spv_memory *memory = spv_hold_memory((spv_core *)self, false);
+    if (!memory)
+        return NULL;
+    PyObject *body = spv_memory_body(memory);
+    spv_let_memory_go(memory);
+    return body;
+}
+
+/* The 16 bytes of which the shape's numbers were made. */
+static PyObject *key_of(const spv_shape *shape) {
+    uint8_t key[16];
+    for (size_t i = 0; i < 8; i++) {
+        key[i] = (uint8_t)(shape->k0 >> 8 * i);
+        key[8 + i] = (uint8_t)(shape->k1 >> 8 * i);
+    }
+    return PyBytes_FromStringAndSize((const char *)key, sizeof key);
+}
+
+static PyObject *attribute(const spv_state *state, const spv_core *core, int which) {
+    static const int encodings[] = {[SPV_ENCODE_BYTES] = 0, [SPV_ENCODE_UTF8] = 1, [SPV_ENCODE_INT64] = 2, [SPV_ENCODE_UINT64] = 3, [SPV_ENCODE_OWN] = 255};
+    switch (which) {
+    case SPV_CELLS:
+        return PyLong_FromUnsignedLongLong(core->cells);
+    case SPV_HASH_FUNCS:
+        return PyLong_FromUnsignedLong(core->hash_funcs);
+    case SPV_FAMILY:
+        return PyObject_CallFunction(state->Family, "i", (int)core->shape.family);
+    case SPV_KEY:
+        return key_of(&core->shape);
+    case SPV_ENCODING:
+        return PyObject_CallFunction(state->Encoding, "i", encodings[core->encoder]);
+    default:
+        return PyBool_FromLong(core->partitioned);
+    }
+}
+
+PyObject *spv_core_attribute(PyObject *self, void *which) {
+    const spv_state *state = spv_check_made((spv_core *)self) ? spv_core_state(self) : NULL;
+    return state ? attribute(state, (spv_core *)self, (int)(intptr_t)which) : NULL;
+}
+
+static bool differs(const spv_core *mine, const spv_core *theirs, int which) {
+    switch (which) {
+    case SPV_CELLS:
+        return mine->cells != theirs->cells;
+    case SPV_HASH_FUNCS:
+        return mine->hash_funcs != theirs->hash_funcs;
+    case SPV_FAMILY:
+        return mine->shape.family != theirs->shape.family;
+    case SPV_KEY:
+        return mine->shape.k0 != theirs->shape.k0 || mine->shape.k1 != theirs->shape.k1;
+    case SPV_ENCODING:
+        return mine->encoder != theirs->encoder;
+    default:
+        return mine->partitioned != theirs->partitioned;
+    }
+}
+
+static void refuse_difference(const spv_state *state, const spv_core *core, const spv_core *other, int which, const char *name) {
+    if (which == SPV_KEY) { /* keys are secret */
+        PyErr_SetString(state->MismatchError, "filters of different key");
+        return;
+    }
+    PyObject *mine = attribute(state, core, which), *theirs = mine ? attribute(state, other, which) : NULL;
+    if (theirs && (which == SPV_FAMILY || which == SPV_ENCODING)) {
+        Py_XSETREF(mine, PyObject_GetAttrString(mine, "name"));
+        Py_XSETREF(theirs, PyObject_GetAttrString(theirs, "name"));
+    }
+    if (mine && theirs)
+        PyErr_Format(state->MismatchError, "filters of different %s: %S and %S", name, mine, theirs);
+    Py_XDECREF(mine);
+    Py_XDECREF(theirs);
+}
+
+spv_core *spv_same_shape(PyObject *self, PyObject *object) {
+    static const char *const names[] = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned"};
+    spv_core *core = (spv_core *)self, *other = (spv_core *)object;
+    const spv_state *state = spv_core_state(self);
+    if (!state)
+        return NULL;
+    if (!spv_is_core(state, object, SPV_BITS) && !spv_is_core(state, object, SPV_COUNTERS)) {
+        PyErr_SetString(PyExc_TypeError, "the shape of a filter can be compared with another filter's only");
+        return NULL;
+    }
+    if (!spv_check_made(core) || !spv_check_made(other))
+        return NULL;
+    for (int which = SPV_CELLS; which <= SPV_PARTITIONED; which++)
+        if (differs(core, other, which)) {
+            refuse_difference(state, core, other, which, names[which]);
+            return NULL;
+        }
+    return other;
+}
+
+PyObject *spv_core_same_shape(PyObject *self, PyObject *other) {
+    return spv_same_shape(self, other) ? Py_NewRef(Py_None) : NULL;
+}

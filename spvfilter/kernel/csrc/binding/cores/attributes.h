@@ -1,0 +1,19 @@
+/* What a core says of itself, and its buffer: the twin of pure.cells.Hashed's attributes. */
+#ifndef SPV_BINDING_CORES_ATTRIBUTES_H
+#define SPV_BINDING_CORES_ATTRIBUTES_H
+
+#include "binding/cores/core.h"
+
+/* What same_shape compares, in this order. */
+enum { SPV_CELLS, SPV_HASH_FUNCS, SPV_FAMILY, SPV_KEY, SPV_ENCODING, SPV_PARTITIONED };
+
+PyObject *spv_core_attribute(PyObject *self, void *which);
+PyObject *spv_core_buffer(PyObject *self, void *closure);
+int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *closure);
+PyObject *spv_core_body(PyObject *self, void *closure);
+
+/* `other` as a core whose keys go into the same cells as this one's; NULL with an exception set. */
+spv_core *spv_same_shape(PyObject *self, PyObject *other);
+PyObject *spv_core_same_shape(PyObject *self, PyObject *other);
+
+#endif

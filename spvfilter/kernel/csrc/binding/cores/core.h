@@ -1,0 +1,66 @@
+/* The object of BitCore and CounterCore, and what their methods ask of it. */
+#ifndef SPV_BINDING_CORES_CORE_H
+#define SPV_BINDING_CORES_CORE_H
+
+#include "binding/cores/memory.h"
+
+#include "bloom/cells.h"
+
+#ifdef Py_GIL_DISABLED /* what the interpreter's lock does elsewhere: nobody changes the memory meanwhile */
+#define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
+#define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
+#else
+#define SPV_LOCK(core) {
+#define SPV_UNLOCK() }
+#endif
+
+/* How keys become bytes: values.Encoding, with SPV_ENCODE_OWN for the user's function. */
+enum { SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_OWN };
+
+/* 2^shift cells are in a byte. */
+enum { SPV_COUNTERS = 1, SPV_BITS = 3 };
+
+/* Made once: afterwards only the memory changes, for another of the same size, so that all else may be read without any lock. A filter of
+   few keys is little more than this: every byte counts. */
+typedef struct {
+    PyObject_HEAD
+    spv_memory *memory;
+    PyObject *custom;     /* a tuple of the user's functions, or NULL */
+    PyObject *encode;     /* the user's own encoding, or NULL */
+    spv_shape shape;      /* functions is 0 where there are no cells: hash_funcs says what was asked for */
+    uint64_t cells;
+    spv_gate gate;
+    uint32_t hash_funcs;
+    uint8_t encoder;      /* SPV_UNMADE before __init__ has succeeded */
+    uint8_t shift;
+    bool partitioned;
+    bool readonly;        /* the memory */
+} spv_core;
+
+/* The state of the module, also of an object of a class derived from ours; NULL with an exception set where that is gone. */
+const spv_state *spv_core_state(PyObject *self);
+
+/* Whether an object is a core of that kind. */
+bool spv_is_core(const spv_state *state, PyObject *object, unsigned shift);
+
+size_t spv_bytes_of_cells(uint64_t cells, unsigned shift);
+
+/* False with the exception where __init__ has not been called, or the cells are read-only. */
+bool spv_check_made(const spv_core *core);
+bool spv_check_writable_slow(spv_core *core);
+
+SPV_INLINE bool spv_check_writable(spv_core *core) {
+    return SPV_LIKELY(core->memory && !core->readonly) || spv_check_writable_slow(core);
+}
+
+/* The memory, for use without the interpreter's lock; with `write` counted among its writers until spv_let_memory_go, before which the lock
+   is taken again. NULL with an exception set. */
+spv_memory *spv_hold_memory(spv_core *core, bool write);
+void spv_let_memory_go(spv_memory *memory);
+
+/* Slots of the types. */
+int spv_core_traverse(PyObject *self, visitproc visit, void *arg);
+int spv_core_clear(PyObject *self);
+void spv_core_end(PyObject *self);
+
+#endif

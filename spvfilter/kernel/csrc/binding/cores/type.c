@@ -1,0 +1,229 @@
+#include "binding/cores/type.h"
+
+#include "binding/arguments.h"
+#include "binding/cores/attributes.h"
+#include "binding/cores/batch.h"
+#include "binding/cores/single.h"
+#include "binding/cores/whole.h"
+
+/* making: the arguments are read into a core on the stack, whose references are its own, and it is then moved into the object */
+
+typedef struct {
+    PyObject *cells, *hash_funcs, *family, *key, *buffer, *encoding, *partitioned, *custom, *encode, *private;
+} core_arguments;
+
+static bool parse(PyObject *arguments, PyObject *names, core_arguments *given) {
+    static char *keywords[] = {"cells",       "hash_funcs", "family", "key",     "buffer", "encoding",
+                               "partitioned", "custom",     "encode", "private", NULL};
+    *given = (core_arguments){.partitioned = Py_False, .custom = Py_None, .encode = Py_None, .private = Py_False};
+    return PyArg_ParseTupleAndKeywords(
+        arguments, names, "OOOOO|OOOOO", keywords, &given->cells, &given->hash_funcs, &given->family, &given->key, &given->buffer,
+        &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private);
+}
+
+/* A member of an IntEnum by its number, or by what else the class takes for one; -1 with an exception set. */
+static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
+    const long number = PyLong_Check(object) ? PyLong_AsLong(object) : -1;
+    if (is_one(number))
+        return number;
+    PyErr_Clear();
+    PyObject *member = PyObject_CallFunctionObjArgs(enumeration, object, NULL); /* ValueError for what is none */
+    const long found = member ? PyLong_AsLong(member) : -1;
+    Py_XDECREF(member);
+    return found;
+}
+
+static bool is_family(long number) {
+    return number == SPV_FAMILY_BIP37 || number == SPV_FAMILY_FAST || number == SPV_FAMILY_SIPHASH || number == SPV_FAMILY_CUSTOM;
+}
+
+enum { CALLABLE = 255 }; /* values.Encoding.CALLABLE */
+
+static bool is_encoding(long number) {
+    return (number >= 0 && number <= 3) || number == CALLABLE;
+}
+
+/* The cells and functions, and the hash family with its key. */
+static bool read_shape(const spv_state *state, const core_arguments *given, spv_core *fresh) {
+    long long cells, functions;
+    if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells are from 0 to 2^63 - 1", &cells)
+        || !spv_whole(state, given->hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &functions))
+        return false;
+    const long family = member_of(state->Family, given->family, is_family);
+    const int partitioned = family < 0 ? -1 : PyObject_IsTrue(given->partitioned);
+    if (partitioned < 0)
+        return false;
+    if (partitioned && !functions) {
+        PyErr_SetString(state->ParameterError, "a partitioned layout has at least one hash function");
+        return false;
+    }
+    PyObject *key = spv_snapshot(given->key);
+    if (key && spv_size(key) == 16) {
+        fresh->cells = (uint64_t)cells;
+        fresh->hash_funcs = (uint32_t)functions;
+        fresh->partitioned = partitioned;
+        spv_shape_make(&fresh->shape, (spv_family)family, fresh->cells, fresh->hash_funcs, fresh->partitioned, spv_data(key));
+    } else if (key) {
+        PyErr_Format(state->ParameterError, "a hash family's key has 16 bytes, not %zu", spv_size(key));
+    }
+    const bool made = key && !PyErr_Occurred();
+    Py_XDECREF(key);
+    return made;
+}
+
+/* How keys become bytes. */
+static bool read_encoding(const spv_state *state, const core_arguments *given, spv_core *fresh) {
+    static const uint8_t encoders[] = {SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64};
+    const long encoding = given->encoding ? member_of(state->Encoding, given->encoding, is_encoding) : 0;
+    if (encoding < 0)
+        return false;
+    if ((encoding == CALLABLE) != (given->encode != Py_None)) {
+        PyErr_SetString(state->ParameterError, "the encoding is CALLABLE where `encode` is given, and only there");
+        return false;
+    }
+    fresh->encoder = encoding == CALLABLE ? SPV_ENCODE_OWN : encoders[encoding];
+    fresh->encode = encoding == CALLABLE ? Py_NewRef(given->encode) : NULL;
+    return true;
+}
+
+static bool read_memory(const spv_state *state, const core_arguments *given, spv_core *fresh) {
+    const size_t size = spv_bytes_of_cells(fresh->cells, fresh->shift);
+    const bool own = given->buffer == Py_None;
+    const int private = own ? 1 : PyObject_IsTrue(given->private);
+    if (private < 0)
+        return false;
+    fresh->memory = own ? spv_new_memory(state, size) : spv_memory_of(state, given->buffer, size, &fresh->readonly);
+#ifdef Py_GIL_DISABLED
+    atomic_init(&fresh->gate.shared, true);
+#else
+    atomic_init(&fresh->gate.shared, !private);
+#endif
+    return fresh->memory != NULL;
+}
+
+/* The user's own functions, where the family is that. */
+static bool read_functions(const spv_state *state, const core_arguments *given, spv_core *fresh) {
+    if (fresh->shape.family != SPV_FAMILY_CUSTOM || !fresh->shape.functions)
+        return true;
+    PyObject *list = spv_list(given->custom);
+    fresh->custom = list ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    if (!fresh->custom)
+        return false;
+    const Py_ssize_t count = PyTuple_Size(fresh->custom);
+    if ((size_t)count != fresh->hash_funcs)
+        PyErr_Format(state->ParameterError, "%lu hash functions expected, not %zd", (unsigned long)fresh->hash_funcs, count);
+    return (size_t)count == fresh->hash_funcs;
+}
+
+/* False where the object was made before, be it while the arguments were read. */
+static bool move(spv_core *fresh, spv_core *core) {
+    bool moved = false;
+    SPV_LOCK(core)
+    if (core->encoder == SPV_UNMADE) {
+        const size_t head = offsetof(spv_core, memory); /* all but the object's head */
+        memcpy((char *)core + head, (const char *)fresh + head, sizeof *core - head);
+        moved = true;
+    }
+    SPV_UNLOCK()
+    return moved;
+}
+
+static int make(PyObject *self, PyObject *arguments, PyObject *names, unsigned shift) {
+    core_arguments given;
+    const spv_state *state = spv_core_state(self);
+    if (!state || !parse(arguments, names, &given))
+        return -1;
+    spv_core fresh;
+    memset(&fresh, 0, sizeof fresh);
+    fresh.shift = (uint8_t)shift;
+    const bool read = read_shape(state, &given, &fresh) && read_encoding(state, &given, &fresh) && read_memory(state, &given, &fresh)
+        && read_functions(state, &given, &fresh);
+    if (read && move(&fresh, (spv_core *)self))
+        return 0;
+    if (read)
+        PyErr_SetString(PyExc_TypeError, "a filter's core is made once");
+    spv_core_clear((PyObject *)&fresh);
+    return -1;
+}
+
+static int make_bits(PyObject *self, PyObject *arguments, PyObject *names) {
+    return make(self, arguments, names, SPV_BITS);
+}
+
+static int make_counters(PyObject *self, PyObject *arguments, PyObject *names) {
+    return make(self, arguments, names, SPV_COUNTERS);
+}
+
+#define METHOD(name, function, how, signature, doc) {name, function, how, PyDoc_STR(name signature "\n--\n\n" doc)}
+
+static PyMethodDef bit_methods[] = {
+    METHOD("add", spv_core_add_method, METH_O, "($self, key, /)", "Set the key's bits; True if it was new."),
+    METHOD("update", spv_core_update, METH_O, "($self, keys, /)", "Add a batch; how many were new."),
+    METHOD("contains_many", spv_core_contains_many, METH_O, "($self, keys, /)", "For each key of a batch one byte, 1 if it is contained, else 0."),
+    METHOD("positions", spv_core_positions, METH_O, "($self, key, /)", "The bits of a key, one of each function, in their order."),
+    METHOD("same_shape", spv_core_same_shape, METH_O, "($self, other, /)", "Raises MismatchError unless both put every key into the same bits."),
+    METHOD("set_bits", spv_core_used, METH_NOARGS, "($self, /)", "How many bits are 1."),
+    METHOD("union_set_bits", spv_core_union_set_bits, METH_O, "($self, other, /)", "How many bits are 1 in either."),
+    METHOD("plane_set_bits", spv_core_plane_set_bits, METH_NOARGS, "($self, /)", "How many bits are 1 in each function's plane."),
+    METHOD("clear", spv_core_clear_cells, METH_NOARGS, "($self, /)", "Set every bit to 0."),
+    {0},
+};
+
+static PyMethodDef counter_methods[] = {
+    METHOD("add", spv_core_add_method, METH_O, "($self, key, /)", "Count the key once more; True if it was new."),
+    METHOD("remove", spv_core_remove, METH_O, "($self, key, /)", "Count the key once less; KeyError if it is not contained."),
+    METHOD("count", spv_core_count, METH_O, "($self, key, /)", "How often the key was added, at most; 15 means 15 or more."),
+    METHOD("update", spv_core_update, METH_O, "($self, keys, /)", "Add a batch; how many were new."),
+    METHOD("contains_many", spv_core_contains_many, METH_O, "($self, keys, /)", "For each key of a batch one byte, 1 if it is contained, else 0."),
+    METHOD("positions", spv_core_positions, METH_O, "($self, key, /)", "The counters of a key, one of each function, in their order."),
+    METHOD("same_shape", spv_core_same_shape, METH_O, "($self, other, /)", "Raises MismatchError unless both put every key into the same counters."),
+    METHOD("set_cells", spv_core_used, METH_NOARGS, "($self, /)", "How many counters are not 0."),
+    METHOD("to_bits", spv_core_to_bits, METH_NOARGS, "($self, /)", "A bit for each counter, set where it is not 0."),
+    METHOD("clear", spv_core_clear_cells, METH_NOARGS, "($self, /)", "Set every counter to 0."),
+    {0},
+};
+
+#define ATTRIBUTE(name, which) {name, spv_core_attribute, NULL, NULL, (void *)(intptr_t)(which)}
+#define ATTRIBUTES \
+    ATTRIBUTE("cells", SPV_CELLS), ATTRIBUTE("hash_funcs", SPV_HASH_FUNCS), ATTRIBUTE("family", SPV_FAMILY), ATTRIBUTE("key", SPV_KEY), \
+        ATTRIBUTE("encoding", SPV_ENCODING), ATTRIBUTE("partitioned", SPV_PARTITIONED), \
+        {"buffer", spv_core_buffer, spv_core_set_buffer, NULL, NULL}, {"body", spv_core_body, NULL, NULL, NULL}
+
+static PyGetSetDef bit_attributes[] = {ATTRIBUTES, ATTRIBUTE("bits", SPV_CELLS), {0}};
+static PyGetSetDef counter_attributes[] = {ATTRIBUTES, {0}};
+
+#define SLOTS(init, methods, attributes, doc) \
+    {Py_tp_doc, (void *)(doc)}, {Py_tp_new, (void *)PyType_GenericNew}, {Py_tp_init, (void *)(init)}, {Py_tp_dealloc, (void *)spv_core_end}, \
+        {Py_tp_traverse, (void *)spv_core_traverse}, {Py_tp_clear, (void *)spv_core_clear}, {Py_tp_methods, (methods)}, {Py_tp_getset, (attributes)}, \
+        {Py_sq_contains, (void *)spv_core_contains}, {Py_nb_inplace_or, (void *)spv_core_or}
+
+static PyType_Slot bit_slots[] = {
+    SLOTS(make_bits, bit_methods, bit_attributes, "A bit array with k hash functions; its readable twin is pure.bits.BitCore."),
+    {Py_nb_inplace_and, (void *)spv_core_and},
+    {Py_tp_richcompare, (void *)spv_core_compare},
+    {Py_tp_hash, (void *)spv_core_hash},
+    {0},
+};
+
+static PyType_Slot counter_slots[] = {
+    SLOTS(make_counters, counter_methods, counter_attributes, "An array of 4-bit counters with k hash functions; its readable twin is pure.bits.CounterCore."),
+    {0},
+};
+
+static bool make_type(PyObject *module, PyObject **place, const char *name, PyType_Slot *slots) {
+    PyType_Spec spec = {
+        .name = name,
+        .basicsize = sizeof(spv_core),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    return spv_make_type(module, place, &spec, true);
+}
+
+int spv_add_cores(PyObject *module, spv_state *state) {
+    return spv_make_memory_type(module, state) && make_type(module, &state->BitCore, "spvfilter.kernel.native.BitCore", bit_slots)
+            && make_type(module, &state->CounterCore, "spvfilter.kernel.native.CounterCore", counter_slots)
+        ? 0
+        : -1;
+}

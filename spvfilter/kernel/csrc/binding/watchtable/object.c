@@ -1,0 +1,54 @@
+#include "binding/watchtable/object.h"
+
+PyObject *spv_wrap_table(PyObject *type, spv_table *table) {
+    PyObject *self = spv_allocate(type);
+    if (self)
+        ((spv_table_object *)self)->table = table;
+    else
+        spv_table_free(table);
+    return self;
+}
+
+PyObject *spv_bytes_or_none(spv_bytes bytes) {
+    if (!bytes.data)
+        return Py_NewRef(Py_None);
+    return PyBytes_FromStringAndSize((const char *)bytes.data, (Py_ssize_t)bytes.size);
+}
+
+PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin) {
+    PyObject *items = Py_BuildValue("(kLN)", (unsigned long)coin->entry, (long long)coin->value, spv_bytes_or_none(coin->script));
+    return spv_named(state->Coin, items);
+}
+
+PyObject *spv_entry_value(const spv_state *state, const uint8_t *record) {
+    return Py_BuildValue("(ON)", state->entry_kinds[record[0] & 3], spv_bytes_or_none(spv_entry_bytes(record)));
+}
+
+bool spv_check_outpoint(const spv_state *state, PyObject *snapshot) {
+    const size_t size = spv_size(snapshot);
+    if (size != SPV_OUTPOINT_SIZE)
+        PyErr_Format(state->ParameterError, "an outpoint has 36 bytes, not %zu", size);
+    return size == SPV_OUTPOINT_SIZE;
+}
+
+bool spv_take_coin(const spv_state *state, PyObject *outpoint, PyObject *entry, PyObject *value, PyObject *script, spv_coin *coin,
+                   spv_held_coin *held) {
+    long long number, satoshi;
+    *held = (spv_held_coin){.outpoint = spv_snapshot(outpoint)};
+    bool fits = held->outpoint && spv_check_outpoint(state, held->outpoint);
+    if (fits && script != Py_None)
+        fits = (held->script = spv_snapshot(script)) != NULL;
+    fits = fits && spv_whole(state, entry, 0, SPV_MAX_ENTRY, "not the number of an entry", &number)
+        && spv_whole(state, value, SPV_NO_VALUE, INT64_MAX, "not a value in satoshi", &satoshi);
+    if (!fits) {
+        spv_let_coin_go(held);
+        return false;
+    }
+    *coin = (spv_coin){
+        .outpoint = spv_data(held->outpoint),
+        .script = held->script ? spv_bytes_of(held->script) : (spv_bytes){NULL, 0},
+        .value = satoshi,
+        .entry = (uint32_t)number,
+    };
+    return true;
+}

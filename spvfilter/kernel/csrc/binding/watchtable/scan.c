@@ -1,0 +1,159 @@
+#include "binding/watchtable/scan.h"
+
+#include "watch/scan.h"
+
+#include <stdlib.h>
+
+/* A hit's values; the txid of a transaction is one object for all of them. */
+static PyObject *hit_value(const spv_state *state, const spv_hits *found, const spv_hit *hit, PyObject *txid) {
+    uint8_t made[SPV_OUTPOINT_SIZE];
+    const uint8_t *outpoint = hit->outpoint;
+    if (!outpoint) {
+        memcpy(made, found->txids[hit->txid], 32);
+        spv_put_le32(made + 32, hit->n);
+        outpoint = made;
+    }
+    PyObject *values[] = {
+        PyBool_FromLong(hit->spend), PyLong_FromUnsignedLong(hit->position), Py_NewRef(txid), PyLong_FromUnsignedLong(hit->n),
+        PyBytes_FromStringAndSize((const char *)outpoint, SPV_OUTPOINT_SIZE), PyLong_FromLongLong(hit->value),
+        spv_bytes_or_none(hit->script), PyLong_FromUnsignedLong(hit->entry),
+    };
+    enum { VALUES = sizeof values / sizeof values[0] };
+    PyObject *items = PyTuple_New(VALUES);
+    bool whole = items != NULL;
+    for (Py_ssize_t i = 0; i < VALUES; i++) {
+        whole = whole && values[i];
+        if (items)
+            PyTuple_SetItem(items, i, values[i]); /* keeps it, and a NULL as well */
+        else
+            Py_XDECREF(values[i]);
+    }
+    if (!whole)
+        Py_CLEAR(items);
+    return spv_named(state->Hit, items);
+}
+
+static PyObject *list_of(const spv_state *state, const spv_hits *found) {
+    PyObject *list = PyList_New((Py_ssize_t)found->count);
+    PyObject *txid = NULL;
+    for (size_t i = 0; list && i < found->count; i++) {
+        const spv_hit *hit = &found->hits[i];
+        if (!i || hit->txid != found->hits[i - 1].txid) {
+            Py_XDECREF(txid);
+            txid = PyBytes_FromStringAndSize((const char *)found->txids[hit->txid], 32);
+        }
+        PyObject *value = txid ? hit_value(state, found, hit, txid) : NULL;
+        if (!value || PyList_SetItem(list, (Py_ssize_t)i, value))
+            Py_CLEAR(list);
+    }
+    Py_XDECREF(txid);
+    return list;
+}
+
+PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names) {
+    static char *keywords[] = {"raw", "found", NULL};
+    const spv_state *state = spv_object_state(self);
+    PyObject *given, *found = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|O:scan_block", keywords, &given, &found))
+        return NULL;
+    if (found != Py_None && !PyObject_TypeCheck(found, (PyTypeObject *)state->WatchTable)) {
+        spv_refuse_type("found is a WatchTable or None, not %U", found);
+        return NULL;
+    }
+    PyObject *raw = spv_snapshot(given);
+    if (!raw)
+        return NULL;
+    spv_table *table = spv_table_of(self), *earlier = found == Py_None ? NULL : spv_table_of(found);
+    const spv_bytes block = spv_bytes_of(raw);
+    spv_hits hits;
+    spv_error error;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_watch_block(table, earlier, block.data, block.size, &hits, &error);
+    Py_END_ALLOW_THREADS
+    PyObject *list = status ? spv_raise(state, status, &error) : list_of(state, &hits);
+    spv_hits_free(&hits);
+    Py_DECREF(raw);
+    return list;
+}
+
+PyObject *spv_wt_scan_tx(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_object_state(self);
+    PyObject *raw = spv_snapshot(given);
+    if (!raw)
+        return NULL;
+    spv_table *table = spv_table_of(self);
+    const spv_bytes tx = spv_bytes_of(raw);
+    spv_hits hits;
+    spv_error error;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_watch_tx(table, tx.data, tx.size, &hits, &error);
+    Py_END_ALLOW_THREADS
+    PyObject *list = status ? spv_raise(state, status, &error) : list_of(state, &hits);
+    spv_hits_free(&hits);
+    Py_DECREF(raw);
+    return list;
+}
+
+/* learn */
+
+enum { SPEND, OUTPOINT = 4, VALUE, SCRIPT, ENTRY, FIELDS }; /* of values.Hit */
+
+/* The coins of the outputs among hits. */
+typedef struct {
+    spv_coin *coins;
+    spv_held_coin *held;
+    size_t count;
+} learned;
+
+/* False with an exception set. */
+static bool take_hit(const spv_state *state, PyObject *hit, learned *to) {
+    if (!PyObject_TypeCheck(hit, (PyTypeObject *)state->Hit) || PyTuple_Size(hit) != FIELDS)
+        return spv_refuse_type("a Hit expected, not %U", hit);
+    const int spend = PyObject_IsTrue(PyTuple_GetItem(hit, SPEND));
+    if (spend)
+        return spend > 0;
+    PyObject *outpoint = PyTuple_GetItem(hit, OUTPOINT), *entry = PyTuple_GetItem(hit, ENTRY);
+    PyObject *value = PyTuple_GetItem(hit, VALUE), *script = PyTuple_GetItem(hit, SCRIPT);
+    if (!spv_take_coin(state, outpoint, entry, value, script, &to->coins[to->count], &to->held[to->count]))
+        return false;
+    to->count++;
+    return true;
+}
+
+static bool take_hits(const spv_state *state, PyObject *list, learned *to) {
+    const size_t size = (size_t)PyList_Size(list);
+    to->coins = PyMem_Malloc((size + 1) * sizeof *to->coins);
+    to->held = PyMem_Malloc((size + 1) * sizeof *to->held);
+    if (!to->coins || !to->held) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (!take_hit(state, PyList_GetItem(list, (Py_ssize_t)i), to))
+            return false;
+    return true;
+}
+
+PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
+    const spv_state *state = spv_object_state(self);
+    spv_table *table = spv_table_of(self);
+    PyObject *list = spv_list(hits); /* whatever that and the hits' values run, they do before the lock is taken */
+    learned taken = {0};
+    bool done = list && take_hits(state, list, &taken);
+    if (done && taken.count) {
+        spv_status status = SPV_OK;
+        PyThreadState *thread = spv_begin_write(table);
+        for (size_t i = 0; i < taken.count && !status; i++)
+            status = spv_table_set_coin(table, &taken.coins[i], false);
+        spv_finish_write(table, thread);
+        done = !status || spv_raise(state, status, NULL);
+    }
+    for (size_t i = 0; i < taken.count; i++)
+        spv_let_coin_go(&taken.held[i]);
+    PyMem_Free(taken.held);
+    PyMem_Free(taken.coins);
+    Py_XDECREF(list);
+    return done ? Py_NewRef(Py_None) : NULL;
+}

@@ -1,0 +1,105 @@
+#include "binding/watchtable/type.h"
+
+#include "binding/watchtable/entries.h"
+#include "binding/watchtable/iterators.h"
+#include "binding/watchtable/lines.h"
+#include "binding/watchtable/scan.h"
+
+#include <errno.h>
+
+static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    if (PyTuple_Size(arguments) || (names && PyDict_Size(names))) {
+        PyErr_SetString(PyExc_TypeError, "WatchTable() takes no arguments");
+        return NULL;
+    }
+    spv_table *table = spv_table_new();
+    if (table)
+        return spv_wrap_table((PyObject *)type, table);
+    return errno == ENOMEM ? PyErr_NoMemory() : PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
+    const spv_state *state = spv_object_state(self);
+    spv_table *table = spv_table_of(self), *twin;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    spv_read(&table->lock);
+    status = spv_table_copy(table, &twin);
+    spv_end_read(&table->lock);
+    Py_END_ALLOW_THREADS
+    return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
+}
+
+static Py_ssize_t length(PyObject *self) {
+    spv_table *table = spv_table_of(self);
+    PyThreadState *thread = spv_begin_read(table);
+    const uint32_t count = table->entries.count;
+    spv_finish_read(table, thread);
+    return (Py_ssize_t)count;
+}
+
+static PyObject *size_of(PyObject *self, PyObject *Py_UNUSED(none)) {
+    spv_table *table = spv_table_of(self);
+    PyThreadState *thread = spv_begin_read(table);
+    const size_t size = sizeof(spv_table_object) + spv_table_size(table);
+    spv_finish_read(table, thread);
+    return PyLong_FromSize_t(size);
+}
+
+static int traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int clear(PyObject *self) {
+    (void)self; /* it holds no objects */
+    return 0;
+}
+
+static void end(PyObject *self) {
+    spv_table_free(spv_table_of(self));
+    spv_end_object(self, clear);
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef methods[] = {
+    {"add", FAST(spv_wt_add), METH_FASTCALL, "The entry's number, from 0; an entry already there keeps its own."},
+    {"find", FAST(spv_wt_find), METH_FASTCALL, "The number of an entry, or NO_ENTRY."},
+    {"entry", spv_wt_entry, METH_O, "Kind and bytes of an entry by its number."},
+    {"entries", spv_wt_entries, METH_NOARGS, "Every entry there is now, in the order of their numbers."},
+    {"coin", spv_wt_coin, METH_O, "What is known of an outpoint (36 bytes), if it is watched."},
+    {"coins", spv_wt_coins, METH_NOARGS, "Every outpoint watched now (36 bytes) with what is known of it when its turn comes."},
+    {"set_coin", FAST(spv_wt_set_coin), METH_FASTCALL,
+     "Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."},
+    {"learn", spv_wt_learn, METH_O, "Watch the outpoints of the outputs among `hits`."},
+    {"copy", copy, METH_NOARGS, "A table that shares nothing with this one."},
+    {"match_script", spv_wt_match_script, METH_O,
+     "The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."},
+    {"scan_block", FAST(spv_wt_scan_block), METH_VARARGS | METH_KEYWORDS,
+     "Every output and input of a block that concerns the table: transactions in order, inputs before outputs."},
+    {"scan_tx", spv_wt_scan_tx, METH_O, "The same for one transaction. Raises FormatError for a malformed one."},
+    {"add_address_lines", FAST(spv_wt_add_address_lines), METH_FASTCALL,
+     "Add the addresses of lines that hold one each, with or without a label, up to the first other line."},
+    {"__sizeof__", size_of, METH_NOARGS, "Bytes of memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+int spv_add_watch_table(PyObject *module, spv_state *state) {
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`."},
+        {Py_tp_new, new},
+        {Py_tp_traverse, traverse},
+        {Py_tp_dealloc, end},
+        {Py_tp_methods, methods},
+        {Py_sq_length, length},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "spvfilter.kernel.native.WatchTable",
+        .basicsize = sizeof(spv_table_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    return spv_make_table_iterator(module, state) && spv_make_type(module, &state->WatchTable, &spec, true) ? 0 : -1;
+}

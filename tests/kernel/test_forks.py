@@ -1,0 +1,181 @@
+"""Children forked while other threads are inside the kernel: nothing of theirs is waited for, and nothing is found half-changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spvfilter.kernel import EntryKind, Family, Hit
+from support.kernelentries import BLOCK, SCRIPTS, core, native
+from support.vectors import effort
+
+pytestmark = pytest.mark.native
+FORKS = effort(12, 100, 2_000)
+PATIENCE = 20  # seconds for what takes a child milliseconds
+ROWS = np.random.default_rng(0).integers(0, 256, (1 << 16, 32), np.uint8)
+
+
+def children(child: Callable[[], None], *threads: Callable[[], object], before: Callable[[], None] = lambda: None) -> None:
+    """Forks many times while each of `threads` is called over and over; `child` ends in time, and raises nothing, in all.
+
+    Between forks `before` is called.
+    """
+    stop = threading.Event()
+
+    def again(work: Callable[[], object]) -> None:
+        while not stop.is_set():
+            work()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    working = [threading.Thread(target=again, args=(work,)) for work in threads]
+    for thread in working:
+        thread.start()
+    try:
+        for number in range(FORKS):
+            before()
+            time.sleep(number % 7 * 1e-4)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what this is about
+                pid = os.fork()
+            if not pid:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(PATIENCE)
+                code = 1
+                try:
+                    child()
+                    code = 0
+                finally:
+                    os._exit(code)
+            _, status = os.waitpid(pid, 0)
+            assert os.waitstatus_to_exitcode(status) == 0, number
+    finally:
+        stop.set()
+        for thread in working:
+            thread.join()
+        sys.setswitchinterval(interval)
+
+
+def whole(table: Any, of: list[bytes]) -> None:
+    """The table holds some of the scripts, each where it says."""
+    entries = list(table.entries())
+    assert len(entries) == len(table)
+    assert all(table.find(*entry) == number for number, entry in enumerate(entries))
+    assert {script for _, script in entries} <= set(of)
+    assert all(table.coin(outpoint) == coin for outpoint, coin in table.coins())
+
+
+def filled() -> Any:
+    table = native().WatchTable()
+    for script in SCRIPTS:
+        table.add(EntryKind.SCRIPT, script)
+    return table
+
+
+def test_a_table_that_is_scanned_can_be_changed() -> None:
+    table = filled()
+
+    def child() -> None:
+        assert table.add(EntryKind.SCRIPT, b"new") == len(SCRIPTS)
+        assert table.find(EntryKind.SCRIPT, b"new") == len(SCRIPTS)
+        table.learn(table.scan_block(BLOCK))
+        whole(table, [*SCRIPTS, b"new"])
+        assert len(table.copy()) == len(SCRIPTS) + 1
+
+    children(child, lambda: table.scan_block(BLOCK), lambda: table.scan_block(BLOCK))
+
+
+BOAT = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
+LINES = b"".join(b"%s,label %d\n" % (BOAT.encode(), number) for number in range(2_000))
+
+
+def test_a_table_that_is_changed_is_whole() -> None:
+    others = [b"%d" % number for number in range(3_000)]
+    boat = native().decode_address(BOAT, 0, 5, "bc")
+    tables = [(filled(), native().WatchTable())]
+    hits = tables[0][0].scan_block(BLOCK)
+    learned = [Hit(False, 0, bytes(32), 0, b"%36d" % number, 1, None, 0) for number in range(3_000)]
+
+    def renew() -> None:  # a small one, which soon grows several times
+        tables[0] = filled(), native().WatchTable()
+
+    def add() -> None:
+        table, _ = tables[0]
+        for script in others:
+            table.add(EntryKind.SCRIPT, script)
+
+    def learn() -> None:
+        table, _ = tables[0]
+        for at in range(0, len(learned), 100):
+            table.learn(learned[at : at + 100])
+        table.add_address_lines(LINES, 0, 0, 5, "bc")
+
+    def scan() -> None:
+        table, found = tables[0]
+        table.scan_block(BLOCK, found)
+
+    def child() -> None:
+        table, found = tables[0]
+        whole(table, [*SCRIPTS, *others, boat])
+        whole(found, [])
+        assert table.add(EntryKind.SCRIPT, b"new") == len(table) - 1
+        assert [hit for hit in table.scan_block(BLOCK, found) if hit.entry < len(SCRIPTS)][: len(hits)] == hits
+
+    children(child, add, learn, scan, before=renew)
+
+
+def test_a_table_on_which_threads_wait_for_each_other_can_be_dropped() -> None:
+    tables = [filled()]
+
+    def child() -> None:
+        tables.clear()  # the last reference, but for those of threads that are not there
+
+    def change() -> None:
+        for table in tables:
+            table.add(EntryKind.DATA, os.urandom(8))
+
+    children(child, *[change] * 3, lambda: tables[0].scan_block(BLOCK))
+
+
+@pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
+@pytest.mark.parametrize("private", [True, False])
+def test_a_filter_that_is_written_can_be_written_read_and_given_another_buffer(kind: str, private: bool) -> None:
+    cells = 1 << 20
+    size = cells // 8 if kind == "BitCore" else cells // 2
+    made = core(native(), kind, cells=cells, buffer=bytearray(size), private=private, family=Family.FAST)
+
+    def child() -> None:
+        made.add(b"key")
+        assert b"key" in made
+        made.update(ROWS[:200])
+        made.buffer = bytearray(size)
+        assert not any(made.body)
+        made.update(ROWS[:200])
+        assert all(made.contains_many(ROWS[:200]))
+        assert made.buffer is not None
+        made.clear()
+
+    children(child, lambda: made.update(ROWS), lambda: made.update(ROWS[: 1 << 12]))
+
+
+def test_a_child_of_a_child_begins_anew_too() -> None:
+    table = filled()
+
+    def grandchild() -> None:
+        pid = os.fork()
+        if not pid:
+            table.add(EntryKind.SCRIPT, b"new")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        table.add(EntryKind.SCRIPT, b"other")
+
+    children(grandchild, lambda: table.scan_block(BLOCK), lambda: table.add(EntryKind.DATA, os.urandom(8)))

@@ -1,0 +1,272 @@
+"""Every entry of the kernel, with sound arguments and the places of the bytes among them: what holds of all entries is tested over these.
+
+An entry is a function, a constructor or a method that takes something. `make` gives, of either kernel, what is called with `arguments`: it
+builds what the entry belongs to anew for each call and gives all that can be seen of what was done.
+"""
+
+from __future__ import annotations
+
+import types
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spvfilter.kernel import Encoding, EntryKind, Family, Hit, TxSpan, backend
+from spvfilter.kernel.pure.blocks import parse_tx, walk_block
+from spvfilter.kernel.pure.gcs import gcs_build
+from support import build
+from support.build import TxIn, TxOut
+
+Kernel = Any  # its names
+Path = tuple[int, ...]  # from an argument's number down into lists and tuples
+
+KEYS = [b"\x02" + bytes([number]) * 32 for number in range(3)]
+SCRIPTS = [build.p2wpkh(bytes([number]) * 20) for number in range(40)]
+PAYMENTS = [
+    build.tx(
+        [TxIn(bytes([number]) * 32, number, b"\x04data", witness=(b"signature", b"key"))], [TxOut(number, script), TxOut(9, b"\x6a\x01x")]
+    )
+    for number, script in enumerate(SCRIPTS)
+]
+BLOCK = build.block_of(build.GENESIS, 1, [*PAYMENTS, build.tx([TxIn(bytes(32), 1)], [TxOut(7, build.multisig(2, KEYS))])])
+OUTPOINT = bytes(range(36))
+ITEMS = [b"item %d" % number for number in range(200)]
+SIP_KEY = bytes(range(16))
+SET = gcs_build(ITEMS, SIP_KEY, 19, 784931)
+BITS = bytes(range(64)) * 4
+HIT = Hit(False, 0, bytes(32), 0, OUTPOINT, 5, SCRIPTS[0], 0)
+LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
+ROWS = [b"key %d" % number for number in range(300)]
+
+
+@dataclass(frozen=True)
+class Entry:
+    make: Callable[[Kernel], Callable[..., object]]
+    arguments: tuple[Any, ...] = ()
+    taken: tuple[Path, ...] = ()  # where bytes are taken
+    iterated: tuple[int, ...] = ()  # arguments that are iterables of anyone's
+    keywords: tuple[str, ...] = ()  # of the arguments, where they have names for the caller
+    unbounded: tuple[int, ...] = ()  # arguments whose number the reference takes time and memory by
+
+
+def function(name: str) -> Callable[[Kernel], Callable[..., object]]:
+    return lambda kernel: getattr(kernel, name)
+
+
+def exhausted(name: str) -> Callable[[Kernel], Callable[..., object]]:
+    return lambda kernel: lambda *arguments: list(getattr(kernel, name)(*arguments))
+
+
+def core(kernel: Kernel, kind: str, **changes: Any) -> Any:
+    cells = 4096
+    arguments = {"cells": cells, "hash_funcs": 5, "family": Family.FAST, "key": SIP_KEY, "buffer": None} | changes
+    return getattr(kernel, kind)(**arguments)
+
+
+def of_core(kind: str, method: str, **changes: Any) -> Callable[[Kernel], Callable[..., object]]:
+    """A method of a core in which are a few keys: what it gives and what then is in the cells."""
+
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(*arguments: Any) -> object:
+            made = core(kernel, kind, **changes)
+            if not changes:
+                made.update(ROWS[:20])
+            result = getattr(made, method)(*arguments)
+            return "itself" if result is made else result, bytes(made.body)
+
+        return call
+
+    return make
+
+
+def with_core(kind: str, method: str) -> Callable[[Kernel], Callable[..., object]]:
+    """A method that takes another core, over a buffer."""
+    return lambda kernel: lambda cells: of_core(kind, method)(kernel)(core(kernel, kind, buffer=cells))
+
+
+def constructor(kind: str) -> Callable[[Kernel], Callable[..., object]]:
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(*arguments: Any) -> object:
+            made = getattr(kernel, kind)(*arguments)
+            return made.cells, made.hash_funcs, made.family, made.key, made.encoding, made.partitioned, made.add(b"key"), bytes(made.body)
+
+        return call
+
+    return make
+
+
+def exchanged(kind: str) -> Callable[[Kernel], Callable[..., object]]:
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(buffer: Any) -> object:
+            made = core(kernel, kind)
+            made.buffer = buffer
+            return bytes(made.body)
+
+        return call
+
+    return make
+
+
+def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
+    """A method of a table that watches some scripts: what it gives and what the table then holds."""
+
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(*arguments: Any) -> object:
+            table = kernel.WatchTable()
+            for script in SCRIPTS[:10]:
+                table.add(EntryKind.SCRIPT, script)
+            table.set_coin(OUTPOINT, 0, 5, None)
+            result = getattr(table, method)(*(argument(kernel) if argument is found else argument for argument in arguments))
+            seen = result if method not in ("entries", "coins", "copy") else len(list(result.entries() if method == "copy" else result))
+            return seen, list(table.entries()), list(table.coins())
+
+        return call
+
+    return make
+
+
+def found(kernel: Kernel) -> object:
+    """In place of an argument: a table of that kernel."""
+    return kernel.WatchTable()
+
+
+def query(method: str) -> Callable[[Kernel], Callable[..., object]]:
+    return lambda kernel: getattr(kernel.GcsQuery(ITEMS[:3]), method)
+
+
+SPAN: TxSpan = next(iter(walk_block(BLOCK)))
+_NUMBERS = ("hash_funcs", "tweak", "flags")
+
+ENTRIES: dict[str, Entry] = {
+    "walk_tx": Entry(function("walk_tx"), (BLOCK, 81), ((0,),), keywords=("raw", "at")),
+    "parse_tx": Entry(function("parse_tx"), (PAYMENTS[0],), ((0,),)),
+    "walk_block": Entry(exhausted("walk_block"), (BLOCK,), ((0,),)),
+    "txid": Entry(function("txid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),
+    "wtxid": Entry(function("wtxid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),
+    "strip_witness": Entry(function("strip_witness"), (PAYMENTS[0], parse_tx(PAYMENTS[0])), ((0,),), keywords=("raw", "tx")),
+    "is_pubkey": Entry(function("is_pubkey"), (KEYS[0],), ((0,),)),
+    "is_p2pk": Entry(function("is_p2pk"), (build.p2pk(KEYS[0]),), ((0,),)),
+    "multisig_keys": Entry(function("multisig_keys"), (build.multisig(2, KEYS),), ((0,),)),
+    "merkle_root": Entry(function("merkle_root"), ([bytes([number]) * 32 for number in range(99)],), ((0, 0), (0, 98)), (0,)),
+    "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),
+    "bip37_scan_block": Entry(
+        function("bip37_scan_block"), (BLOCK, BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
+    ),
+    "bip37_scan_tx": Entry(
+        function("bip37_scan_tx"), (PAYMENTS[0], BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
+    ),
+    "header_hashes": Entry(function("header_hashes"), (BLOCK[:80] * 50,), ((0,),)),
+    "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
+    "gcs_build": Entry(
+        function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")
+    ),
+    "gcs_check": Entry(function("gcs_check"), (SET, 19), ((0,),), keywords=("data", "p")),
+    "GcsQuery.__new__": Entry(
+        lambda kernel: lambda items: kernel.GcsQuery(items).match_any(SET, SIP_KEY, 19, 784931), (ITEMS,), ((0, 0), (0, 199)), (0,)
+    ),
+    "GcsQuery.match_any": Entry(query("match_any"), (SET, SIP_KEY, 19, 784931), ((0,), (1,)), keywords=("data", "key", "p", "m")),
+    "GcsQuery.match_many": Entry(
+        query("match_many"), ([(SIP_KEY, SET)] * 9, 19, 784931), ((0, 0, 0), (0, 8, 1)), (0,), keywords=("sets", "p", "m")
+    ),
+    "GcsQuery.__len__": Entry(query("__len__")),
+    "WatchTable.__new__": Entry(lambda kernel: lambda: len(kernel.WatchTable())),
+    "WatchTable.__len__": Entry(of_table("__len__")),
+    "WatchTable.__sizeof__": Entry(lambda kernel: lambda: kernel.WatchTable().__sizeof__() > 0),
+    "WatchTable.add": Entry(of_table("add"), (EntryKind.DATA, b"data"), ((1,),)),
+    "WatchTable.find": Entry(of_table("find"), (EntryKind.SCRIPT, SCRIPTS[3]), ((1,),)),
+    "WatchTable.entry": Entry(of_table("entry"), (3,)),
+    "WatchTable.entries": Entry(of_table("entries")),
+    "WatchTable.coin": Entry(of_table("coin"), (OUTPOINT,), ((0,),)),
+    "WatchTable.coins": Entry(of_table("coins")),
+    "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
+    "WatchTable.learn": Entry(of_table("learn"), ([HIT, HIT._replace(outpoint=bytes(36))],), ((0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
+    "WatchTable.copy": Entry(of_table("copy")),
+    "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),
+    "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found), ((0,),), keywords=("raw", "found")),
+    "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
+    "WatchTable.add_address_lines": Entry(
+        lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None, (LINES, 0, 0, 5, "bc"), ((0,),)
+    ),
+}
+
+for _kind, _size in (("BitCore", 512), ("CounterCore", 2048)):
+    _arguments = (4096, 5, Family.FAST, SIP_KEY, None, Encoding.BYTES, False, None, None, False)
+    ENTRIES |= {
+        f"{_kind}.__init__": Entry(constructor(_kind), _arguments, ((3,),), unbounded=(0, 1)),
+        f"{_kind}.add": Entry(of_core(_kind, "add"), (b"key",), ((0,),)),
+        f"{_kind}.__contains__": Entry(of_core(_kind, "__contains__"), (ROWS[3],), ((0,),)),
+        f"{_kind}.positions": Entry(of_core(_kind, "positions"), (ROWS[3] * 20,), ((0,),)),
+        f"{_kind}.update": Entry(of_core(_kind, "update"), (ROWS,), ((0, 0), (0, 299)), (0,)),
+        f"{_kind}.contains_many": Entry(of_core(_kind, "contains_many"), (ROWS,), ((0, 0), (0, 299)), (0,)),
+        f"{_kind}.same_shape": Entry(with_core(_kind, "same_shape"), (bytes(_size),)),
+        f"{_kind}.__ior__": Entry(with_core(_kind, "__ior__"), (bytes(_size),)),
+        f"{_kind}.clear": Entry(of_core(_kind, "clear")),
+        f"{_kind}.buffer": Entry(exchanged(_kind), (bytes(_size),)),
+    }
+ENTRIES |= {
+    "BitCore.set_bits": Entry(of_core("BitCore", "set_bits")),
+    "BitCore.plane_set_bits": Entry(of_core("BitCore", "plane_set_bits")),
+    "BitCore.union_set_bits": Entry(with_core("BitCore", "union_set_bits"), (bytes(512),)),
+    "BitCore.__iand__": Entry(with_core("BitCore", "__iand__"), (bytes(512),)),
+    "BitCore.__le__": Entry(with_core("BitCore", "__le__"), (bytes(512),)),
+    "CounterCore.remove": Entry(of_core("CounterCore", "remove"), (ROWS[3],), ((0,),)),
+    "CounterCore.count": Entry(of_core("CounterCore", "count"), (ROWS[3],), ((0,),)),
+    "CounterCore.set_cells": Entry(of_core("CounterCore", "set_cells")),
+    "CounterCore.to_bits": Entry(of_core("CounterCore", "to_bits")),
+}
+ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body"}  # that are read only
+OWN_FUNCTIONS = [zlib.crc32] * 5
+
+# an entry again, with what else runs on its way: the user's own functions
+CHANGES: dict[str, dict[str, Any]] = {
+    "own functions": {"family": Family.CUSTOM, "custom": OWN_FUNCTIONS},
+    "own encoding": {"encoding": Encoding.CALLABLE, "encode": bytearray},
+}
+CALLS: list[tuple[str, tuple[Any, ...], tuple[Path, ...]]] = [("add", (b"key",), ((0,),)), ("update", (ROWS,), ((0, 0), (0, 299)))]
+VARIANTS: dict[str, Entry] = {
+    f"{kind}.{method}, {name}": Entry(of_core(kind, method, **changes), arguments, taken)
+    for kind in ("BitCore", "CounterCore")
+    for name, changes in CHANGES.items()
+    for method, arguments, taken in CALLS
+}
+
+
+def native() -> Kernel:
+    from spvfilter.kernel import native
+
+    return native
+
+
+def reference() -> Kernel:
+    return types.SimpleNamespace(**backend.reference())
+
+
+def replaced(arguments: Any, path: Path, value: object) -> Any:
+    """The arguments with another value at a place."""
+    if not path:
+        return value
+    changed = [replaced(item, path[1:], value) if at == path[0] else item for at, item in enumerate(arguments)]
+    if isinstance(arguments, tuple):
+        make = getattr(type(arguments), "_make", tuple)
+        return make(changed)
+    return changed
+
+
+def at(arguments: Any, path: Path) -> Any:
+    for number in path:
+        arguments = arguments[number]
+    return arguments
+
+
+def outcome(call: Callable[..., object], *arguments: Any) -> object:
+    """What a call gives, or how it refuses."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error), "" if isinstance(error, KeyError) else str(error)  # a KeyError holds the key itself
+
+
+def taken_places() -> list[tuple[str, Entry, Path]]:
+    """Every place where an entry takes bytes."""
+    return [(name, entry, path) for name, entry in (ENTRIES | VARIANTS).items() for path in entry.taken]
