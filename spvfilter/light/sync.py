@@ -155,6 +155,8 @@ class Sync(Search):
 
     def _look_around(self, remote: Remote) -> None:
         """Greet who is new, and see that one peer has the same filter as `remote`."""
+        if self.peers.ready.get(remote.address) is not remote:
+            return  # its connection has ended: what is ready under its address is the same peer, come back, and no company
         others = [other for other in self.peers.ready.values() if other is not remote and other not in self._company]
         for other in others:
             if not other.has_bloom:
@@ -175,16 +177,18 @@ class Sync(Search):
                 await work()
             except LOST as error:
                 self.peers.leave(other, error)
-            finally:
-                del self._company[other]
-                self._wake.set()
 
-        self._company[other] = self._spawn(guarded())
+        def ended(_: asyncio.Task[None]) -> None:  # also where it was cancelled before its first step
+            del self._company[other]
+            self._wake.set()
+
+        task = self._company[other] = self._spawn(guarded())
+        task.add_done_callback(ended)
 
     async def _greet(self, other: Remote) -> None:
         await other.headers.sync()
-        other.is_greeted = True
         await self._offer_own(other)
+        other.is_greeted = True  # last: who is cut short here is greeted again
 
     async def _arm(self, witness: Remote, made: Bip37Filter, epoch: int) -> None:
         await witness.load_filter(made)
@@ -335,7 +339,7 @@ class Sync(Search):
     async def _take_txs(self) -> None:
         """Record transactions of the mempool, and give what they spend to the peers' filters."""
         learned = False
-        while self._txs:
+        while self._txs and not self._moves:  # while the books lag behind the chain, one of them may stand in a block that has left it
             events = await self.db(self.ledger.add_unconfirmed, self._txs.take(), int(self._clock.wall()))
             learned = learned or bool(events)
             await self._tell(events)

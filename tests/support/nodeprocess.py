@@ -58,9 +58,9 @@ def node_process(*argv: object) -> Iterator[NodeProcess]:
         yield NodeProcess(child, int(words[words.index("port") + 1]))
 
 
-def events_until(child: subprocess.Popen[bytes], name: str) -> list[dict[str, Any]]:
-    """JSON lines up to the first with this event."""
+def events_until(child: subprocess.Popen[bytes], *names: str) -> list[dict[str, Any]]:
+    """JSON lines until each of these events has come."""
     events: list[dict[str, Any]] = []
-    while not events or events[-1]["event"] != name:
+    while not {event["event"] for event in events}.issuperset(names):
         events.append(json.loads(line(child)))
     return events
