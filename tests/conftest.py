@@ -6,12 +6,12 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.installed import is_compiled  # before all that imports spvfilter
 from support.matching import scanning, threads
 from support.vectors import EFFORT, vectors_root
 
@@ -44,7 +44,7 @@ def missing(name: str) -> bool:
         case "bcoin":
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
         case "native":
-            return find_spec("spvfilter.kernel.native") is None
+            return not is_compiled()
     raise AssertionError(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -20,8 +19,7 @@ REDIS_URL = "redis://localhost:6379/0"
 def run(code: str, folder: Path) -> str:
     script = folder / "example.py"
     script.write_text(code, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(README.parent)}
-    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, env=environment, cwd=folder)
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

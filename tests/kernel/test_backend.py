@@ -155,5 +155,5 @@ def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() ->
 
 
 def python(code: str, name: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), backend.VARIABLE: name}
+    environment = {**os.environ, backend.VARIABLE: name}
     return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, timeout=60)

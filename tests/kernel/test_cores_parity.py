@@ -37,7 +37,7 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> object:
     try:
         return call(*arguments)
     except Exception as error:
-        return type(error), str(error)
+        return type(error), "" if isinstance(error, ZeroDivisionError) else str(error)  # 3.14 words that one anew
 
 
 def own_encoding(key: Any) -> Any:

@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-import spvfilter
 from spvfilter.node.server import Node
 from support import lightprocess
 from support.lightworld import World, check_stored, place, running, where
 from support.vectors import effort
 
-PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(lightprocess.__file__).parents[1])])
+PATHS = os.pathsep.join(filter(None, [str(Path(lightprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 MODES: dict[str, dict[str, Any]] = {
     "bip37": {"mode": "bip37"},
     "compact": {"mode": "compact"},

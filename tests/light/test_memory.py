@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import spvfilter
 from spvfilter.light import remote
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Synced
@@ -23,7 +22,7 @@ from support.lightworld import FAST, START, TIMEOUT_S, World, running
 from support.vectors import effort
 from support.worldprocess import BLOCK_S
 
-PATHS = os.pathsep.join([str(Path(spvfilter.__file__).parent.parent), str(Path(worldprocess.__file__).parents[1])])
+PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 WARM_UP = 40  # blocks
 BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
 PER_BLOCK = 6  # allocations: of what is kept for blocks that no second peer has answered for; headers are in arrays

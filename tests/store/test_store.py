@@ -145,9 +145,7 @@ def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreLockedError):
             Store.open(path, REGTEST)
         code = f"from spvfilter.store.store import Store\nfrom spvfilter.network import REGTEST\nStore.open({str(path)!r}, REGTEST)"
-        told = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-        )
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
         assert "StoreLockedError" in told.stderr
         with pytest.raises(StoreLockedError):
             Store.open(path, REGTEST, rebuild=True)

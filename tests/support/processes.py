@@ -6,9 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
 WITH_SIGINT = (  # a test run in the background has SIGINT ignored, and its children inherit that
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
@@ -22,7 +20,7 @@ def command(*argv: object, code: str = "") -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "COLUMNS": "80", "TERM": "xterm-256color", **more}
+    return {**os.environ, "PYTHONUNBUFFERED": "", "COLUMNS": "80", "TERM": "xterm-256color", **more}
 
 
 def process(*argv: object, stdin: bytes = b"", code: str = "", shell: str = "") -> subprocess.CompletedProcess[bytes]:

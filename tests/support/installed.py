@@ -1,0 +1,26 @@
+"""Which spvfilter the tests run: the installed one, editable or not, wherever they are started; the tree beside them where none is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def prefer_installed() -> None:
+    """Keep the tree, which `python -m pytest` has put first, from hiding what is installed. Children inherit that."""
+    found, sys.path[:] = sys.path[:], [entry for entry in sys.path if Path(entry).resolve() != ROOT]
+    if find_spec("spvfilter") is None:
+        sys.path[:] = found
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def is_compiled() -> bool:
+    return find_spec("spvfilter.kernel.native") is not None
+
+
+prefer_installed()
