@@ -92,6 +92,7 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
             await stack.enter_async_context(node)
         except OSError as error:
             why = (error.strerror or str(error)).rpartition(": ")[2]
+            why = why.removeprefix(f"[errno {error.errno}] ")  # which asyncio says from 3.13 on
             raise ParameterError(f"cannot listen on {args.host} port {args.port}: {why}") from error
         page.line(f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not checked")
         for out in payments:
