@@ -21,7 +21,7 @@ BASE = ("-std=c11", "-g", "-pthread", f"-I{CSRC}", f"-I{TESTS}")
 
 def kernel_sources() -> list[Path]:
     """Every C file of the kernel but the Python binding's."""
-    return sorted(path for path in CSRC.rglob("*.c") if path.parent.name != "binding")
+    return sorted(path for path in CSRC.rglob("*.c") if "binding" not in path.relative_to(CSRC).parts)
 
 
 def shared_sources() -> list[Path]:

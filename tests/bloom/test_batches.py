@@ -343,7 +343,7 @@ def test_functions_that_cannot_go_to_another_process_are_refused_where_they_woul
     if BACKEND == "native":  # its workers are threads
         assert BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option) == serial
         return
-    with pytest.raises(ParameterError, match="functions that go to other processes must be importable"):
+    with pytest.raises(ParameterError, match="functions for worker processes must be importable"):
         BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option)
 
 
