@@ -261,10 +261,11 @@ class Judge:
             return ""
         path = TREE / mutant.path.relative_to(programs.ROOT)
         source = path.read_text()
+        arm64 = self.arm64() if "arm" in path.stem.split("_") else None  # made of the original: before the file changes
         path.write_text(mutant.apply(source))
         try:
-            if "arm" in path.stem.split("_"):
-                return self.through(path, *self.arm64())
+            if arm64:
+                return self.through(path, *arm64)
             for program, steps in ((self.program, self.early), (self.memory, self.middle), (self.program, self.late)):
                 caught = self.through(path, program, steps)
                 if caught != "":
