@@ -1,5 +1,5 @@
-/* The watch table's lock and the filters' gate: who gets in beside whom, alone and with threads that wait. */
-#define _DEFAULT_SOURCE /* fork, alarm */
+/* The watch table's lock and the filters' gate: who gets in beside whom, alone, with threads that wait, and in a child of fork. */
+#define _DEFAULT_SOURCE /* fork, alarm, usleep */
 #include "selftest.h"
 
 #include <pthread.h>
@@ -150,7 +150,7 @@ static void gates(void) {
     gated g = {.begun = false};
     pthread_t first;
     CHECK(!spv_gate_enter(&g.gate) && !spv_gate_again(&g.gate, false));
-    CHECK(!spv_gate_enter_unlocked(&g.gate) && g.gate.alone == (long)getpid());
+    CHECK(!spv_gate_enter_unlocked(&g.gate) && g.gate.alone == spv_generation());
     spv_gate_leave(&g.gate, false);
     CHECK(!g.gate.alone && !spv_gate_enter(&g.gate));
     CHECK(!pthread_create(&first, NULL, write_plainly, &g));
@@ -164,20 +164,105 @@ static void gates(void) {
     CHECK(g.gate.shared && !g.gate.alone);
 }
 
-/* A child of a process in which a thread writes plainly waits for no one. */
-static void forked_gate(void) {
-    spv_gate gate = {false, 0};
-    CHECK(!spv_gate_enter_unlocked(&gate));
+/* How a child of this process ends that does `work`, which waits for no thread of the parent. */
+static void in_a_child(bool (*work)(void *), void *of) {
+    CHECK(spv_watch_forks());
     const pid_t child = fork();
     CHECK(child >= 0);
     if (!child) {
         alarm(20);
-        _exit(spv_gate_enter(&gate) && !gate.alone ? 0 : 1);
+        _exit(work(of) ? 0 : 1);
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
+static bool enter_gate(void *of) {
+    spv_gate *gate = of;
+    return spv_gate_enter(gate) && !gate->alone;
+}
+
+static bool take_lock(void *of) {
+    spv_lock *lock = of;
+    if (!spv_try_write(lock) || spv_try_read(lock))
+        return false;
+    spv_end_write(lock);
+    spv_write(lock);
+    spv_end_write(lock);
+    spv_lock_free(lock);
+    return true;
+}
+
+static bool wait_for_visitors(void *of) {
+    spv_visitors *visitors = of;
+    spv_wait_for(visitors);
+    spv_visit(visitors);
+    const bool alone = (uint32_t)visitors->inside == 1;
+    spv_leave(visitors);
+    spv_wait_for(visitors);
+    return alone && spv_generation() > 1;
+}
+
+/* What threads of the parent hold, a child finds free; the parent's stays as it was. */
+static void forks(void) {
+    spv_gate gate = {false, 0};
+    CHECK(!spv_gate_enter_unlocked(&gate));
+    in_a_child(enter_gate, &gate);
     CHECK(!gate.shared && gate.alone);
     spv_gate_leave(&gate, false);
+
+    spv_lock lock;
+    CHECK(spv_lock_init(&lock));
+    spv_read(&lock);
+    in_a_child(take_lock, &lock);
+    CHECK(!spv_try_write(&lock) && spv_try_read(&lock));
+    spv_end_read(&lock);
+    spv_end_read(&lock);
+    CHECK(spv_try_write(&lock));
+    spv_end_write(&lock);
+    spv_lock_free(&lock);
+
+    spv_visitors visitors = {0};
+    spv_visit(&visitors);
+    spv_visit(&visitors);
+    in_a_child(wait_for_visitors, &visitors);
+    CHECK((uint32_t)visitors.inside == 2);
+    spv_leave(&visitors);
+    spv_leave(&visitors);
+    spv_wait_for(&visitors);
+    CHECK(spv_generation() == 1);
+}
+
+typedef struct {
+    spv_lock lock;
+    _Atomic bool begun, ended;
+} change;
+
+static void *write_a_while(void *of) {
+    change *c = of;
+    spv_write(&c->lock);
+    c->begun = true;
+    usleep(50000);
+    c->ended = true;
+    spv_end_write(&c->lock);
+    return NULL;
+}
+
+static bool is_ended(void *of) {
+    return ((change *)of)->ended;
+}
+
+/* A fork waits for a change to end, so that a child never sees half of it. */
+static void fork_during_a_change(void) {
+    change c = {.begun = false};
+    pthread_t writer;
+    CHECK(spv_lock_init(&c.lock));
+    CHECK(!pthread_create(&writer, NULL, write_a_while, &c));
+    while (!c.begun)
+        sched_yield();
+    in_a_child(is_ended, &c);
+    CHECK(!pthread_join(writer, NULL));
+    spv_lock_free(&c.lock);
 }
 
 void test_threads(void) {
@@ -186,6 +271,7 @@ void test_threads(void) {
     who_waits_for_whom();
     readers_and_writers();
     gates();
-    forked_gate();
+    forks();
+    fork_during_a_change();
     alarm(0);
 }
