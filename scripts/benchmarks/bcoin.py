@@ -27,8 +27,8 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 
 _HOME = Path(__file__).parents[2] / "tests" / "bcoin"
-sys.path.append(str(_HOME))
-from bcoinprocess import Bcoin, running_bcoin  # noqa: E402  # of the tests
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+from support.bcoin.process import Bcoin, running_bcoin  # noqa: E402  # of the tests
 
 _BLOCKS = 2_000
 _TXS = 20  # in each block
