@@ -8,9 +8,9 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.light.client import EventStream as EventStream, LightClient as LightClient
-    from spvfilter.light.compact import Mode as Mode
     from spvfilter.light.events import (
         Event as Event,
+        Mode as Mode,
         PeerChanged as PeerChanged,
         PeerWarning as PeerWarning,
         Phase as Phase,
@@ -22,7 +22,6 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         client="EventStream LightClient",
-        compact="Mode",
-        events="Event PeerChanged PeerWarning Phase Progress Synced",
+        events="Event Mode PeerChanged PeerWarning Phase Progress Synced",
         flight="Lie",
     )

@@ -16,8 +16,8 @@ from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.light.compact import CompactSync, Mode
-from spvfilter.light.events import Event, PeerWarning
+from spvfilter.light.compact import CompactSync
+from spvfilter.light.events import Event, Mode, PeerWarning
 from spvfilter.light.peers import LOST, Peers, resolve_seeds
 from spvfilter.light.remote import Remote
 from spvfilter.light.sync import Sync

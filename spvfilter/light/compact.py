@@ -9,16 +9,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine
-from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar  # whatever the base's arguments are
 
-from spvfilter._public import public
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
 from spvfilter.light.compact_headers import FilterHeaders
 from spvfilter.light.compact_scan import FilterScan
-from spvfilter.light.events import Event, PeerChanged, Phase, Progress, Synced
+from spvfilter.light.events import Event, Mode, PeerChanged, Phase, Progress, Synced
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote import Remote
 from spvfilter.light.sync import TICK_S, Sync
@@ -31,15 +29,6 @@ T = TypeVar("T")
 _MAX_HEARD = 50_000  # txids and wtxids of the mempool that are remembered; ours
 
 logger = logging.getLogger(__name__)
-
-
-@public
-class Mode(StrEnum):
-    """How blocks are searched."""
-
-    BIP37 = "bip37"
-    COMPACT = "compact"
-    AUTO = "auto"  # compact where a peer serves it and the watch list can be said in it, else bip37
 
 
 class CompactSync(Sync):

@@ -10,6 +10,15 @@ from spvfilter.wallet.events import WalletEvent
 
 
 @public
+class Mode(StrEnum):
+    """How blocks are searched."""
+
+    BIP37 = "bip37"
+    COMPACT = "compact"
+    AUTO = "auto"  # compact where a peer serves it and the watch list can be said in it, else bip37
+
+
+@public
 class Phase(StrEnum):
     """What a light client is busy with."""
 

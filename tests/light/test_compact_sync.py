@@ -11,8 +11,7 @@ import pytest
 
 from spvfilter.errors import InexpressibleError
 from spvfilter.light.client import LightClient
-from spvfilter.light.compact import Mode
-from spvfilter.light.events import PeerChanged, Phase, Progress
+from spvfilter.light.events import Mode, PeerChanged, Phase, Progress
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from spvfilter.filters.bip37 import MatchedTx
-from spvfilter.light.compact import Mode
-from spvfilter.light.events import PeerChanged
+from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder

@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from spvfilter.light.client import LightClient
-from spvfilter.light.compact import Mode
-from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest

@@ -18,8 +18,7 @@ from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.client import LightClient
-from spvfilter.light.compact import Mode
-from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.store.store import Batch, Bip37Parameters, Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn

@@ -21,8 +21,7 @@ from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
-from spvfilter.light.compact import Mode
-from spvfilter.light.events import Event, PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.light.events import Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import hash_to_hex

@@ -1,0 +1,84 @@
+"""Effects of the light client's engine: what its shell has to do, in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spvfilter.light.events import Event
+from spvfilter.p2p.address import Address
+from spvfilter.store.store import Batch, Store
+from spvfilter.wire.messages.table import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection to `address`. The answer is Connected or Lost with this number, which no other connection ever has."""
+
+    peer: int
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a peer. Nothing happens if the connection has ended."""
+
+    peer: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Send a ping to a peer; its pong is reported as Fenced with this token."""
+
+    peer: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """End a connection, or the attempt to make it. Messages of this peer that are still underway are discarded."""
+
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write a batch to the database. Numbers ascend by one from 1. Several may be written in one transaction; Committed tells when it is
+    durable. An error ends the client: the engine is discarded, and the next one starts from the database."""
+
+    number: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Report an event to the user, after all commits before this effect are durable and all events before it were reported."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Call a function that takes long, without arguments and without the database, in any thread. Worked gives its result."""
+
+    token: int
+    function: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Call a function with the database, after all commits before this effect. Worked gives its result."""
+
+    token: int
+    function: Callable[[Store], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Report Tick at this time of the monotonic clock. Replaces the time given before."""
+
+    at: float
+
+
+Effect = Connect | Send | Fence | Drop | Commit | Emit | Work | Read | Wake

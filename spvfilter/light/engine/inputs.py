@@ -1,0 +1,97 @@
+"""Inputs of the light client's engine: what its shell reports. Values only; `peer` is the number that the engine gave in Connect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spvfilter.wire.messages.table import Message
+
+
+class Instant(NamedTuple):
+    """A moment on both clocks: `monotonic` for waiting, `wall` (seconds since 1970) for what blocks and transactions state."""
+
+    monotonic: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The handshake with a peer is complete. `host` is the IP or onion address that the connection leads to, resolved from any name."""
+
+    peer: int
+    host: str
+    services: int  # bits of wire.Service
+    start_height: int  # from its version message
+    relays: bool  # whether it takes transactions
+    user_agent: str  # escaped
+    time: int  # its clock, seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """There is no connection (any more): it could not be made, or has ended. After Drop there may be no Lost; both are accepted."""
+
+    peer: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A peer sent a message."""
+
+    peer: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A peer has processed everything that was sent to it before the effect Fence with this token."""
+
+    peer: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A peer sent a message that cannot be read; it was discarded."""
+
+    peer: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """All commits up to this number are durable."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """The result of the effect Work or Read with this token; an Exception that its function raised is the value itself."""
+
+    token: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChanged:
+    """The watch list has new entries, which blocks from `from_height` on are to be searched for."""
+
+    from_height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A transaction of ours (raw) is to be sent to the network."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of the last effect Wake has come. Additional ticks do no harm."""
+
+
+Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Tick
