@@ -41,10 +41,17 @@ class Progress:
 @public
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """Every block up to this one, the tip of the best chain, was searched."""
+    """Every block up to this one, the tip of the best chain, was searched.
+
+    `peers` (HOST:PORT) are those on whose word that rests. Up to `proven_height` two independent peers agreed on the filter headers; -1
+    if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers differed and no block decided.
+    """
 
     height: int
     hash: bytes
+    peers: tuple[str, ...] = ()
+    proven_height: int = -1
+    disputed: tuple[tuple[int, int], ...] = ()
 
 
 @public

@@ -97,6 +97,11 @@ class Books:
         """Whether a transaction is pending or a recent block has it."""
         return txid in self.unconfirmed.pending or txid in self._kept
 
+    def positions_at(self, height: int) -> dict[int, bytes]:
+        """The positions of matched transactions in the block at a height, with their txids."""
+        hits = (self._confirmed[mark].hit for mark in self._at.get(height, ()))
+        return {hit.position: hit.txid for hit in hits}
+
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
         """Unconfirmed transactions that we broadcast (txid, raw), parents first."""
         return [(txid, pending.raw) for txid, pending in self.unconfirmed.pending.items() if pending.own]

@@ -24,6 +24,7 @@ class Connected:
     services: int  # bits of wire.Service
     start_height: int  # from its version message
     relays: bool  # whether it takes transactions
+    wtxid_relay: bool  # whether transactions are announced by wtxid (BIP-339)
     user_agent: str  # escaped
     time: int  # its clock, seconds since 1970
 

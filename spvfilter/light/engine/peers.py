@@ -40,6 +40,7 @@ class Peer:
     group: str = ""  # peers of one group may be one party
     questions: dict[Hashable, float] = field(default_factory=dict)  # open ones, and when each was asked
     last_answer: float = 0.0
+    clock_offset: float = 0.0  # seconds by which its clock was ahead of ours when it connected
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -172,6 +173,7 @@ class PeerPool:
         if peer is not None:
             peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
             peer.since = peer.last_answer = now.monotonic
+            peer.clock_offset = profile.time - now.wall
             place = self._places[peer.address]
             place.was_tried, place.services = True, profile.services
         return peer

@@ -1,0 +1,61 @@
+"""The wallet's BIP-37 filter: the same bytes for every peer and in every run while everything fits."""
+
+from __future__ import annotations
+
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
+from spvfilter.light.engine.context import Context
+from spvfilter.store.store import Bip37Parameters
+
+_DRIFT = 4.0  # times the requested rate at which a peer's filter, grown by what it matched, is loaded anew
+_LEAST_ELEMENTS = 1_024  # for which a filter has room, decoys at first: what it learns makes it drift the later
+
+
+class BloomFilters:
+    """Makes the filter. Its parameters are durable before their first use: filters that differ tell peers more than one does."""
+
+    def __init__(self, context: Context, parameters: Bip37Parameters | None, secret: bytes) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._secret = secret
+        self._fresh_rate = 0.0
+        self._is_durable = parameters is not None
+
+    def make(self) -> Bip37Filter | None:
+        """The filter as it is now; None while its parameters are being committed. Raises InexpressibleError."""
+        context = self._context
+        elements = _Elements(context.books.bloom_elements())
+        known, rate = self._parameters, context.options.fp_rate
+        if known is None or known.fp_rate != rate or len(elements.elements) > known.elements:
+            key = known.decoy_key if known else self._secret
+            tweak = known.tweak if known else context.random.getrandbits(32)
+            room = reserve(len(elements.elements), rate, _LEAST_ELEMENTS)
+            made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
+            assert made.capacity is not None
+            self._parameters = context.books.batch.bip37_parameters = Bip37Parameters(tweak, made.capacity, rate, key)
+            self._is_durable = False
+            context.out.after_commit(self._committed)
+        if not self._is_durable:
+            return None
+        assert self._parameters is not None
+        tweak, room, rate, key = self._parameters
+        made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
+        self._fresh_rate = made.current_fp_rate
+        return made
+
+    def _committed(self) -> None:
+        self._is_durable = True
+        self._context.changed()
+
+    def has_drifted(self, loaded: Bip37Filter) -> bool:
+        """Whether a peer's filter lets through much more than one made now would."""
+        return loaded.current_fp_rate > max(_DRIFT * self._context.options.fp_rate, 2 * self._fresh_rate)
+
+
+class _Elements:
+    """What Bip37Filter.for_watchlist asks for."""
+
+    def __init__(self, elements: list[bytes]) -> None:
+        self.elements = elements
+
+    def bloom_elements(self) -> list[bytes]:
+        return self.elements

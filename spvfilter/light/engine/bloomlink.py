@@ -1,0 +1,152 @@
+"""Filtered blocks asked of one peer in flights, and its answers judged one by one (BIP-37).
+
+A flight is a getdata of many blocks and a ping behind it. The pong says that everything asked for has been answered, so what is missing
+then does not come. Within a flight the answers come in the order asked for: the peer's filter grows by what it matches, and blocks tested
+in another order would have been tested with another filter.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from spvfilter.errors import LieError, UselessPeerError
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.light.lies import Lie
+from spvfilter.primitives import hash_to_hex
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
+
+Landed = Callable[[list[ScannedBlock], list[ScannedBlock]], None]  # the blocks; those that must be fetched whole
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """Filtered blocks asked for together."""
+
+    wanted: Sequence[tuple[int, bytes]]  # height and hash, ascending
+    then: Landed
+    blocks: list[ScannedBlock] = field(default_factory=list)
+    whole: list[ScannedBlock] = field(default_factory=list)  # those whose proof cannot be relied on
+
+
+@dataclass(slots=True)
+class _Open:
+    """A merkleblock whose transactions are on their way."""
+
+    flight: Flight
+    block: ScannedBlock
+    proof: Proof
+    due: set[bytes]  # txids
+    raws: dict[bytes, bytes] = field(default_factory=dict)
+
+
+class BloomLink:
+    """What one peer was asked by BIP-37, and our copy of the filter that it tests with."""
+
+    def __init__(self) -> None:
+        self.filter: Bip37Filter | None = None
+        self.epoch = -1  # of the watch list that the filter was made of
+        self.covered = -1  # height up to which its filter has what blocks taught
+        self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
+        self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
+        self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
+        self._flights: deque[Flight] = deque()
+        self._open: _Open | None = None
+
+    @property
+    def flights(self) -> int:
+        """The number of flights under way."""
+        return len(self._flights)
+
+    @property
+    def expects_txs(self) -> bool:
+        """Whether transactions of a block are due."""
+        return self._open is not None and bool(self._open.proof.matched)
+
+    def load(self, made: Bip37Filter, epoch: int, covered: int) -> None:
+        """The peer is given a filter; what is under way is tested with the one before."""
+        self.filter, self.epoch, self.covered = made.copy(), epoch, covered
+        self.misses_txs, self.is_in_doubt = bool(self.unanswered), False
+
+    def begin(self, flight: Flight) -> None:
+        """A flight is asked for."""
+        self._flights.append(flight)
+
+    def land(self, flight: Flight) -> None:
+        """The pong behind a flight came. Raises LieError, UselessPeerError for what should have come before it."""
+        self._close()
+        if len(flight.blocks) < len(flight.wanted):
+            height, block_hash = flight.wanted[len(flight.blocks)]
+            raise UselessPeerError(f"does not send block {height}, {hash_to_hex(block_hash)}, of the chain that it has")
+        self._flights.remove(flight)
+        flight.then(flight.blocks, flight.whole)
+
+    def merkleblock(self, message: MerkleBlock) -> None:
+        """Take a merkleblock. Raises LieError, ProofError."""
+        self._close()
+        block_hash = message.header.hash
+        flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
+        if flight is None:
+            raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
+        height, expected = flight.wanted[len(flight.blocks)]
+        if block_hash != expected:
+            if not any(block_hash == wanted for _, wanted in flight.wanted):
+                raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
+            raise LieError(f"block {hash_to_hex(block_hash)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
+        proof = message.verify()
+        block = ScannedBlock(height, block_hash, total=proof.total)
+        flight.blocks.append(block)
+        self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
+        if proof.ambiguous:
+            flight.whole.append(block)
+
+    def tx(self, txid: bytes, raw: bytes) -> bool:
+        """Take a transaction; whether the last merkleblock proves it."""
+        current = self._open
+        if current is None or txid not in current.due:
+            return False
+        current.raws[txid] = raw
+        if len(current.raws) == len(current.due):
+            self._close()
+        return True
+
+    def judge(self, raw: bytes) -> None:
+        """Update our copy of the filter with a transaction that the peer's matched. Raises LieError if ours does not match it.
+
+        A peer's filter learns from what it announces, ours from what then arrives: while something announced is missing, a transaction
+        that does not match is no lie, but a reason to load the filter anew.
+        """
+        if self.filter is not None and self.filter.matches_tx(raw):
+            return
+        if self.filter is not None and (self.misses_txs or self.unanswered):
+            self.is_in_doubt = True
+            return
+        raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
+
+    def teach(self, elements: Sequence[bytes]) -> list[bytes]:
+        """Those of the elements that the peer's filter lacks; our copy has them from now on."""
+        assert self.filter is not None
+        missing = [element for element in elements if element not in self.filter]
+        for element in missing:
+            self.filter.insert(element)
+        return missing
+
+    def _close(self) -> None:
+        """The transactions of the last merkleblock are there, or never will be."""
+        current, self._open = self._open, None
+        if current is None:
+            return
+        found = []
+        for proved in current.proof.matched:
+            raw = current.raws.get(proved.txid)
+            if raw is None:
+                where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
+                raise LieError(f"transaction {where}", cause=Lie.WITHHELD_TX)
+            self.judge(raw)
+            found.append(FoundTx(proved.position, raw))
+        current.block.txs = found
+        if not current.proof.ambiguous and not current.proof.trusted_with(tx.raw for tx in found):
+            current.flight.whole.append(current.block)

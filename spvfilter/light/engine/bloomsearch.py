@@ -1,0 +1,305 @@
+"""Search by BIP-37: every peer that serves it gets the filter and is asked for the same blocks, and their answers are compared.
+
+The first answer is recorded. What it leaves out shows where another peer proves a transaction of ours in the same block: then those that
+left it out have lied, and the blocks from there on are searched again. Heights that fewer than three independent peers have answered for
+are a debt, which is paid when further peers come, in this run or a later one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from spvfilter.errors import LieError
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.bloomfilters import BloomFilters
+from spvfilter.light.engine.bloomlink import BloomLink, Flight
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import WITNESSES, Coverage
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.lies import Lie
+from spvfilter.primitives import hash_to_hex
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.scanned import ScannedBlock
+from spvfilter.wire.events import Service
+from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
+
+_MAX_PARTS = 64  # under way and being compared
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Successive blocks that peers are asked for together."""
+
+    wanted: Sequence[tuple[int, bytes]]  # height and hash
+    asked: set[Peer] = field(default_factory=set)
+    answers: dict[Peer, list[ScannedBlock]] = field(default_factory=dict)
+    is_recorded: bool = False
+
+    @property
+    def first(self) -> int:
+        return self.wanted[0][0]
+
+    @property
+    def last(self) -> int:
+        return self.wanted[-1][0]
+
+
+class BloomSearch:
+    """The search above the cursor, and of what lacks witnesses below it."""
+
+    def __init__(self, context: Context, headers: Headers, blocks: BlockRequests, coverage: Coverage, filters: BloomFilters) -> None:
+        self._context = context
+        self._headers = headers
+        self._blocks = blocks
+        self._coverage = coverage
+        self._filters = filters
+        self._links: dict[Peer, BloomLink] = {}
+        self._parts: deque[_Part] = deque()  # ascending; those that are recorded and still compared come first
+        self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
+        self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
+        self._epoch = 0  # of the watch list
+        context.pool.on_gone(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        self._links.pop(peer, None)
+        for part in (*self._parts, *self._debts):
+            part.asked.discard(peer)
+
+    @property
+    def members(self) -> list[Peer]:
+        """Connected peers that serve BIP-37."""
+        return self._context.pool.ready(Service.BLOOM)
+
+    def link(self, peer: Peer) -> BloomLink:
+        """What a peer was asked."""
+        return self._links.setdefault(peer, BloomLink())
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether a peer that answers promptly is still to answer for a block that is recorded."""
+        parts = [part for part in (*self._parts, *self._debts) if part.is_recorded]
+        return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
+
+    def turned(self, fork: int) -> None:
+        """Blocks above a height left the best chain, or are to be searched again."""
+        self._parts = deque(part for part in self._parts if part.last <= fork)
+        self._debts = [part for part in self._debts if part.last <= fork]
+        self._blocks.turned(fork)
+        self._raws.clear()
+        self._coverage.forgive(fork)
+        for link in self._links.values():
+            link.covered = min(link.covered, fork)
+
+    def entries_changed(self) -> None:
+        """The watch list has new entries: filters are loaded anew, and what was asked for before does not count."""
+        self._epoch += 1
+        self._parts.clear()
+        self._debts.clear()
+
+    def pause(self) -> None:
+        """Give up what is under way: blocks are searched in another way now."""
+        self._parts.clear()
+        self._debts.clear()
+
+    def advance(self) -> None:
+        """Load filters, ask, record and compare as far as possible. Raises InexpressibleError."""
+        if self._context.out.is_backed_up:
+            return
+        self._load_filters()
+        self._ask()
+        self._record()
+        self._ask_for_debts()
+
+    # Filters
+
+    def _load_filters(self) -> None:
+        for peer in self.members:
+            link = self.link(peer)
+            if link.filter is None or link.epoch != self._epoch or link.is_in_doubt or self._filters.has_drifted(link.filter):
+                if link.flights and link.filter is not None and link.epoch == self._epoch:
+                    continue  # what is under way comes first
+                made = self._filters.make()
+                if made is None:
+                    return
+                link.load(made, self._epoch, self._context.books.cursor)
+                self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
+
+    def teach(self) -> None:
+        """Give every peer's filter the elements that are new and that it cannot know from what it served."""
+        elements = self._context.books.bloom_elements()
+        for peer, link in self._links.items():
+            if link.filter is not None and link.epoch == self._epoch:
+                for element in link.teach(elements):
+                    self._context.out.send(peer.number, FilterAdd(element))
+                link.covered = max(link.covered, self._context.books.cursor)
+
+    # Asking
+
+    def _ask(self) -> None:
+        """Ask for the blocks above the cursor, each part of as many peers as there should be witnesses."""
+        chain, patience = self._context.chain, self._context.options.patience
+        while self._parts and self._parts[0].is_recorded and self._parts[0].asked <= self._parts[0].answers.keys():
+            self._parts.popleft()
+        while len(self._parts) > _MAX_PARTS and self._parts[0].is_recorded:
+            self._parts.popleft()  # what is missing remains a debt
+        is_searching = any(not part.is_recorded for part in self._parts)
+        next_height = self._parts[-1].last + 1 if is_searching else self._context.books.cursor + 1
+        while sum(not part.is_recorded for part in self._parts) < patience.flights and next_height <= chain.height:
+            end = min(next_height + patience.flight - 1, chain.height)
+            self._parts.append(_Part([(height, chain.hash_at(height)) for height in range(next_height, end + 1)]))
+            next_height = end + 1
+        for part in self._parts:
+            if not part.is_recorded or len(part.asked) < WITNESSES:
+                self._ask_for(part)
+
+    def _ask_for(self, part: _Part) -> None:
+        prompt = [peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers]
+        groups = {peer.group for peer in part.asked}
+        for peer in sorted(self.members, key=lambda peer: (peer.state is PeerState.SUSPECT, peer.number)):
+            if len(prompt) >= WITNESSES or (peer.state is PeerState.SUSPECT and part.asked):
+                return
+            if peer not in part.asked and (peer.group not in groups or not part.answers) and self._may_be_asked(peer, part):
+                self._send(peer, part)
+                groups.add(peer.group)
+                prompt.append(peer)
+
+    def _may_be_asked(self, peer: Peer, part: _Part) -> bool:
+        link = self.link(peer)
+        is_armed = link.filter is not None and link.epoch == self._epoch and not link.is_in_doubt
+        depth = self._context.chain.height - part.first
+        has_blocks = self._headers.knows(peer) >= part.last and peer.has_block(depth)
+        return is_armed and has_blocks and link.covered >= part.first - 1 and link.flights < self._context.options.patience.flights
+
+    def _send(self, peer: Peer, part: _Part) -> None:
+        link = self.link(peer)
+        part.asked.add(peer)
+        link.covered = max(link.covered, part.last)
+        flight = Flight(part.wanted, partial(self._landed, peer, part))
+        link.begin(flight)
+        question = GetData(tuple(InvItem(InvType.FILTERED_BLOCK, block_hash) for _, block_hash in part.wanted))
+        key = ("flight", flight)
+        self._context.pool.ask(peer, key, self._context.now, question)
+        self._context.out.fence(peer.number, partial(self._fenced, peer, link, flight))
+
+    def _fenced(self, peer: Peer, link: BloomLink, flight: Flight) -> None:
+        if self._context.pool.has(peer):
+            self._context.pool.answered(peer, ("flight", flight), self._context.now)
+            self._context.changed()
+            link.land(flight)
+
+    def _landed(self, peer: Peer, part: _Part, blocks: list[ScannedBlock], whole: list[ScannedBlock]) -> None:
+        if part not in self._parts and part not in self._debts:
+            return
+        part.answers[peer] = blocks
+        for block in whole:
+            if block.hash not in self._raws:
+                self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
+            block.txs = ()
+            block.raw = b""  # to be fetched
+        if part.is_recorded:
+            self._compare(part, peer)
+
+    def _raw_came(self, block_hash: bytes, raw: bytes) -> None:
+        self._raws[block_hash] = raw
+        self._context.changed()
+
+    # Recording
+
+    def _record(self) -> None:
+        for part in list(self._parts):
+            if part.is_recorded:
+                continue
+            if not part.answers or part.first > self._context.books.cursor + 1:
+                return
+            peer, blocks = next(iter(part.answers.items()))
+            if not self._record_blocks(blocks):
+                return
+            part.is_recorded = True
+            self._coverage.answered(part.first, part.last, {peer.group})
+            self.teach()
+            for other in list(part.answers):
+                if other is not peer and part in self._parts:
+                    self._compare(part, other)
+            if part not in self._parts:
+                return
+
+    def _record_blocks(self, blocks: Iterable[ScannedBlock]) -> bool:
+        """Record the blocks above the cursor; False if one that must be fetched whole has not come."""
+        books, chain = self._context.books, self._context.chain
+        for block in blocks:
+            if block.height <= books.cursor:
+                continue
+            assert block.height == books.cursor + 1
+            assert chain.hash_at(block.height) == block.hash
+            if block.raw is not None:
+                raw = self._raws.pop(block.hash, None)
+                if raw is None:
+                    if not self._blocks.is_wanted(block.hash):
+                        self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
+                    return False
+                block.raw = raw
+            self._context.out.emit(*books.connect(block, books.scan(block)))
+        return True
+
+    # Comparing
+
+    def _compare(self, part: _Part, peer: Peer) -> None:
+        """Compare a peer's answer with what is recorded."""
+        table, books = self._context.books.watch.table, self._context.books
+        for block in part.answers[peer]:
+            if block.raw is not None or block.height > books.cursor:
+                continue
+            recorded = books.positions_at(block.height)
+            theirs = {tx.position: tx.raw for tx in block.txs if table.scan_tx(tx.raw)}
+            omitted = recorded.keys() - theirs.keys()
+            if omitted:
+                self._context.pool.drop(peer, _omitted(recorded[min(omitted)], block.height), self._context.now)
+                return
+            shown = theirs.keys() - recorded.keys()
+            if shown:
+                self._expose(part, block, shown)
+                return
+        self._coverage.witnessed(part.first, part.last, peer.group)
+
+    def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
+        """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched again."""
+        positions = set(shown)
+        txid = next(Transaction.parse(tx.raw).txid for tx in block.txs if tx.position in positions)
+        for other, blocks in list(part.answers.items()):
+            same = next((each for each in blocks if each.hash == block.hash), None)
+            if same is not None and same.raw is None and not any(tx.position in positions for tx in same.txs):
+                self._context.pool.drop(other, _omitted(txid, block.height), self._context.now)
+        self._context.books.rewind(block.height - 1)
+        self.turned(block.height - 1)
+        self._context.changed()
+
+    # Witness debts
+
+    def _ask_for_debts(self) -> None:
+        """Ask idle peers for blocks that too few have answered for."""
+        self._debts = [part for part in self._debts if part.asked and not part.asked <= part.answers.keys()]
+        patience, chain = self._context.options.patience, self._context.chain
+        for peer in self.members:
+            link = self.link(peer)
+            if peer.state is PeerState.SUSPECT or link.flights or link.epoch != self._epoch or link.filter is None or link.is_in_doubt:
+                continue
+            under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
+            debt = self._coverage.owed_to(peer.group)
+            while debt is not None and debt.first in under_way:
+                debt = self._coverage.owed_to(peer.group, debt.last)
+            if debt is None:
+                continue
+            last = min(debt.first + patience.flight - 1, debt.last, self._context.books.cursor)
+            wanted = [(height, chain.hash_at(height)) for height in range(debt.first, last + 1)]
+            part = _Part(wanted, is_recorded=True)
+            if wanted and self._headers.knows(peer) >= last and peer.has_block(chain.height - debt.first):
+                self._debts.append(part)
+                self._send(peer, part)
+
+
+def _omitted(txid: bytes, height: int) -> LieError:
+    return LieError(f"transaction {hash_to_hex(txid)} of block {height}", cause=Lie.OMITTED_TX)

@@ -1,0 +1,154 @@
+"""Coverage: what has been agreed for which heights, what is disputed, and which heights still lack witnesses. It survives restarts.
+
+With compact filters, a height is proven when two independent peers have stated the same filter header there, or above. With BIP-37 each
+block has those who answered for it; while they are fewer than three, further peers are asked when they come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any  # JSON
+
+from spvfilter.watch.match import Completeness
+
+WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
+MAX_DEBTS = 1_000  # ranges that lack witnesses; ours
+MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
+NOTE = "coverage"
+
+
+@dataclass(slots=True)
+class Debt:
+    """A range of heights searched by BIP-37, and the groups that have answered for it."""
+
+    first: int
+    last: int
+    groups: frozenset[str]
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What is known about the heights up to the cursor."""
+
+    proven: int = -1  # height up to which two independent peers agreed on the filter headers
+    disputed: dict[int, bytes] = field(default_factory=dict)  # height → hash of blocks whose filters no block decided about
+    doubted: list[tuple[int, int]] = field(default_factory=list)  # ranges where a dispute was ended without a decision
+    debts: list[Debt] = field(default_factory=list)  # ascending
+    is_changed: bool = False  # since `encode` was last called
+
+    @classmethod
+    def parse(cls, raw: bytes | None) -> Coverage:
+        """From the database; empty if there is nothing, or nothing that can be read."""
+        if raw is None:
+            return cls()
+        found: dict[str, Any] = json.loads(raw)
+        return cls(
+            proven=int(found["proven"]),
+            disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
+            doubted=[(int(first), int(last)) for first, last in found["doubted"]],
+            debts=[Debt(int(first), int(last), frozenset(groups)) for first, last, groups in found["debts"]],
+        )
+
+    def encode(self) -> bytes:
+        """For the database."""
+        self.is_changed = False
+        value = {
+            "proven": self.proven,
+            "disputed": [[height, block_hash.hex()] for height, block_hash in self.disputed.items()],
+            "doubted": self.doubted,
+            "debts": [[debt.first, debt.last, sorted(debt.groups)] for debt in self.debts],
+        }
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+    # Compact filters
+
+    def agreed(self, height: int) -> None:
+        """Two independent peers agree on the filter headers up to a height."""
+        if height > self.proven:
+            self.proven = height
+            self.is_changed = True
+
+    def dispute(self, height: int, block_hash: bytes) -> bool:
+        """Search a block whole, whatever its filters say; whether that is new."""
+        if self.disputed.get(height) == block_hash:
+            return False
+        while len(self.disputed) >= MAX_DISPUTED:
+            del self.disputed[next(iter(self.disputed))]
+        self.disputed[height] = block_hash
+        self.is_changed = True
+        return True
+
+    def is_disputed(self, height: int, block_hash: bytes) -> bool:
+        """Whether a block is to be searched whole."""
+        return self.disputed.get(height) == block_hash
+
+    def doubt(self, first: int, last: int) -> None:
+        """A dispute about a range was ended without a decision."""
+        self.doubted = [*(each for each in self.doubted if each[0] < first), (first, last)]
+        self.is_changed = True
+
+    def completeness(self, height: int) -> Completeness:
+        """How sure it is that nothing at a height was left out, by compact filters."""
+        is_doubted = any(first <= height <= last for first, last in self.doubted)
+        return Completeness.PROVEN if height <= self.proven and not is_doubted else Completeness.ONE_PEER
+
+    @property
+    def proven_matches(self) -> int:
+        """The height up to which matches are proven: below the first doubt."""
+        return min([self.proven, *(first - 1 for first, _ in self.doubted)])
+
+    def limit(self, height: int) -> None:
+        """What was said of the heights above no longer counts."""
+        before = (self.proven, len(self.disputed), self.doubted)
+        self.proven = min(self.proven, height)
+        for each in [each for each in self.disputed if each > height]:
+            del self.disputed[each]
+        self.doubted = [(first, min(last, height)) for first, last in self.doubted if first <= height]
+        self.is_changed = self.is_changed or before != (self.proven, len(self.disputed), self.doubted)
+
+    # BIP-37
+
+    def answered(self, first: int, last: int, groups: Iterable[str]) -> None:
+        """Blocks above all recorded ones were searched, on the word of these groups."""
+        self._replace(first, last, frozenset(groups))
+
+    def witnessed(self, first: int, last: int, group: str) -> None:
+        """A further group has answered for blocks."""
+        for debt in list(self.debts):
+            if debt.last < first or debt.first > last:
+                continue
+            self._replace(max(first, debt.first), min(last, debt.last), debt.groups | {group})
+
+    def owed_to(self, group: str, above: int = -1) -> Debt | None:
+        """The lowest range above a height that a group has not answered for."""
+        return next((debt for debt in self.debts if group not in debt.groups and debt.last > above), None)
+
+    def forgive(self, height: int = -1) -> None:
+        """Blocks above a height are to be searched again, so there is no debt for them."""
+        if any(debt.last > height for debt in self.debts):
+            self._replace(height + 1, max(debt.last for debt in self.debts), None)
+
+    def _replace(self, first: int, last: int, groups: frozenset[str] | None) -> None:
+        """State for a range who answered for it; None or enough groups mean that nothing is owed."""
+        debts: list[Debt] = []
+        for debt in self.debts:
+            if debt.first < first:
+                debts.append(Debt(debt.first, min(debt.last, first - 1), debt.groups))
+            if debt.last > last:
+                debts.append(Debt(max(debt.first, last + 1), debt.last, debt.groups))
+        if groups is not None and len(groups) < WITNESSES:
+            debts.append(Debt(first, last, groups))
+        debts.sort(key=lambda debt: debt.first)
+        merged: list[Debt] = []
+        for debt in debts:
+            if debt.first > debt.last:
+                continue
+            joins = merged and merged[-1].last + 1 == debt.first and (merged[-1].groups == debt.groups or len(merged) >= MAX_DEBTS)
+            if joins:
+                merged[-1] = Debt(merged[-1].first, debt.last, merged[-1].groups & debt.groups)
+            else:
+                merged.append(debt)
+        self.debts = merged
+        self.is_changed = True

@@ -1,0 +1,456 @@
+"""The light client's engine: inputs and the time in, effects out. It decides everything and performs nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from enum import Enum
+
+from spvfilter.chain import HeaderChain, Update
+from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.bloomfilters import BloomFilters
+from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE
+from spvfilter.light.engine.effects import Effect
+from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filterquestions import FilterQuestions
+from spvfilter.light.engine.filtersearch import FilterSearch
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.inputs import (
+    Broadcast,
+    Committed,
+    Connected,
+    Fenced,
+    Heard,
+    Input,
+    Instant,
+    Lost,
+    Malformed,
+    Tick,
+    WatchChanged,
+    Worked,
+)
+from spvfilter.light.engine.mempool import MempoolWatch
+from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import Peer, PeerPool, PeerState
+from spvfilter.light.engine.saved import BANS_NOTE, Saved
+from spvfilter.light.engine.status import Status
+from spvfilter.light.events import Mode, Phase
+from spvfilter.light.lies import Lie
+from spvfilter.wallet.books import Books
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Service
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from spvfilter.wire.messages.table import InvType, Message
+
+_ROUNDS = 8  # of decisions in one step, after which the next step goes on
+_IDLE_S = 30.0  # between ticks while nobody owes an answer
+_EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
+_BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
+_MEDIAN_SPAN = 11  # blocks
+_TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
+
+
+class Way(Enum):
+    """How blocks are searched at present."""
+
+    WAIT = "wait"  # for peers, on which it depends
+    COMPACT = "compact"
+    BLOOM = "bip37"
+
+
+class Engine:
+    """One run of a light client. `step` takes an input and returns what to do, in order. It raises only for bugs."""
+
+    def __init__(self, options: Options, watch: WatchList, saved: Saved, addresses: Iterable[str], random: random.Random) -> None:
+        """`watch` must have been joined with the database by Saved.read. Raises InexpressibleError for what the mode cannot find."""
+        self.options = options
+        books = Books(watch, saved.books)
+        out = Outbox(books)
+        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out)
+        start = Instant(0.0, 0.0)
+        self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
+        self.coverage = saved.coverage
+        self._headers = Headers(context, self._moved)
+        self._blocks = BlockRequests(context, self._headers)
+        questions = FilterQuestions(context)
+        self._questions = questions
+        self._filter_headers = FilterHeaders(context, self._headers, questions, self._blocks, self.coverage)
+        self._compact = FilterSearch(context, self._filter_headers, questions, self._blocks, self.coverage)
+        self._bloom = BloomSearch(
+            context, self._headers, self._blocks, self.coverage, BloomFilters(context, saved.bip37_parameters, saved.secret)
+        )
+        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
+        self.status = Status(context, self._headers, self.coverage)
+        self._way = Way.WAIT
+        self._timers = _Timers()
+        self._start_height = StartHeight(options.from_height, options.birthday)
+        if options.mode is Mode.BIP37 or not self._load_scripts():
+            books.bloom_elements()  # raises for what neither way can find
+
+    # What the shell may look at
+
+    @property
+    def books(self) -> Books:
+        """The wallet's books."""
+        return self._context.books
+
+    @property
+    def chain(self) -> HeaderChain:
+        """The best chain."""
+        return self._context.chain
+
+    @property
+    def pool(self) -> PeerPool:
+        """The peers."""
+        return self._context.pool
+
+    @property
+    def way(self) -> Way:
+        """How blocks are searched at present."""
+        return self._way
+
+    # Steps
+
+    def start(self, now: Instant) -> list[Effect]:
+        """The first effects."""
+        self._context.now, self._context.lived = now, now.wall
+        self._timers.started = now
+        self._mempool.load_own()
+        return self._finish()
+
+    def step(self, event: Input, now: Instant) -> list[Effect]:
+        """Take an input; the effects that follow from it."""
+        self._context.now = now
+        self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
+        match event:
+            case Heard(number, message):
+                peer = self._context.pool.get(number)
+                if peer is not None:
+                    self._guarded(peer, message)
+            case Fenced(number, token):
+                peer = self._context.pool.get(number)
+                if peer is not None:
+                    self._guarded(peer, token)
+            case Committed(number):
+                self._context.out.committed(number)
+                self._context.changed()
+            case Worked(token, value):
+                self._context.out.done(token, value)
+                self._context.changed()
+            case Connected():
+                self._connected(event)
+            case Lost(number, error):
+                self._context.pool.lost(number, error, now)
+                self._context.changed()
+            case Malformed(number, error):
+                peer = self._context.pool.get(number)
+                if peer is not None:
+                    self._context.pool.drop(peer, error, now)
+                    self._context.changed()
+            case WatchChanged(from_height):
+                self._watch_changed(from_height)
+            case Broadcast(raw):
+                self._mempool.broadcast(raw)
+            case Tick():
+                self._tick()
+        return self._finish()
+
+    def _finish(self) -> list[Effect]:
+        context = self._context
+        for _ in range(_ROUNDS):
+            if not context.is_due:
+                break
+            context.is_due = False
+            self._advance()
+        self._save_notes()
+        self._timers.set(context)
+        return context.out.take()
+
+    def _save_notes(self) -> None:
+        notes = self._context.books.batch.notes
+        if self.coverage.is_changed:
+            notes[COVERAGE_NOTE] = self.coverage.encode()
+        if self._context.pool.bans_changed:
+            self._context.pool.bans_changed = False
+            notes[BANS_NOTE] = json.dumps(self._context.pool.bans).encode("ascii")
+
+    def _guarded(self, peer: Peer, what: Message | int) -> None:
+        """Process a message, or a pong; whatever the peer did wrong costs it its connection."""
+        try:
+            if isinstance(what, int):
+                self._context.out.done(what, None)
+            else:
+                self._receive(peer, what)
+        except FormatError as error:
+            self._context.pool.drop(peer, LieError(str(error), cause=Lie.MALFORMED), self._context.now)
+            self._context.changed()
+        except PeerError as error:
+            self._context.pool.drop(peer, error, self._context.now)
+            self._context.changed()
+
+    # Inputs
+
+    def _connected(self, event: Connected) -> None:
+        peer = self._context.pool.welcome(event, self._context.now)
+        if peer is not None:
+            self._headers.greet(peer)
+            self._context.changed()
+
+    def _receive(self, peer: Peer, message: Message) -> None:
+        match message:
+            case wire.CFilter() | wire.CFHeaders() | wire.CFCheckpt():
+                self._questions.take(peer, message)
+            case wire.Headers(headers):
+                self._headers.take(peer, b"".join(headers))
+            case wire.Block(raw):
+                self._blocks.take(peer, raw)
+            case MerkleBlock():
+                self._bloom.link(peer).merkleblock(message)
+                self._context.pool.heard(peer, self._context.now)
+            case wire.Tx(raw):
+                self._mempool.take(peer, raw)
+            case wire.Inv(items):
+                blocks = [item.hash for item in items if item.kind in _BLOCK_KINDS]
+                if blocks:
+                    self._headers.announced(peer, blocks)
+                self._mempool.announced(peer, items)
+            case wire.GetData(items):
+                self._mempool.serve(peer, items)
+            case wire.NotFound(items):
+                for item in items:
+                    self._blocks.not_found(peer, item.hash)
+                    self._mempool.not_found(peer, item.hash)
+            case _:
+                pass
+
+    def _moved(self, update: Update) -> None:
+        """The best chain has changed."""
+        context = self._context
+        if update.old_hashes:
+            fork = update.fork_height
+            self._filter_headers.turned(fork)
+            self._compact.turned(fork)
+            self._bloom.turned(fork)
+            self._mempool.forget()
+            hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
+            context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, int(context.lived)))
+            self._compact.scripts.add_pending(context.books.unconfirmed.pending)
+            self._mempool.load_own()
+        elif update.new_headers:
+            context.books.extend(update.new_headers)
+
+    def _watch_changed(self, from_height: int) -> None:
+        context = self._context
+        self._start_height.lower(from_height, context.chain)
+        context.books.rewind(from_height - 1)
+        self.coverage.forgive(context.books.cursor)
+        self._bloom.entries_changed()
+        if self._way is Way.COMPACT:
+            self._load_scripts()
+        context.out.emit(*context.books.entries_added(int(context.lived)))
+        self._mempool.forget()
+        self.status.unsynced()
+        context.changed()
+
+    def _tick(self) -> None:
+        context = self._context
+        self._timers.rang()
+        context.pool.check_patience(context.now)
+        if self._timers.is_expiry_due(context.now.monotonic):
+            context.out.emit(*context.books.expire(int(context.lived)))
+        context.changed()
+
+    # Decisions
+
+    def _advance(self) -> None:
+        """Do what is due. Parts that change something call for another round."""
+        context = self._context
+        pool = context.pool
+        if pool.exhausted(context.now):
+            context.out.end(UselessPeerError("no peer is left: every one of them lied"))
+            return
+        pool.advance(context.now)
+        self._headers.advance()
+        if not pool.ready():
+            if pool.connected():
+                self.status.report_headers()
+            self.status.follow(None)
+            return
+        self._choose_way()
+        if self._way is Way.WAIT:
+            return
+        if context.books.searched < 0:
+            self._begin()
+        if self._way is Way.COMPACT:
+            self._advance_compact()
+        else:
+            self._advance_bloom()
+        for peer in pool.ready():
+            if peer.address not in self._timers.offered_to or self._timers.offered_to[peer.address] != peer.number:
+                self._timers.offered_to[peer.address] = peer.number
+                self._mempool.offer_own(peer)
+
+    def _choose_way(self) -> None:
+        """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait for it."""
+        way = self._preferred_way()
+        self._drop_useless(way)
+        if way is self._way:
+            return
+        self._way = way
+        self._compact.pause()
+        self._bloom.pause()
+        if way is Way.COMPACT and self.coverage.debts:  # filters say more, and sooner, than further witnesses could
+            self._context.books.rewind(self.coverage.debts[0].first - 1)
+            self.coverage.forgive()
+
+    def _preferred_way(self) -> Way:
+        pool, mode = self._context.pool, self.options.mode
+        if mode is Mode.BIP37:
+            return Way.BLOOM
+        if not self._load_scripts():
+            return Way.BLOOM
+        if mode is Mode.COMPACT or self._filter_headers.members:
+            return Way.COMPACT
+        is_greeting = any(peer.serves(Service.COMPACT_FILTERS) for peer in pool.connected())
+        if is_greeting or pool.may_offer(Service.COMPACT_FILTERS, self._context.now):
+            return Way.WAIT
+        return Way.BLOOM if self._bloom.members else Way.WAIT
+
+    def _load_scripts(self) -> bool:
+        """Whether compact filters can find all that is watched."""
+        if len(self._context.books.watch) != self._timers.loaded_entries:
+            try:
+                self._compact.scripts.load()
+            except InexpressibleError:
+                if self.options.mode is Mode.COMPACT:
+                    raise
+                return False
+            self._timers.loaded_entries = len(self._context.books.watch)
+        return True
+
+    def _drop_useless(self, way: Way) -> None:
+        """Peers without the service that is needed make room for others."""
+        mode = self.options.mode
+        for peer in self._context.pool.ready():
+            filters, bloom = peer.serves(Service.COMPACT_FILTERS), peer.serves(Service.BLOOM)
+            if mode is Mode.COMPACT and not filters:
+                error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
+            elif ((mode is Mode.BIP37 or way is Way.BLOOM) and not bloom and not filters) or (mode is Mode.BIP37 and not bloom):
+                error = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
+            elif not filters and not bloom:
+                error = UselessPeerError("serves neither compact filters nor BIP-37 filters")
+            else:
+                continue
+            self._context.pool.drop(peer, error, self._context.now)
+
+    def _begin(self) -> None:
+        """A new wallet's search starts where it was told to."""
+        books, chain = self._context.books, self._context.chain
+        first = self._start_height.first(chain)
+        if first > 0:
+            books.skip_to(min(first, chain.height + 1) - 1)
+
+    def _advance_compact(self) -> None:
+        context, filters = self._context, self._filter_headers
+        members = filters.members
+        filters.advance()
+        followed = self.status.followed
+        if followed not in members:
+            followed = filters.leader if filters.leader in members else next(iter(members), None)
+        self.status.follow(followed)
+        if context.rows.height < context.chain.height and members:
+            self.status.report(Phase.FILTER_HEADERS, context.rows.height, context.chain.height)
+        before = context.books.cursor
+        self._compact.advance()
+        if context.books.cursor != before:
+            self.status.report_search(Phase.FILTERS)
+            context.changed()
+        context.books.mark_proven(self.coverage.proven_matches)
+        if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
+            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
+        self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
+
+    def _advance_bloom(self) -> None:
+        context, bloom = self._context, self._bloom
+        members = bloom.members
+        followed = self.status.followed
+        self.status.follow(followed if followed in members else next(iter(members), None))
+        before = context.books.cursor
+        bloom.advance()
+        if context.books.cursor != before:
+            self.status.report_search(Phase.BLOCKS)
+            context.changed()
+        if not bloom.is_comparing and self.status.may_say_synced():
+            knowing = [peer for peer in members if self._headers.knows(peer) >= context.chain.height]
+            self.status.say_synced(knowing, proven=False)
+        self._mempool.advance(is_synced=self.status.synced is not None, by_filter=True)
+
+
+class StartHeight:
+    """Where a new wallet's search begins."""
+
+    def __init__(self, from_height: int, birthday: int | None) -> None:
+        self._from_height = from_height
+        self._birthday = birthday
+
+    def first(self, chain: HeaderChain) -> int:
+        """The first height to be searched. At the birthday a block's time may be wrong by two hours, and the median of eleven lags."""
+        if self._birthday is None:
+            return self._from_height
+        low, high = 0, chain.height + 1
+        while low < high:  # median times ascend
+            middle = (low + high) // 2
+            if chain.median_time_at(middle) < self._birthday - _TIMESTAMP_WINDOW_S:
+                low = middle + 1
+            else:
+                high = middle
+        return max(low - _MEDIAN_SPAN, self._from_height)
+
+    def lower(self, height: int, chain: HeaderChain) -> None:
+        """Entries were added that blocks from a height on are to be searched for."""
+        if height < self.first(chain):
+            self._birthday = None
+        self._from_height = min(self._from_height, height)
+
+
+class _Timers:
+    """When the engine wants to be called, and what it has done once."""
+
+    def __init__(self) -> None:
+        self.started = Instant(0.0, 0.0)
+        self.offered_to: dict[str, int] = {}  # by address: the connection on which our transactions were offered
+        self.loaded_entries = -1  # of the watch list whose scripts are wanted
+        self._wake_at: float | None = None
+        self._expiry_at = 0.0
+
+    def rang(self) -> None:
+        """The time that was asked for has come."""
+        self._wake_at = None
+
+    def is_expiry_due(self, now: float) -> bool:
+        """Whether to look for what has expired; at most once a minute."""
+        if now < self._expiry_at:
+            return False
+        self._expiry_at = now + _EXPIRY_S
+        return True
+
+    def set(self, context: Context) -> None:
+        """Ask for a tick when one may be needed."""
+        now, patience = context.now.monotonic, context.options.patience
+        at = now + _IDLE_S
+        if context.is_due:
+            at = now
+        elif context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
+            at = now + patience.stall_s / 2
+        next_try = context.pool.next_try(context.now)
+        if next_try is not None:
+            at = min(at, max(next_try, now))
+        if self._wake_at is None or at < self._wake_at - patience.stall_s / 4 or self._wake_at < now:
+            self._wake_at = at
+            context.out.wake(at)

@@ -1,0 +1,368 @@
+"""Filter headers: fetched from one peer, vouched for by the others, disputed where they differ, and judged by the block (BIP-157).
+
+Filter headers are chained, so one of them commits to all filters below. A peer vouches for ours by stating the same one. Where a peer
+states another, the first block of difference is found and judged. A filter that the block proves false costs the peers that committed to
+it their connection, and what was taken from them is taken back.
+
+A block often proves neither false. Then nobody is condemned and no majority counts: the block is fetched whole and searched, whatever its
+filters say, and so is every later block where the two filters differ. So a bogus element in one block does not hide a payment in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from spvfilter.chain.difficulty import PERIOD as _PERIOD
+from spvfilter.errors import LieError, UselessPeerError
+from spvfilter.filters.bip158 import filter_headers
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.filterquestions import FilterQuestions
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.peers import Peer, PeerState, independent
+from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
+from spvfilter.light.lies import Lie
+from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
+from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.wire.events import Service
+
+_PIPELINE = 4  # questions for filter headers under way to one peer
+_HEAR_EVERY = 10 * _PERIOD  # blocks by which ours are extended before the other peers are heard; at the end they always are
+MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
+
+
+@dataclass(slots=True)
+class _Apart:
+    """A peer whose filter headers differ from ours from an undecided block on."""
+
+    first: int  # height of that block
+    compared: int  # height up to which its filter hashes were compared with ours
+    header: bytes  # its filter header there
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What a peer has stated about filter headers."""
+
+    vouched: int = -1  # height up to which they are ours
+    apart: _Apart | None = None
+    is_asked: bool = False  # a question about this is open, or a block is being judged
+
+
+class FilterHeaders:
+    """The filter headers of the best chain, and who stands by them."""
+
+    def __init__(self, context: Context, headers: Headers, questions: FilterQuestions, blocks: BlockRequests, coverage: Coverage) -> None:
+        self._context = context
+        self._headers = headers
+        self._questions = questions
+        self._coverage = coverage
+        self.verdicts = Verdicts(context, questions, blocks, self.vouching)
+        self._standings: dict[Peer, _Standing] = {}
+        self._leader: Peer | None = None
+        self._next = 0  # height from which the leader is asked next
+        self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
+        context.pool.on_gone(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        self._standings.pop(peer, None)
+        if peer is self._leader:
+            self._leader = None
+
+    def _standing(self, peer: Peer) -> _Standing:
+        return self._standings.setdefault(peer, _Standing())
+
+    @property
+    def members(self) -> list[Peer]:
+        """Connected peers that serve compact filters."""
+        return self._context.pool.ready(Service.COMPACT_FILTERS)
+
+    def vouching(self, height: int) -> list[Peer]:
+        """Connected peers that stand by our filter header at a height."""
+        return [peer for peer in self.members if self._standing(peer).vouched >= height]
+
+    @property
+    def is_hearing(self) -> bool:
+        """Whether a peer that answers promptly is still to say what it thinks of our filter headers."""
+        return any(standing.is_asked and peer.state is PeerState.READY for peer, standing in self._standings.items())
+
+    @property
+    def leader(self) -> Peer | None:
+        """The peer that our latest filter headers come from."""
+        return self._leader
+
+    # The chain
+
+    def turned(self, fork: int) -> None:
+        """Blocks above a height left the best chain."""
+        self._context.rows.cut(fork)
+        self._limit(fork)
+
+    def _limit(self, height: int) -> None:
+        for peer in self.verdicts.turned(height):
+            self._standing(peer).is_asked = False
+        self._next = min(self._next, height + 1)
+        for standing in self._standings.values():
+            standing.vouched = min(standing.vouched, height)
+            if standing.apart is not None and standing.apart.compared > height:
+                standing.apart = None  # it is asked again
+        self._coverage.limit(height)
+
+    # What is next
+
+    def advance(self) -> None:
+        """Extend our filter headers, and hear what each peer says of them."""
+        self._extend()
+        for peer in self.members:
+            self._hear(peer)
+        self._check_allies()
+        self.verdicts.advance()
+        self._coverage.agreed(self._agreed_height())
+
+    def _agreed_height(self) -> int:
+        """The height up to which two independent peers stand by our filter headers."""
+        best: dict[str, int] = {}
+        for peer in self.members:
+            best[peer.group] = max(best.get(peer.group, -1), self._standing(peer).vouched)
+        ranked = sorted(best.values(), reverse=True)
+        return ranked[1] if len(ranked) > 1 else -1
+
+    def _check_allies(self) -> None:
+        """Give our headers up where peers state others and nobody that is left stands by ours."""
+        apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
+        members = self.members
+        if apart and len(apart) == len(members) and not any(standing.is_asked for standing in self._standings.values()):
+            self._give_up(min(apart))
+
+    def _give_up(self, height: int) -> None:
+        """Take back our filter headers from a height on, and what was searched by them."""
+        context = self._context
+        context.rows.cut(height - 1)
+        context.books.change_filters(CompactFilterBatch(fork=height - 1))
+        context.books.rewind(height - 1)
+        self._leader = None
+        self._limit(height - 1)
+        context.changed()
+
+    # Extending
+
+    def _extend(self) -> None:
+        context = self._context
+        top = context.chain.height
+        if context.rows.height >= top or context.out.is_backed_up:
+            return
+        leader = self._leader
+        if leader is None or not self._can_lead(leader):
+            leader = self._leader = self._choose_leader()
+            if leader is None:
+                return
+            self._next = context.rows.height + 1
+        self._next = max(self._next, context.rows.height + 1)
+        last = min(self._headers.knows(leader), top)
+        while self._next <= last and self._next <= context.rows.height + _PIPELINE * MAX_CFHEADERS:
+            first, end = self._next, min(self._next + MAX_CFHEADERS - 1, last)
+            stop = context.chain.hash_at(end)
+            if not self._questions.hashes(leader, first, end, stop, partial(self._take, leader, first, stop)):
+                return  # this very question is open
+            self._next = end + 1
+
+    def _can_lead(self, peer: Peer) -> bool:
+        is_there = self._context.pool.has(peer) and peer.state is PeerState.READY
+        return is_there and self._headers.knows(peer) > self._context.rows.height
+
+    def _choose_leader(self) -> Peer | None:
+        """The peer that knows the most blocks, and is not in dispute."""
+
+        def rank(peer: Peer) -> tuple[bool, int, int]:
+            return peer.state is PeerState.READY, self._headers.knows(peer), self._standing(peer).vouched
+
+        knowing = [peer for peer in self.members if self._headers.knows(peer) > self._context.rows.height]
+        able = [peer for peer in knowing if self._standing(peer).apart is None and not self.verdicts.has_case(peer)]
+        return max(able, key=rank, default=None)
+
+    def _take(self, peer: Peer, first: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+        """Record what a peer stated about the blocks from a height on, if it follows ours. Raises LieError."""
+        context, end = self._context, first + len(hashes) - 1
+        if context.rows.height != first - 1 or end > context.chain.height or context.chain.hash_at(end) != stop:
+            self._next = min(self._next, context.rows.height + 1)
+            return
+        if previous != context.rows.header_at(first - 1):
+            if self._standing(peer).vouched >= first - 1:
+                raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
+            self._leader = None
+            self._hear(peer)
+            return
+        self._check_checkpoints(first, list(filter_headers(hashes, previous)))
+        context.rows.append(hashes)
+        context.books.change_filters(CompactFilterBatch(hashes=hashes))
+        self._standing(peer).vouched = end
+
+    def _check_checkpoints(self, first: int, headers: Sequence[bytes]) -> None:
+        for height, known in self._context.chain.network.filter_checkpoints:
+            if first <= height < first + len(headers) and headers[height - first] != known:
+                raise LieError(f"filter header {height} is not the one that is known", cause=Lie.FALSE_FILTER_HEADER)
+
+    # Hearing
+
+    def _hear(self, peer: Peer) -> None:
+        """Ask whether our last filter header is the peer's, too."""
+        standing, context = self._standing(peer), self._context
+        if standing.is_asked:
+            return
+        if standing.apart is not None:
+            self._compare(peer, standing.apart)
+            return
+        height = min(context.rows.height, self._headers.knows(peer))
+        if height <= standing.vouched:
+            return
+        is_extending = context.rows.height < context.chain.height and self._leader is not None and height < self._headers.knows(peer)
+        if is_extending and height - standing.vouched < _HEAR_EVERY:
+            return
+        stop = context.chain.hash_at(height)
+        standing.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
+
+    def _reaches(self, height: int, stop: bytes) -> bool:
+        """Whether the chain and our filter headers still have a block."""
+        return height <= min(self._context.rows.height, self._context.chain.height) and self._context.chain.hash_at(height) == stop
+
+    def _heard(self, peer: Peer, height: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+        standing = self._standing(peer)
+        standing.is_asked = False
+        if not self._reaches(height, stop):
+            return
+        (header,) = filter_headers(hashes, previous)
+        if header == self._context.rows.header_at(height):
+            standing.vouched = max(standing.vouched, height)
+            return
+        self._locate(peer, standing.vouched, height, header)
+
+    def _locate(self, peer: Peer, below: int, above: int, header: bytes) -> None:
+        """Find the first block where a peer's filter header is not ours: above height `below`, and at most at `above`."""
+        stop = self._context.chain.hash_at(above)
+        standing = self._standing(peer)
+        if above - below > MAX_CFHEADERS:
+            then_narrow = partial(self._narrowed, peer, below, above, stop, header)
+            standing.is_asked = self._questions.checkpoints(peer, above, stop, then_narrow)
+        else:
+            then = partial(self._located, peer, below, above, stop, header)
+            standing.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
+
+    def _narrowed(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]) -> None:
+        self._standing(peer).is_asked = False
+        if not self._reaches(above, stop):
+            return
+        for number, checkpoint in enumerate(checkpoints, 1):
+            height = number * CHECKPOINT_INTERVAL
+            if below < height <= above:
+                if checkpoint != self._context.rows.header_at(height):
+                    above, header = height, checkpoint
+                    break
+                below = height
+        if above - below > MAX_CFHEADERS:
+            raise LieError(f"filter checkpoints up to block {above}", cause=Lie.CONTRADICTION)
+        self._locate(peer, below, above, header)
+
+    def _located(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+        self._standing(peer).is_asked = False
+        if not self._reaches(above, stop):
+            return
+        rows, theirs = self._context.rows, list(filter_headers(hashes, previous))
+        if previous != rows.header_at(below) or theirs[-1] != header:
+            if below < 0 or self._standing(peer).vouched >= below or theirs[-1] != header:
+                raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
+            return  # heard again
+        at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)
+        if at is None:
+            return  # ours have changed meanwhile
+        first = below + 1 + at
+        self._standing(peer).vouched = max(self._standing(peer).vouched, first - 1)
+        self._judge(peer, first, rows.header_at(first - 1), theirs[at])
+
+    def _compare(self, peer: Peer, apart: _Apart) -> None:
+        """Ask a peer that is apart for its further filter hashes."""
+        first = apart.compared + 1
+        last = min(first + MAX_CFHEADERS - 1, self._context.rows.height, self._headers.knows(peer))
+        if first <= last:
+            stop = self._context.chain.hash_at(last)
+            then = partial(self._compared, peer, apart, first, last, stop)
+            self._standing(peer).is_asked = self._questions.hashes(peer, first, last, stop, then)
+
+    def _compared(self, peer: Peer, apart: _Apart, first: int, last: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+        standing = self._standing(peer)
+        standing.is_asked = False
+        if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
+            return
+        if previous != apart.header:
+            raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
+        for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
+            if hash_ != self._context.rows.hash_at(height):
+                self._judge(peer, height, apart.header, header)
+                return
+            apart.compared, apart.header = height, header
+        self._context.changed()
+
+    # Judging
+
+    def _judge(self, peer: Peer, height: int, before: bytes, header: bytes) -> None:
+        """A block of which a peer commits to another filter than ours."""
+        block_hash = self._context.chain.hash_at(height)
+        undecided = self._undecided.setdefault(peer.address, set())
+        if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided:
+            self._end_dispute(peer, height)
+            return
+        self._standing(peer).is_asked = True
+        self.verdicts.open(Case(peer, height, block_hash, before, header, self._judged))
+
+    def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
+        standing = self._standing(case.peer)
+        standing.is_asked = False
+        if not self._reaches(case.height, case.block_hash):
+            return
+        lie = LieError(f"the filter of block {case.height} {reason or 'is not what the block makes'}", cause=Lie.FALSE_FILTER_HEADER)
+        if outcome in (Outcome.THEIRS_FALSE, Outcome.BOTH_FALSE):
+            self._context.pool.drop(case.peer, lie, self._context.now)
+        if outcome in (Outcome.OURS_FALSE, Outcome.BOTH_FALSE):
+            self.refute(case.height, lie)
+        if outcome is Outcome.UNDECIDED:
+            self._undecided.setdefault(case.peer.address, set()).add(case.block_hash)
+            self._search_whole(case.height, case.block_hash)
+            if standing.apart is None:
+                standing.apart = _Apart(case.height, case.height, case.header)
+            else:
+                standing.apart.compared, standing.apart.header = case.height, case.header
+
+    def refute(self, height: int, lie: LieError) -> None:
+        """The block proves that our filter at a height is false: peers that stand by it have lied, and what they stated is taken back.
+
+        That begins where another peer's headers went apart from theirs: their word is worth no more there.
+        """
+        for ally in self.vouching(height):
+            self._context.pool.drop(ally, lie, self._context.now)
+        apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
+        self._give_up(min([height, *apart]))
+
+    def _search_whole(self, height: int, block_hash: bytes) -> None:
+        if self._coverage.dispute(height, block_hash) and height <= self._context.books.cursor:
+            self._context.books.rewind(height - 1)
+
+    def _end_dispute(self, peer: Peer, height: int) -> None:
+        """A peer disputes block after block and none decides: the smaller side is let go of for a while.
+
+        That does not make the other one right: from the first disputed block on nothing is proven.
+        """
+        blocks = f"block {height} and of {MAX_UNDECIDED} before it"
+        error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
+        vouching = self.vouching(height)
+        apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
+        first = min((each.first for each in apart.values()), default=height)
+        self._coverage.doubt(first, self._context.rows.height)
+        if independent(apart) > independent(vouching):
+            for ally in vouching:
+                self._context.pool.drop(ally, error, self._context.now)
+            self._give_up(first)
+        else:
+            self._context.pool.drop(peer, error, self._context.now)
+        self._context.changed()

@@ -1,0 +1,145 @@
+"""Questions about compact filters (BIP-157) that peers owe answers to, and their answers checked against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from spvfilter.errors import LieError
+from spvfilter.filters.bip158 import filter_hash, filter_header
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.peers import Peer
+from spvfilter.light.lies import Lie
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL
+from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
+
+Checkpoints = Callable[[Sequence[bytes]], None]
+Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before the first block, and the filter hashes
+
+
+@dataclass(slots=True, eq=False)
+class FilterFlight:
+    """Filters of successive blocks that one peer was asked for together."""
+
+    first: int
+    blocks: Sequence[bytes]
+    headers: Sequence[bytes]  # of their filters, with the one before the first
+    then: Callable[[list[bytes]], None]
+    data: list[bytes] = field(default_factory=list)
+    missing: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    """What one peer owes."""
+
+    checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)  # by stop hash: the number due
+    ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)  # by stop hash: the number due
+    filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)  # by block: its place in a flight
+    flights: int = 0
+
+
+class FilterQuestions:
+    """Asks, and calls back with what came. A question whose asker has lost interest stays open: its answer is no lie."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._open: dict[Peer, _Open] = {}
+        context.pool.on_gone(lambda peer: self._open.pop(peer, None))
+
+    def flights(self, peer: Peer) -> int:
+        """The number of flights of filters that a peer owes."""
+        return self._of(peer).flights
+
+    def _of(self, peer: Peer) -> _Open:
+        return self._open.setdefault(peer, _Open())
+
+    # Asking
+
+    def checkpoints(self, peer: Peer, height: int, stop: bytes, then: Checkpoints) -> bool:
+        """Ask for the filter headers of heights 1,000, 2,000 … up to a block; False if this question is open already."""
+        owed = self._of(peer)
+        if stop in owed.checkpoints:
+            return False
+        owed.checkpoints[stop] = height // CHECKPOINT_INTERVAL, then
+        self._context.pool.ask(peer, ("cfcheckpt", stop), self._context.now, GetCFCheckpt(BASIC_FILTER_TYPE, stop))
+        return True
+
+    def hashes(self, peer: Peer, first: int, last: int, stop: bytes, then: Hashes) -> bool:
+        """Ask for filter hashes of at most 2,000 blocks, `stop` the last one's hash; False if one to the same block is open already."""
+        owed = self._of(peer)
+        if stop in owed.ranges:
+            return False
+        owed.ranges[stop] = last - first + 1, then
+        self._context.pool.ask(peer, ("cfheaders", stop), self._context.now, GetCFHeaders(BASIC_FILTER_TYPE, first, stop))
+        return True
+
+    def filters(self, peer: Peer, flight: FilterFlight) -> bool:
+        """Ask for filters; False if one of them is owed already."""
+        owed = self._of(peer)
+        if any(block in owed.filters for block in flight.blocks):
+            return False
+        flight.data, flight.missing = [b""] * len(flight.blocks), len(flight.blocks)
+        for place, block in enumerate(flight.blocks):
+            owed.filters[block] = flight, place
+        owed.flights += 1
+        question = GetCFilters(BASIC_FILTER_TYPE, flight.first, flight.blocks[-1])
+        self._context.pool.ask(peer, ("cfilter", flight.blocks[-1]), self._context.now, question)
+        return True
+
+    # Answers
+
+    def take(self, peer: Peer, message: CFilter | CFHeaders | CFCheckpt) -> None:
+        """Raises LieError for what was not asked for, or does not answer what was asked."""
+        if message.filter_type != BASIC_FILTER_TYPE:
+            raise LieError(f"filters of type {message.filter_type}", cause=Lie.UNASKED_FILTER)
+        match message:
+            case CFilter():
+                self._take_filter(peer, message)
+            case CFHeaders():
+                self._take_hashes(peer, message)
+            case CFCheckpt():
+                self._take_checkpoints(peer, message)
+
+    def _take_filter(self, peer: Peer, message: CFilter) -> None:
+        owed = self._of(peer)
+        found = owed.filters.get(message.block_hash)
+        if found is None:
+            raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.UNASKED_FILTER)
+        flight, place = found
+        if filter_header(filter_hash(message.data), flight.headers[place]) != flight.headers[place + 1]:
+            raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.FALSE_FILTER)
+        del owed.filters[message.block_hash]
+        flight.data[place] = message.data
+        flight.missing -= 1
+        if flight.missing:
+            self._context.pool.heard(peer, self._context.now)
+            return
+        owed.flights -= 1
+        self._context.pool.answered(peer, ("cfilter", flight.blocks[-1]), self._context.now)
+        self._context.changed()
+        flight.then(flight.data)
+
+    def _take_hashes(self, peer: Peer, message: CFHeaders) -> None:
+        due, then = self._of(peer).ranges.get(message.stop_hash, (0, None))
+        where = f"up to block {hash_to_hex(message.stop_hash)}"
+        if then is None:
+            raise LieError(f"filter headers {where}", cause=Lie.UNASKED_FILTER)
+        if len(message.filter_hashes) != due:
+            raise LieError(f"{len(message.filter_hashes)} filter headers {where}, where {due} are due", cause=Lie.UNASKED_FILTER)
+        del self._of(peer).ranges[message.stop_hash]
+        self._context.pool.answered(peer, ("cfheaders", message.stop_hash), self._context.now)
+        self._context.changed()
+        then(message.previous, message.filter_hashes)
+
+    def _take_checkpoints(self, peer: Peer, message: CFCheckpt) -> None:
+        due, then = self._of(peer).checkpoints.get(message.stop_hash, (0, None))
+        if then is None:
+            raise LieError(f"filter checkpoints up to block {hash_to_hex(message.stop_hash)}", cause=Lie.UNASKED_FILTER)
+        if len(message.filter_headers) != due:
+            raise LieError(f"{len(message.filter_headers)} filter checkpoints where {due} are due", cause=Lie.UNASKED_FILTER)
+        del self._of(peer).checkpoints[message.stop_hash]
+        self._context.pool.answered(peer, ("cfcheckpt", message.stop_hash), self._context.now)
+        self._context.changed()
+        then(message.filter_headers)

@@ -1,0 +1,268 @@
+"""Search by compact filters: fetched in parallel from the peers that stand by their headers, matched, matching blocks fetched whole.
+
+Filters come in parts of successive blocks, several under way. Each part is matched against all scripts that are wanted; scripts that
+become wanted later are matched in addition. A block is recorded when it is next, its filter was matched against all of them, and it has
+come whole if it is a candidate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from spvfilter.errors import BlockFilterError, LieError
+from spvfilter.filters.batch import match_filters
+from spvfilter.kernel import Hit
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.engine.wanted import WantedScripts
+from spvfilter.light.lies import Lie
+from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.store.store import Store
+from spvfilter.wallet.scanned import ScannedBlock
+
+_AHEAD = 16  # matching blocks fetched before they are next
+_MAX_PARTS = 16  # under way
+_LARGE = 200_000  # bytes of a block that is scanned in a thread
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Successive blocks whose filters are fetched and matched together."""
+
+    first: int
+    hashes: Sequence[bytes]
+    headers: Sequence[bytes]  # of their filters, with the one before the first
+    filters: list[bytes] | None = None
+    is_read: bool = False  # whether the database was asked for the filters
+    is_kept: bool = False  # whether the filters came from the database
+    matched: int = 0  # scripts that the filters were matched against
+    is_matching: bool = False
+    candidates: set[bytes] = field(default_factory=set)
+    asked: set[Peer] = field(default_factory=set)
+    raws: dict[bytes, bytes] = field(default_factory=dict)  # candidates that have come
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.hashes) - 1
+
+
+class FilterSearch:
+    """The search above the cursor, up to the last filter header."""
+
+    def __init__(
+        self, context: Context, headers: FilterHeaders, questions: FilterQuestions, blocks: BlockRequests, coverage: Coverage
+    ) -> None:
+        self._context = context
+        self._headers = headers
+        self._questions = questions
+        self._blocks = blocks
+        self._coverage = coverage
+        self.scripts = WantedScripts(context.books)
+        self._parts: deque[_Part] = deque()
+        self._next = 0  # height at which the next part begins
+        self._scanning: bytes | None = None  # block that is being scanned in a thread
+        context.pool.on_gone(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        for part in self._parts:
+            part.asked.discard(peer)
+
+    def turned(self, fork: int) -> None:
+        """Blocks above a height left the best chain, or their filter headers are others now."""
+        while self._parts and self._parts[-1].last > fork:
+            self._parts.pop()
+        self._next = self._parts[-1].last + 1 if self._parts else 0
+        self._blocks.turned(fork)
+
+    def pause(self) -> None:
+        """Give up what is under way: blocks are searched in another way now."""
+        self._parts.clear()
+
+    def advance(self) -> None:
+        """Fetch, match and record as far as possible."""
+        if self._context.out.is_backed_up:
+            return
+        cursor = self._context.books.cursor
+        while self._parts and self._parts[0].last <= cursor:
+            self._parts.popleft()
+        if self._parts and not self._parts[0].first <= cursor + 1:  # the cursor was moved back
+            self._parts.clear()
+        self._fill()
+        self._ask()
+        self._match()
+        self._fetch_blocks()
+        self._record()
+
+    # Filters
+
+    def _fill(self) -> None:
+        """Begin parts up to as many as the peers may be asked for, and a few more."""
+        context, patience = self._context, self._context.options.patience
+        most = min(patience.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
+        if not self._parts:
+            self._next = context.books.cursor + 1
+        top = min(context.rows.height, context.chain.height)
+        while len(self._parts) < most and self._next <= top:
+            first, last = self._next, min(self._next + patience.filters - 1, top)
+            hashes = [context.chain.hash_at(height) for height in range(first, last + 1)]
+            headers = [context.rows.header_at(height) for height in range(first - 1, last + 1)]
+            part = _Part(first, hashes, headers)
+            self._parts.append(part)
+            self._next = last + 1
+            digests = [context.rows.hash_at(height) for height in range(first, last + 1)]
+            context.out.read(partial(_kept, first=first, digests=digests), partial(self._read, part))
+
+    def _read(self, part: _Part, found: object) -> None:
+        part.is_read = True
+        if isinstance(found, list):
+            part.filters, part.is_kept = found, True
+        self._context.changed()
+
+    def _ask(self) -> None:
+        """Ask for parts that nobody was asked for, or only peers that stall."""
+        for part in self._parts:
+            if part.filters is None and part.is_read and not any(peer.state is PeerState.READY for peer in part.asked):
+                self._ask_for(part)
+
+    def _ask_for(self, part: _Part) -> None:
+        able = [peer for peer in self._headers.vouching(part.last) if peer not in part.asked]
+        able = [peer for peer in able if self._questions.flights(peer) < self._context.options.patience.filter_flights]
+        if part.asked:
+            able = [peer for peer in able if peer.state is PeerState.READY]
+        if not able:
+            return
+        self._context.random.shuffle(able)
+        peer = min(able, key=lambda peer: (peer.state is PeerState.SUSPECT, self._questions.flights(peer)))
+        flight = FilterFlight(part.first, part.hashes, part.headers, partial(self._came, part))
+        if self._questions.filters(peer, flight):
+            part.asked.add(peer)
+
+    def _came(self, part: _Part, filters: list[bytes]) -> None:
+        part.filters = part.filters or filters
+
+    # Matching
+
+    def _match(self) -> None:
+        for part in self._parts:
+            if part.filters is not None and not part.is_matching and part.matched < len(self.scripts):
+                part.is_matching = True
+                self._begin_match(part, part.filters)
+
+    def _begin_match(self, part: _Part, filters: Sequence[bytes]) -> None:
+        upto = len(self.scripts)
+        query = self.scripts.query(part.matched)
+
+        def work() -> list[bytes]:
+            wanted = query()
+            return list(match_filters(zip(part.hashes, filters, strict=True), wanted))
+
+        self._context.out.work(work, partial(self._matched, part, upto))
+
+    def _matched(self, part: _Part, upto: int, found: object) -> None:
+        part.is_matching = False
+        self._context.changed()
+        if part not in self._parts:
+            return
+        if isinstance(found, BlockFilterError):
+            height = part.first + list(part.hashes).index(found.block_hash)
+            lie = LieError(f"the filter of block {height} is malformed: {found.message}", cause=Lie.FALSE_FILTER_HEADER)
+            self._headers.refute(height, lie)
+            return
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, list)
+        part.matched = upto
+        part.candidates.update(found)
+
+    # Blocks
+
+    def _is_candidate(self, part: _Part, height: int, block_hash: bytes) -> bool:
+        return block_hash in part.candidates or self._coverage.is_disputed(height, block_hash)
+
+    def _fetch_blocks(self) -> None:
+        """Ask for the candidates that are next."""
+        cursor, ahead = self._context.books.cursor, 0
+        for part in self._parts:
+            if not part.matched and len(self.scripts):
+                return
+            for height, block_hash in enumerate(part.hashes, part.first):
+                if height <= cursor or not self._is_candidate(part, height, block_hash):
+                    continue
+                ahead += 1
+                if ahead > _AHEAD:
+                    return
+                if block_hash not in part.raws and not self._blocks.is_wanted(block_hash):
+                    self._blocks.want(height, block_hash, partial(self._block_came, part, block_hash))
+
+    def _block_came(self, part: _Part, block_hash: bytes, raw: bytes) -> None:
+        part.raws[block_hash] = raw
+        self._context.changed()
+
+    # Recording
+
+    def _record(self) -> None:
+        """Record blocks in order, as far as everything about them is known."""
+        while self._parts and self._scanning is None:
+            part = self._parts[0]
+            if part.filters is None or part.is_matching or not self._record_part(part):
+                return
+            if self._context.options.keep_filters and not part.is_kept:
+                digests = [self._context.rows.hash_at(height) for height in range(part.first, part.last + 1)]
+                kept = list(zip(digests, part.filters, strict=True))
+                self._context.books.change_filters(CompactFilterBatch(kept=kept))
+            self._parts.popleft()
+
+    def _record_part(self, part: _Part) -> bool:
+        """Record the blocks of a part above the cursor; whether all are."""
+        books = self._context.books
+        while books.cursor < part.last:
+            if part.matched < len(self.scripts):
+                return False  # what was found has added a script
+            height = books.cursor + 1
+            block_hash = part.hashes[height - part.first]
+            raw = None
+            if self._is_candidate(part, height, block_hash):
+                raw = part.raws.get(block_hash)
+                if raw is None:
+                    return False
+            block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height))
+            if raw is not None and len(raw) > _LARGE:
+                self._scanning = block_hash
+                self._context.out.work(partial(books.watch.table.scan_block, raw), partial(self._scanned, part, block))
+                return False
+            self._connect(part, block, books.scan(block) if raw is not None else ())
+        return True
+
+    def _scanned(self, part: _Part, block: ScannedBlock, hits: object) -> None:
+        self._scanning = None
+        self._context.changed()
+        if isinstance(hits, Exception):
+            raise hits
+        books, chain = self._context.books, self._context.chain
+        is_current = part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
+        if is_current and part.matched == len(self.scripts):
+            assert isinstance(hits, list)
+            self._connect(part, block, hits)
+
+    def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> None:
+        self._context.out.emit(*self._context.books.connect(block, hits))
+        part.raws.pop(block.hash, None)
+        for hit in hits:
+            self.scripts.add(hit.script)
+
+
+def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:
+    """The filters with these hashes from a height on, if the database has all of them."""
+    known = store.compact_filters
+    last = first + len(digests) - 1
+    if known.height < last or [known.hash_at(height) for height in range(first, last + 1)] != list(digests):
+        return None
+    kept = known.kept(first, last)
+    return [kept[height] for height in range(first, last + 1)] if len(kept) == len(digests) else None

@@ -1,0 +1,60 @@
+"""What the engine needs of the database, read once at the start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from spvfilter.chain import HeaderChain
+from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.store.store import Bip37Parameters, Store
+from spvfilter.wallet.books import SavedBooks
+from spvfilter.watch.watchlist import WatchList
+
+BANS_NOTE = "bans"
+_KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The state of an earlier run, or of none."""
+
+    chain: HeaderChain
+    rows: FilterRows
+    books: SavedBooks
+    coverage: Coverage
+    bans: dict[str, float]
+    bip37_parameters: Bip37Parameters | None
+    secret: bytes
+
+    @classmethod
+    def read(cls, store: Store, watch: WatchList, since: int = 0, chain: HeaderChain | None = None) -> Saved:
+        """Join `watch` with the database; blocks from height `since` on are searched for entries that are new to it.
+
+        Raises StoreError.
+        """
+        cursor = store.cursor
+        store.attach(watch, since)
+        rows = store.compact_filters
+        coverage = Coverage.parse(store.note(COVERAGE_NOTE))
+        if store.cursor < cursor:
+            coverage.forgive(store.cursor)
+        known = json.loads(store.note(BANS_NOTE) or b"{}")
+        filters = FilterRows()
+        filters.append([rows.hash_at(height) for height in range(rows.height + 1)])
+        return cls(
+            chain=chain or HeaderChain.load(store.network, store.headers(1)),
+            rows=filters,
+            books=SavedBooks(
+                matches=list(store.matches()),
+                pending=store.pending(),
+                transactions=store.transactions(store.tip - _KEPT_DEPTH),
+                cursor=store.cursor,
+                searched=store.searched,
+            ),
+            coverage=coverage,
+            bans={str(address): float(until) for address, until in known.items()},
+            bip37_parameters=store.bip37_parameters,
+            secret=store.secret,
+        )

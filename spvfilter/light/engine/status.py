@@ -1,0 +1,142 @@
+"""What the client reports about itself: progress, whom it follows, and Synced, when that is true."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from spvfilter.errors import UselessPeerError
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Synced
+
+MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers', Core timeoffsets.h
+MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
+
+
+class Status:
+    """Emits Progress, PeerChanged and Synced, and warnings that belong to them."""
+
+    def __init__(self, context: Context, headers: Headers, coverage: Coverage) -> None:
+        self._context = context
+        self._headers = headers
+        self._coverage = coverage
+        self.synced: bytes | None = None  # the tip that Synced was last emitted for
+        self._followed: Peer | None = None
+        self._progress: Progress | None = None
+        self._first = context.books.cursor + 1  # height at which the present search began
+        self._warned: set[tuple[str, str]] = set()  # address and subject
+        self._behind_since: float | None = None
+
+    def unsynced(self) -> None:
+        """The next time that everything is searched, Synced is emitted, even for the same tip."""
+        self.synced = None
+
+    # Progress
+
+    def report(self, phase: Phase, done: int, total: int) -> None:
+        """Emit Progress where it has changed."""
+        progress = Progress(phase, done, total)
+        if progress != self._progress:
+            self._progress = progress
+            self._context.out.emit(progress)
+
+    def report_headers(self) -> None:
+        """Headers are being fetched."""
+        done, total = self._headers.progress()
+        self.report(Phase.HEADERS, done, total)
+
+    def report_search(self, phase: Phase) -> None:
+        """Blocks are being searched."""
+        cursor, total = self._context.books.cursor, self._context.chain.height
+        self._first = min(self._first, cursor + 1)
+        if cursor + 1 > self._first or cursor < total:
+            self.report(phase, cursor - self._first + 1, max(total, cursor) - self._first + 1)
+        if cursor >= total:
+            self._first = cursor + 1
+
+    def follow(self, peer: Peer | None) -> None:
+        """Blocks come from this peer now."""
+        if peer is self._followed:
+            return
+        self._followed = peer
+        if peer is None or peer.profile is None:
+            self._context.out.emit(PeerChanged(None))
+        else:
+            self._context.out.emit(PeerChanged(peer.address, peer.profile.user_agent))
+
+    @property
+    def followed(self) -> Peer | None:
+        """The peer that was last told of, while it is there."""
+        return self._followed
+
+    # Synced
+
+    def may_say_synced(self) -> bool:
+        """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain are right."""
+        context, chain = self._context, self._context.chain
+        if context.books.cursor < chain.height or chain.work < chain.network.min_chain_work:
+            return False
+        if any(self._is_expected(peer) for peer in context.pool):
+            return False
+        return self._somebody_has_tip() and self._clock_is_right()
+
+    def _is_expected(self, peer: Peer) -> bool:
+        """Whether a peer has not had its time to tell of its headers."""
+        now, stall_s = self._context.now.monotonic, self._context.options.patience.stall_s
+        if peer.state in (PeerState.CONNECTING, PeerState.GREETING):
+            return now - peer.since < stall_s
+        return peer.state is PeerState.READY and self._headers.is_asked(peer) and peer.silent_for(now) < stall_s
+
+    def _somebody_has_tip(self) -> bool:
+        """Whether a peer that is there knows the best chain's tip; those that do not are named after a while."""
+        context, now = self._context, self._context.now.monotonic
+        ready = context.pool.ready()
+        if any(not self._headers.is_behind(peer) for peer in ready):
+            self._behind_since = None
+            return True
+        if self._behind_since is None:
+            self._behind_since = now
+        if now - self._behind_since >= context.options.patience.stall_s:
+            for peer in ready:
+                self._warn(peer, str(self._headers.lack()))
+        return False
+
+    def _clock_is_right(self) -> bool:
+        offsets: dict[str, float] = {}
+        for peer in self._context.pool.connected():
+            offsets.setdefault(peer.group, peer.clock_offset)
+        median = statistics.median_low(offsets.values()) if offsets else 0.0
+        if abs(median) <= MAX_CLOCK_OFFSET_S:
+            return True
+        which = "behind" if median > 0 else "ahead of"
+        for peer in self._context.pool.connected()[:1]:
+            self._warn(
+                peer, f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {len(offsets)} peers' clocks: set it right"
+            )
+        return False
+
+    def _warn(self, peer: Peer, text: str) -> None:
+        if (peer.address, text) not in self._warned:
+            if len(self._warned) >= 1_000:
+                self._warned.clear()
+            self._warned.add((peer.address, text))
+            self._context.out.emit(PeerWarning(peer.address, UselessPeerError(text), False))
+
+    def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
+        """Emit Synced for the tip, unless that was done."""
+        context, chain = self._context, self._context.chain
+        if self.synced == chain.tip_hash:
+            return
+        self.synced = chain.tip_hash
+        for peer in peers:
+            context.pool.did_well(peer)
+        age = context.now.wall - chain.header_at(chain.height).time
+        if age > MAX_TIP_AGE_S and peers:
+            self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
+        disputed = tuple(self._coverage.doubted)
+        height = min(self._coverage.proven, chain.height) if proven else -1
+        addresses = tuple(peer.address for peer in peers)
+        context.out.emit(Synced(chain.height, chain.tip_hash, addresses, height, disputed))

@@ -1,0 +1,167 @@
+"""Verdicts: which of two filters of one block is false, judged by the block itself.
+
+A verdict needs the block and both filters. It condemns a filter only if the block proves it false, for every valid block: an output script
+is missing, or a script that is known to be spent, or there are too many elements. Otherwise both remain possible, and nobody is condemned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+from spvfilter.filters.verify import Verdict, verify_filter
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.peers import Peer
+from spvfilter.store.store import Store
+
+
+class Outcome(Enum):
+    """What a verdict found."""
+
+    OURS_FALSE = "ours"
+    THEIRS_FALSE = "theirs"
+    BOTH_FALSE = "both"
+    UNDECIDED = "undecided"
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A block of which a peer commits to another filter than ours."""
+
+    peer: Peer
+    height: int
+    block_hash: bytes
+    before: bytes  # the peer's filter header of the block below
+    header: bytes  # the peer's filter header
+    then: Callable[[Case, Outcome, str], None]
+    theirs: bytes | None = None
+    ours: bytes | None = None
+    raw: bytes | None = None
+    allies_asked: set[Peer] = field(default_factory=set)
+    is_read: bool = False  # whether the database was asked for our filter
+    is_judged: bool = False
+
+
+class Verdicts:
+    """Open cases. `allies` gives the peers that stand by our filter header at a height."""
+
+    def __init__(
+        self, context: Context, questions: FilterQuestions, blocks: BlockRequests, allies: Callable[[int], Sequence[Peer]]
+    ) -> None:
+        self._context = context
+        self._questions = questions
+        self._blocks = blocks
+        self._allies = allies
+        self._cases: dict[Peer, Case] = {}
+        context.pool.on_gone(lambda peer: self._cases.pop(peer, None))
+
+    def has_case(self, peer: Peer) -> bool:
+        """Whether a filter of this peer is being judged."""
+        return peer in self._cases
+
+    def open(self, case: Case) -> None:
+        """Begin to judge; `case.then` is called with the outcome and the reason why a filter is false."""
+        self._cases[case.peer] = case
+        flight = FilterFlight(case.height, [case.block_hash], [case.before, case.header], partial(self._their_filter, case))
+        self._questions.filters(case.peer, flight)
+        self._blocks.want(case.height, case.block_hash, partial(self._block, case))
+        self._context.changed()
+
+    def turned(self, fork: int) -> list[Peer]:
+        """Close the cases above a height, where blocks or our filter headers are others now; the peers in them."""
+        closed = [peer for peer, case in self._cases.items() if case.height > fork]
+        for peer in closed:
+            del self._cases[peer]
+        return closed
+
+    def advance(self) -> None:
+        """Get what the open cases lack."""
+        for case in list(self._cases.values()):
+            if case.is_judged:
+                continue
+            if case.ours is None:
+                self._ask_ours(case)
+            if not self._blocks.is_wanted(case.block_hash) and case.raw is None:
+                self._blocks.want(case.height, case.block_hash, partial(self._block, case))
+            if case.raw is not None and case.theirs is not None and (case.ours is not None or not self._may_come(case)):
+                self._judge(case)
+
+    def _is_open(self, case: Case) -> bool:
+        return self._cases.get(case.peer) is case
+
+    def _may_come(self, case: Case) -> bool:
+        return not case.is_read or bool(self._allies(case.height))
+
+    def _ask_ours(self, case: Case) -> None:
+        """Our filter comes from the database, or from a peer that stands by it."""
+        if not case.is_read:
+            wanted = self._context.rows.hash_at(case.height)
+            self._context.out.read(partial(_kept, height=case.height, wanted=wanted), partial(self._our_filter, case))
+            case.is_read = True
+            return
+        headers = [self._context.rows.header_at(case.height - 1), self._context.rows.header_at(case.height)]
+        if any(self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic) for peer in case.allies_asked):
+            return
+        for ally in self._allies(case.height):
+            if ally not in case.allies_asked:
+                flight = FilterFlight(case.height, [case.block_hash], headers, lambda data: self._our_filter(case, data[0]))
+                if self._questions.filters(ally, flight):
+                    case.allies_asked.add(ally)
+                    return
+
+    def _their_filter(self, case: Case, data: list[bytes]) -> None:
+        case.theirs = data[0]
+        self._context.changed()
+
+    def _our_filter(self, case: Case, data: object) -> None:
+        if isinstance(data, bytes) and case.ours is None:
+            case.ours = data
+        self._context.changed()
+
+    def _block(self, case: Case, raw: bytes) -> None:
+        case.raw = raw
+        self._context.changed()
+
+    def _judge(self, case: Case) -> None:
+        case.is_judged = True
+        raw, ours, theirs, block_hash = case.raw, case.ours, case.theirs, case.block_hash
+        table = self._context.books.watch.table
+        assert raw is not None
+        assert theirs is not None
+
+        def known(outpoint: bytes) -> bytes | None:
+            coin = table.coin(outpoint)
+            return coin.script or None if coin is not None else None
+
+        def work() -> tuple[Outcome, str]:
+            their = verify_filter(raw, theirs, block_hash, known)
+            our = verify_filter(raw, ours, block_hash, known) if ours is not None else None
+            ours_false = our is not None and our.verdict is Verdict.FALSE
+            if their.verdict is Verdict.FALSE:
+                return (Outcome.BOTH_FALSE if ours_false else Outcome.THEIRS_FALSE), their.reason
+            if ours_false or their.verdict is Verdict.TRUE:
+                return Outcome.OURS_FALSE, our.reason if our is not None else ""
+            return Outcome.UNDECIDED, ""
+
+        self._context.out.work(work, partial(self._judged, case))
+
+    def _judged(self, case: Case, found: object) -> None:
+        if not self._is_open(case):
+            return
+        del self._cases[case.peer]
+        self._context.changed()
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, tuple)
+        case.then(case, *found)
+
+
+def _kept(store: Store, *, height: int, wanted: bytes) -> bytes | None:
+    """Our filter of a block, if the database has it."""
+    if store.compact_filters.height < height or store.compact_filters.hash_at(height) != wanted:
+        return None
+    return store.compact_filters.kept(height, height).get(height)

@@ -1,0 +1,71 @@
+"""The scripts that compact filters are queried for, in the order in which they became wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from spvfilter.filters.verify import spent_script, witnesses
+from spvfilter.kernel import GcsQuery
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
+
+
+class WantedScripts:
+    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours. They only grow.
+
+    A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell which scripts they
+    spend, except for taproot and bare ones. This has a price: who invents an unconfirmed payment to an address, with a second output to a
+    script of their own, sees from the blocks that we fetch later whether the address is ours.
+    """
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._scripts: dict[bytes, None] = {}
+        self._list: list[bytes] = []
+        self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which number, and the query
+        self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    def load(self) -> None:
+        """Take what the watch list wants now. Raises InexpressibleError for entries that compact filters cannot find."""
+        for script in self._books.watch.gcs_elements():
+            self.add(script)
+        self.add_pending(self._books.unconfirmed.pending)
+
+    def add(self, script: bytes | None) -> None:
+        """Want another script."""
+        if script and script not in self._scripts:
+            self._scripts[script] = None
+            self._list.append(script)
+
+    def add_pending(self, txids: Iterable[bytes]) -> None:
+        """Want the scripts of unconfirmed transactions."""
+        for txid in txids:
+            pending = self._books.unconfirmed.pending.get(txid)
+            if pending is None or txid in self._pending:
+                continue
+            self._pending.add(txid)
+            raw, span = pending.raw, Transaction.parse(pending.raw).span
+            for _, start, end in span.outputs:
+                self.add(raw[start:end])
+            for (_, start, end), stack in zip(span.inputs, witnesses(raw, span), strict=True):
+                self.add(spent_script(raw[start:end], stack))
+
+    def query(self, start: int) -> Callable[[], GcsQuery]:
+        """The query for all scripts but the first `start`. It is made when it is called for, once: that takes a second for a million."""
+        upto = len(self._list)
+        known = self._queries.get(start)
+        if known is not None and known[0] == upto:
+            return lambda: known[1]
+        wanted = self._list[start:upto]
+
+        def make() -> GcsQuery:
+            made = GcsQuery(wanted)
+            self._queries[start] = upto, made
+            while len(self._queries) > 4:
+                self._queries.pop(next(iter(self._queries)))
+            return made
+
+        return make
