@@ -39,6 +39,7 @@ class Network:
     bip34_height: int  # from here on coinbases state their height and headers have at least version 2
     bip66_height: int  # from here on headers have at least version 3
     bip65_height: int  # from here on headers have at least version 4
+    segwit_height: int  # from here on a block with a witness commitment has the witnesses that it commits to (BIP-141)
     pow_limit: int  # the highest target
     pow_limit_bits: int  # the highest target in compact form
     retargets: bool = True
@@ -46,6 +47,7 @@ class Network:
     bip94: bool = False  # a retarget uses the first bits of the period, and a period starts at most 600 seconds back in time
     min_chain_work: int = 0  # expected hashes; chains with less work are not stored
     checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # (height, block hash), ascending; no fork undoes one
+    filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # (height, basic filter header), ascending
 
     def __str__(self) -> str:
         return self.name
@@ -96,6 +98,7 @@ MAINNET = Network(
     bip34_height=227_931,
     bip66_height=363_725,
     bip65_height=388_381,
+    segwit_height=481_824,
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
     min_chain_work=0x1128750F82F4C366153A3A030,  # of height 938,343
@@ -121,6 +124,16 @@ MAINNET = Network(
         806399 00000000000000000002f985a10a40897d04888ac10c8ac75867a50b016eb6ef
         907199 00000000000000000000a4b1cede1eba74d67df322ca415468f277aa7b508f47
     """),
+    # basic filter headers that other light clients have agreed on for years (neutrino)
+    filter_checkpoints=_checkpoints("""
+        100000 f28cbc1ab369eb01b7b5fe8bf59763abb73a31471fe404a26a06be4153aa7fa5
+        200000 e5031471732f4fbfe7a25f6a03acc1413300d5c56ae8e06b95046b8e4c0f32b3
+        300000 1bd50220fcdde929ca3143c91d2dd9a9bfedb38c452ba98dbb51e719bff8aa5b
+        400000 5d973ab1f1c569c70deec1c1a8fb2e317a260f1656edb3b262c65f78ef192e3a
+        500000 5d16ca293c9bdc0a9bc279b63f99fb661be38b095a59a44200a807caaa631a3c
+        600000 bde0854d0b2f4386a860462547140e0c6817f5b4b2ab515ef70e204e377598f8
+        660000 08312375fabc082b17fa8ee88443feb350c19a34bb7483f94f7478fa4ad33032
+    """),
 )
 TESTNET3 = Network(
     name="testnet3",
@@ -138,6 +151,7 @@ TESTNET3 = Network(
     bip34_height=21_111,
     bip66_height=330_776,
     bip65_height=581_885,
+    segwit_height=834_624,
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
     min_difficulty_blocks=True,
@@ -157,6 +171,7 @@ TESTNET4 = Network(
     bip34_height=1,
     bip66_height=1,
     bip65_height=1,
+    segwit_height=1,
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
     min_difficulty_blocks=True,
@@ -176,6 +191,7 @@ SIGNET = Network(
     bip34_height=1,
     bip66_height=1,
     bip65_height=1,
+    segwit_height=1,
     pow_limit=0x377AE << 216,
     pow_limit_bits=0x1E0377AE,
     min_chain_work=0xB463EA0A4B8,  # of height 293,175
@@ -192,6 +208,7 @@ REGTEST = Network(
     bip34_height=1,
     bip66_height=1,
     bip65_height=1,
+    segwit_height=0,
     pow_limit=(1 << 255) - 1,
     pow_limit_bits=0x207FFFFF,
     retargets=False,

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         Progress as Progress,
         Synced as Synced,
     )
-    from spvfilter.light.flight import Lie as Lie
+    from spvfilter.light.lies import Lie as Lie
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         client="EventStream LightClient",
         events="Event Mode PeerChanged PeerWarning Phase Progress Synced",
-        flight="Lie",
+        lies="Lie",
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.events import Phase, Progress
-from spvfilter.light.flight import Lie
+from spvfilter.light.lies import Lie
 from spvfilter.light.peers import LOST
 from spvfilter.light.remote_compact import Told
 from spvfilter.p2p.address import Address

@@ -11,34 +11,14 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from spvfilter._public import public
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
-
-
-@public
-class Lie(StrEnum):
-    """The `cause` of a LieError. Of proofs and headers the errors have names of their own: ProofError, InvalidHeaderError."""
-
-    UNASKED_BLOCK = "a block nobody asked for"
-    BLOCK_OUT_OF_ORDER = "a block out of the order asked for"
-    WITHHELD_TX = "a proved transaction that was not sent"
-    UNPROVED_TX = "a transaction that the block's proof does not prove"
-    UNASKED_TX = "a transaction nobody asked for"
-    FILTERED_OUT_TX = "a transaction that the filter does not match"
-    OMITTED_TX = "a transaction of ours that another peer proved"
-    FALSE_BLOCK = "a block that is not what its header commits to"
-    UNASKED_FILTER = "a compact filter or filter headers nobody asked for"
-    FALSE_FILTER = "a compact filter that is not what its header commits to"
-    FALSE_FILTER_HEADER = "a filter header that commits to a false filter"
-    CONTRADICTION = "filter headers that contradict what it said before"
-    MALFORMED = "a message that cannot be read"
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from spvfilter.errors import FormatError, LieError, PeerError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block
-from spvfilter.light.flight import Flight, Flights, Lie
+from spvfilter.light.flight import Flight, Flights
+from spvfilter.light.lies import Lie
 from spvfilter.light.remote_compact import CompactQuestions
 from spvfilter.light.remote_headers import HeaderQuestions
 from spvfilter.p2p.clock import Clock

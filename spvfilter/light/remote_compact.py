@@ -13,7 +13,7 @@ from typing import Any  # whatever the futures are for
 
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_header, filter_headers
-from spvfilter.light.flight import Lie
+from spvfilter.light.lies import Lie
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, MAX_CFHEADERS

@@ -22,7 +22,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.light.events import Event, Phase, Progress
-from spvfilter.light.flight import Flight, Lie
+from spvfilter.light.flight import Flight
+from spvfilter.light.lies import Lie
 from spvfilter.light.peers import LOST, Peers
 from spvfilter.light.remote import Remote
 from spvfilter.p2p.clock import Clock

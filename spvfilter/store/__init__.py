@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         MEMORY as MEMORY,
         Batch as Batch,
         Bip37Parameters as Bip37Parameters,
+        KeptTx as KeptTx,
         Pending as Pending,
         Store as Store,
         StoredMatch as StoredMatch,
@@ -22,5 +23,5 @@ else:
         __name__,
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
-        store="Batch Bip37Parameters MEMORY Pending Store StoredMatch",
+        store="Batch Bip37Parameters KeptTx MEMORY Pending Store StoredMatch",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE headers (height INTEGER PRIMARY KEY, raw BLOB NOT NULL);
@@ -18,6 +18,8 @@ CREATE INDEX matches_by_height ON matches (height);
 CREATE INDEX matches_by_outpoint ON matches (outpoint);
 CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
     WITHOUT ROWID;
+CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, height INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE filter_hashes (height INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 """
@@ -27,4 +29,5 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "coins": "outpoint, entry, value, script",
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
     "pending": "txid, raw, seen, own",
+    "transactions": "txid, raw, height, own",
 }

@@ -30,6 +30,7 @@ from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translat
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
+_NOTE = "note: "  # prefix of the light client's names in the table "meta"
 MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
 
 
@@ -53,6 +54,15 @@ class Pending(NamedTuple):
 
 
 @public
+class KeptTx(NamedTuple):
+    """A matched transaction of a block, kept because a reorganisation makes it unconfirmed again."""
+
+    raw: bytes
+    height: int
+    own: bool  # whether we broadcast it
+
+
+@public
 class Bip37Parameters(NamedTuple):
     """Parameters that make this wallet's BIP-37 filter the same in every run: the intersection of different filters reveals the wallet."""
 
@@ -72,7 +82,9 @@ class Batch:
     matches: list[StoredMatch] = field(default_factory=list)  # new ones, and confirmed ones that were unconfirmed
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
     pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None deletes
+    transactions: dict[bytes, KeptTx | None] = field(default_factory=dict)  # by txid; None deletes
     cursor: int | None = None  # height up to which blocks have been searched
+    notes: dict[str, bytes | None] = field(default_factory=dict)  # named values of the light client; None deletes
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
 
@@ -293,6 +305,15 @@ class Store:
         """The unconfirmed transactions by txid."""
         return {txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._rows_of("SELECT txid, raw, seen, own FROM pending")}
 
+    def transactions(self, above: int) -> dict[bytes, KeptTx]:
+        """The matched transactions of blocks above a height, by txid."""
+        query = "SELECT txid, raw, height, own FROM transactions WHERE height > ?"
+        return {txid: KeptTx(raw, height, bool(own)) for txid, raw, height, own in self._rows_of(query, (above,))}
+
+    def note(self, name: str) -> bytes | None:
+        """A named value of the light client, or None."""
+        return self._rows.meta(_NOTE + name)
+
     # Writing
 
     def attach(self, watch: WatchList, since: int = 0) -> None:
@@ -361,11 +382,17 @@ class Store:
             place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
             row = (*place, hit.value, hit.script, entry, block, height, completeness.value)
             self._rows.insert("matches", row)
-        self._write_coins(found.hit.outpoint for found in batch.matches if not found.hit.spend)
+        self._write_coins(found.hit.outpoint for found in batch.matches if not found.hit.spend and found.height is not None)
         for txid, pending in batch.pending.items():
             self._rows.remove("pending", "txid = ?", (txid,))
             if pending is not None:
                 self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
+        for txid, kept in batch.transactions.items():
+            self._rows.remove("transactions", "txid = ?", (txid,))
+            if kept is not None:
+                self._rows.insert("transactions", (txid, kept.raw, kept.height, int(kept.own)))
+        for name, value in batch.notes.items():
+            self._rows.set_meta(_NOTE + name, value)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self._tip))
         if batch.compact_filters is not None:

@@ -61,6 +61,7 @@ class Ledger:
         self._size = sum(len(pending.raw) for pending in self._pending.values())
         self._unconfirmed: dict[bytes, dict[_Identity, Hit]] = {}
         for found in self.store.matches(confirmed=False):
+            self.watch.table.learn((found.hit,))
             self._unconfirmed.setdefault(found.hit.txid, {})[_identity(found.hit)] = found.hit
         self._spenders: dict[bytes, list[bytes]] = {}  # outpoint → txids of the unconfirmed transactions that spend it
         for txid, pending in self._pending.items():

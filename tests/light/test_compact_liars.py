@@ -12,7 +12,7 @@ import pytest
 from spvfilter.errors import PeerError
 from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import sha256d
-from spvfilter.light.flight import Lie
+from spvfilter.light.lies import Lie
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest

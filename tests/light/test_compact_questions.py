@@ -9,7 +9,7 @@ import pytest
 
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_headers
-from spvfilter.light.flight import Lie
+from spvfilter.light.lies import Lie
 from spvfilter.light.remote_compact import CompactQuestions
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message

@@ -20,7 +20,7 @@ from spvfilter.errors import (
     UselessPeerError,
 )
 from spvfilter.filters.bip37 import MatchedTx
-from spvfilter.light.flight import Lie
+from spvfilter.light.lies import Lie
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import BITS, TxIn, build_tx, mine
 from spvfilter.node.responder import Responder

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spvfilter.light.events import Event
-from spvfilter.p2p.address import Address
 from spvfilter.store.store import Batch, Store
 from spvfilter.wire.messages.table import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection to `address`. The answer is Connected or Lost with this number, which no other connection ever has."""
+    """Open a connection to `address` (HOST:PORT). The answer is Connected or Lost with this number, which no other connection ever has."""
 
     peer: int
-    address: Address
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,24 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """A peer has a transaction that was broadcast: it fetched it from us, or announced it."""
+
+    txid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The client ends with this error: there is nothing left that it could do."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Report Tick at this time of the monotonic clock. Replaces the time given before."""
 
     at: float
 
 
-Effect = Connect | Send | Fence | Drop | Commit | Emit | Work | Read | Wake
+Effect = Connect | Send | Fence | Drop | Commit | Emit | Work | Read | Taken | End | Wake

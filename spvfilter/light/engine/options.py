@@ -6,7 +6,22 @@ from dataclasses import dataclass, field
 
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
-from spvfilter.p2p.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the engine waits for peers, in seconds (Core's values unless stated), and how much it asks of a peer at once."""
+
+    reply_s: float = 120.0  # silence after a question; then the peer is dropped
+    stall_s: float = 2.0  # silence after a question while another peer could answer; then that one is asked too
+    retry_s: float = 1.0  # before a peer is tried again; doubles with each failure, up to max_retry_s; ours
+    max_retry_s: float = 300.0  # ours
+    ban_s: float = 86_400.0  # after a proven lie; Core's default for bans
+    stale_tip_s: float = 1_800.0  # without a new block: ask for headers again
+    flight: int = 125  # filtered blocks asked for at once; ours
+    flights: int = 8  # of these underway; ours
+    filters: int = 250  # compact filters asked for at once; BIP-157: at most 1,000
+    filter_flights: int = 2  # of these underway to a peer; ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +35,4 @@ class Options:
     from_height: int = 0
     birthday: int | None = None  # seconds since 1970
     max_peers: int = 8
-    limits: Limits = field(default_factory=Limits)
+    patience: Patience = field(default_factory=Patience)

@@ -1,0 +1,172 @@
+"""Whole blocks: each asked of a random peer, of another one where that one stalls, and checked against its header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from spvfilter.errors import FormatError, LieError, UselessPeerError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import check_block, walk_block
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.events import PeerWarning
+from spvfilter.light.lies import Lie
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import GetData, InvItem, InvType
+
+MAX_PER_PEER = 16  # blocks asked of one peer; ours
+
+
+@dataclass(slots=True)
+class _Wanted:
+    height: int
+    then: list[Callable[[bytes], None]]
+    asked: set[Peer] = field(default_factory=set)
+    lacking: set[Peer] = field(default_factory=set)  # peers that said that they do not have it
+    is_checked: bool = False  # whether one has come and is being checked
+
+
+class BlockRequests:
+    """Blocks that are wanted, by hash, until they have come."""
+
+    def __init__(self, context: Context, headers: Headers) -> None:
+        self._context = context
+        self._headers = headers
+        self._wanted: dict[bytes, _Wanted] = {}
+        self._asked: dict[Peer, set[bytes]] = {}  # what may still come from a peer
+        self._pruners: set[str] = set()  # addresses that were named for lack of old blocks
+        context.pool.on_gone(self._gone)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, height: int, block_hash: bytes, then: Callable[[bytes], None]) -> None:
+        """Fetch a block of the best chain; `then` is called with it, unless it is given up."""
+        wanted = self._wanted.get(block_hash)
+        if wanted is None:
+            self._wanted[block_hash] = _Wanted(height, [then])
+            self._context.changed()
+        else:
+            wanted.then.append(then)
+
+    def is_wanted(self, block_hash: bytes) -> bool:
+        """Whether a block is on its way."""
+        return block_hash in self._wanted
+
+    def turned(self, fork: int) -> None:
+        """Give up blocks above a height: they left the best chain, or are to be searched again."""
+        for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > fork]:
+            del self._wanted[block_hash]
+
+    def advance(self) -> None:
+        """Ask for what nobody was asked for, or only peers that stall."""
+        for block_hash, wanted in self._wanted.items():
+            if wanted.is_checked or any(peer.state is PeerState.READY for peer in wanted.asked):
+                continue
+            peer = self._choose(wanted)
+            if peer is not None:
+                wanted.asked.add(peer)
+                self._asked.setdefault(peer, set()).add(block_hash)
+                question = GetData((InvItem(InvType.WITNESS_BLOCK, block_hash),))
+                self._context.pool.ask(peer, ("block", block_hash), self._context.now, question)
+
+    def _choose(self, wanted: _Wanted) -> Peer | None:
+        depth = self._context.chain.height - wanted.height
+        knowing = [
+            peer
+            for peer in self._context.pool.ready()
+            if peer not in wanted.asked and peer not in wanted.lacking and self._headers.knows(peer) >= wanted.height
+        ]
+        able = [peer for peer in knowing if peer.has_block(depth) and len(self._asked.get(peer, ())) < MAX_PER_PEER]
+        prompt = [peer for peer in able if peer.state is PeerState.READY]
+        if prompt:
+            return self._context.random.choice(prompt)
+        if wanted.asked:
+            return None  # it may still come; suspects are no better
+        if able:
+            return self._context.random.choice(able)
+        if knowing and not any(peer.has_block(depth) for peer in knowing):
+            self._name_pruners(knowing, wanted.height)
+        return None
+
+    def _name_pruners(self, peers: list[Peer], height: int) -> None:
+        for peer in peers:
+            if peer.address not in self._pruners:
+                self._pruners.add(peer.address)
+                error = UselessPeerError(f"keeps only recent blocks, and no other connected peer has block {height}")
+                self._context.out.emit(PeerWarning(peer.address, error, False))
+
+    def take(self, peer: Peer, raw: bytes) -> None:
+        """A block came. Raises LieError for one that was not asked for."""
+        block_hash = sha256d(raw[:HEADER_SIZE])
+        asked = self._asked.get(peer, set())
+        if block_hash not in asked:
+            raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
+        asked.discard(block_hash)
+        self._context.pool.answered(peer, ("block", block_hash), self._context.now)
+        self._context.changed()
+        wanted = self._wanted.get(block_hash)
+        if wanted is None or wanted.is_checked:
+            return
+        wanted.is_checked = True
+        must_have_witness = wanted.height >= self._context.chain.network.segwit_height
+        self._context.out.work(partial(_flaw, raw, must_have_witness), partial(self._checked, peer, block_hash, raw))
+
+    def _checked(self, peer: Peer, block_hash: bytes, raw: bytes, flaw: object) -> None:
+        wanted = self._wanted.get(block_hash)
+        self._context.changed()
+        if flaw is not None:
+            if wanted is not None:
+                wanted.is_checked = False
+                wanted.asked.discard(peer)
+                wanted.lacking.add(peer)
+            assert isinstance(flaw, Exception)
+            self._context.pool.drop(peer, flaw, self._context.now)
+        elif wanted is not None:
+            del self._wanted[block_hash]
+            for then in wanted.then:
+                then(raw)
+
+    def not_found(self, peer: Peer, block_hash: bytes) -> None:
+        """A peer says that it does not have a block."""
+        asked = self._asked.get(peer, set())
+        if block_hash in asked:
+            asked.discard(block_hash)
+            self._context.pool.answered(peer, ("block", block_hash), self._context.now)
+            wanted = self._wanted.get(block_hash)
+            if wanted is not None:
+                wanted.asked.discard(peer)
+                wanted.lacking.add(peer)
+            self._context.changed()
+
+    def _gone(self, peer: Peer) -> None:
+        self._asked.pop(peer, None)
+        for wanted in self._wanted.values():
+            wanted.asked.discard(peer)
+            wanted.lacking.discard(peer)
+
+
+def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
+    """What is wrong with a block that its header's hash does not show."""
+    block_hash = sha256d(raw[:HEADER_SIZE])
+    try:
+        check_block(raw)
+    except FormatError as error:
+        return LieError(f"block {hash_to_hex(block_hash)}: {error}", cause=Lie.FALSE_BLOCK)
+    if must_have_witness and _is_stripped(raw):
+        return UselessPeerError(f"sends block {hash_to_hex(block_hash)} without the witnesses that it commits to")
+    return None
+
+
+def _is_stripped(raw: bytes) -> bool:
+    """Whether the coinbase commits to witnesses and has none itself (Core: bad-witness-nonce-size)."""
+    span = next(iter(walk_block(raw)))
+    if span.witness:
+        return False
+    coinbase = Transaction.parse(raw[span.start : span.end])
+    return any(len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs)

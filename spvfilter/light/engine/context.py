@@ -1,0 +1,34 @@
+"""What the parts of the engine share: the wallet's books, the chain, the peers, and the present moment."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from spvfilter.chain import HeaderChain
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.inputs import Instant
+from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import PeerPool
+from spvfilter.wallet.books import Books
+
+
+@dataclass(slots=True)
+class Context:
+    """Constructed once by the engine, which moves `now` with every step."""
+
+    options: Options
+    chain: HeaderChain
+    rows: FilterRows
+    books: Books
+    pool: PeerPool
+    out: Outbox
+    random: random.Random
+    now: Instant
+    lived: float  # seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then
+    is_due: bool = True  # whether the parts should look at what is to be done next
+
+    def changed(self) -> None:
+        """Something happened that lets the engine go on."""
+        self.is_due = True

@@ -1,0 +1,198 @@
+"""Block headers: asked of every peer, validated, and the one best chain that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spvfilter.chain import HeaderSync, SyncPhase, Update
+from spvfilter.errors import FutureHeaderError, PeerError, UnconnectedHeadersError, UselessPeerError
+from spvfilter.hashes import sha256d
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
+from spvfilter.wire.messages.table import GetHeaders, SendHeaders
+
+MAX_REPEATS = 50  # ours: full messages of known headers that lead no further, as where another peer was faster
+_KEY = "headers"
+
+
+@dataclass(slots=True)
+class _View:
+    """What a peer has told of its chain."""
+
+    sync: HeaderSync
+    best: bytes = b""  # hash of the last block that it is known to have
+    fence: int | None = None  # behind the question that is open
+    told: int = -1  # height up to which its full messages have led
+    repeats: int = 0  # full messages that led nowhere
+    unconnected: int = 0
+    is_future: bool = False  # whether its last headers are ahead of our clock
+
+
+class Headers:
+    """Headers of all peers. `moved` is called with every change of the best chain.
+
+    A ping follows each getheaders: Core answers with an empty message if it has nothing new; other nodes do not answer at all, nor does
+    Core in its initial block download. A pong without headers before it means the same.
+    """
+
+    def __init__(self, context: Context, moved: Callable[[Update], None]) -> None:
+        self._context = context
+        self._moved = moved
+        self._views: dict[Peer, _View] = {}
+        self._last_news = context.now.monotonic  # when a block came, or everybody was asked
+        context.pool.on_gone(lambda peer: self._views.pop(peer, None))
+
+    # What is known of a peer
+
+    def knows(self, peer: Peer) -> int:
+        """Height up to which a peer is known to have the best chain; -1 if nothing is known."""
+        view = self._views.get(peer)
+        height = self._context.chain.common_height(view.best) if view is not None and view.best else None
+        return -1 if height is None else height
+
+    def is_behind(self, peer: Peer) -> bool:
+        """Whether the chain that a peer is known to have has less work than the best one, or than the network's minimum."""
+        chain, view = self._context.chain, self._views.get(peer)
+        if view is None or not view.best or chain.work < chain.network.min_chain_work:
+            return True
+        return (chain.work_of(view.best) or 0) < chain.work
+
+    def is_asked(self, peer: Peer) -> bool:
+        """Whether a peer owes headers."""
+        return _KEY in peer.questions
+
+    def is_ahead_of_clock(self, peer: Peer) -> bool:
+        """Whether a peer has headers that our clock says are from the future."""
+        view = self._views.get(peer)
+        return view is not None and view.is_future
+
+    def progress(self) -> tuple[int, int]:
+        """Height reached, and the greatest height that a connected peer states."""
+        done = max((view.sync.height for view in self._views.values()), default=self._context.chain.height)
+        stated = [peer.profile.start_height for peer in self._context.pool.connected() if peer.profile is not None]
+        return done, max(done, self._context.chain.height, *stated, 0)
+
+    # Asking
+
+    def greet(self, peer: Peer) -> None:
+        """A peer has connected."""
+        salt = self._context.random.randbytes(16)
+        self._views[peer] = _View(HeaderSync(self._context.chain, salt))
+        self._context.out.send(peer.number, SendHeaders())
+
+    def advance(self) -> None:
+        """Ask peers that have not told of their headers: one first, the others once its are there, or if it stalls."""
+        now, pool = self._context.now, self._context.pool
+        greeting = [peer for peer in pool if peer.state is PeerState.GREETING]
+        if greeting:
+            asked = [peer for peer in greeting if self.is_asked(peer)]
+            alone = not pool.ready() and any(peer.silent_for(now.monotonic) < self._context.options.patience.stall_s for peer in asked)
+            for peer in greeting:
+                if not self.is_asked(peer) and not alone:
+                    self.ask(peer)
+                    alone = not pool.ready()
+        if now.monotonic - self._last_news >= self._context.options.patience.stale_tip_s:
+            self._last_news = now.monotonic
+            for peer in pool.ready():
+                self.ask(peer)
+
+    def ask(self, peer: Peer) -> None:
+        """Ask a peer for the headers after those that it is known to have."""
+        view = self._views[peer]
+        if not self.is_asked(peer):
+            locator = tuple(view.sync.locator()[:101])
+            self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
+            view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
+
+    def announced(self, peer: Peer, hashes: list[bytes]) -> None:
+        """A peer announces blocks by inv."""
+        view = self._views[peer]
+        chain = self._context.chain
+        for block_hash in hashes:
+            if (chain.height_of(block_hash) or -1) > self.knows(peer):
+                view.best = block_hash
+                self._context.changed()
+        if any(block_hash not in chain for block_hash in hashes):
+            self.ask(peer)
+
+    # Answers
+
+    def _fenced(self, peer: Peer) -> None:
+        if self._context.pool.has(peer) and self.is_asked(peer):
+            self.take(peer, b"")
+
+    def take(self, peer: Peer, headers: bytes) -> None:
+        """Headers of one message (80 bytes each), asked for or announced. Raises PeerError."""
+        view, context = self._views[peer], self._context
+        update = self._receive(view, headers)
+        if update is None:  # they do not connect: ask for those between
+            self._answered(peer, view)
+            self.ask(peer)
+            return
+        view.unconnected = 0
+        self._answered(peer, view)
+        if headers:
+            last = sha256d(headers[-HEADER_SIZE:])
+            height = context.chain.height_of(last)
+            if height is None or height >= self.knows(peer):  # otherwise it repeats what it has told before
+                view.best = last
+        elif not view.best and view.sync.phase is SyncPhase.DIRECT:
+            self._take_statement(peer, view)
+        if update.stored or update.old_hashes:
+            self._last_news = context.now.monotonic
+            self._moved(update)
+        if view.sync.wants_more:
+            self._check_headway(peer, view, update)
+            self.ask(peer)
+        elif peer.state is PeerState.GREETING:
+            peer.state = PeerState.READY
+        context.changed()
+
+    def _receive(self, view: _View, headers: bytes) -> Update | None:
+        wall = int(self._context.now.wall)
+        try:
+            update = view.sync.receive(headers, wall)
+            view.is_future = False if headers else view.is_future
+        except FutureHeaderError as error:
+            update = view.sync.receive(headers[: error.index * HEADER_SIZE], wall)
+            view.sync.wants_more, view.is_future = False, True
+        except UnconnectedHeadersError:
+            view.unconnected += 1
+            if view.unconnected > MAX_UNCONNECTING_HEADERS:
+                raise
+            return None
+        return update
+
+    def _answered(self, peer: Peer, view: _View) -> None:
+        self._context.pool.answered(peer, _KEY, self._context.now)
+        if view.fence is not None:
+            self._context.out.forget(view.fence)
+            view.fence = None
+
+    def _take_statement(self, peer: Peer, view: _View) -> None:
+        """The peer has nothing beyond the headers that our locator named. How far it has them, only its version states."""
+        assert peer.profile is not None
+        stated, chain = max(0, peer.profile.start_height), self._context.chain
+        if stated > chain.height and not view.is_future:
+            raise UselessPeerError(f"states height {stated} but sends no headers; it may be in its initial block download")
+        view.best = chain.hash_at(min(stated, chain.height))
+
+    def _check_headway(self, peer: Peer, view: _View, update: Update) -> None:
+        """Raises UselessPeerError for a peer that sends the same headers over and over."""
+        if update.stored or view.sync.phase is not SyncPhase.DIRECT:
+            return
+        known = self.knows(peer)
+        view.repeats += known <= view.told
+        view.told = max(view.told, known)
+        if view.repeats > MAX_REPEATS:
+            raise UselessPeerError(f"sends headers up to {hash_to_hex(view.best)} again and again")
+
+    def lack(self) -> PeerError:
+        """What a peer that is behind does not know."""
+        chain = self._context.chain
+        if chain.work < chain.network.min_chain_work:
+            return UselessPeerError("has no chain of the network's minimum work; it may be in its initial block download")
+        return UselessPeerError(f"does not know block {chain.height} of the best chain")

@@ -1,0 +1,128 @@
+"""Effects of one step in order, and what to do when an effect has been carried out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.events import Event
+from spvfilter.store.store import Store
+from spvfilter.wallet.books import Books
+from spvfilter.wire.messages.table import Message
+
+MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
+
+
+class Outbox:
+    """Collects effects. What the books have changed is committed before events about it are reported."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._effects: list[Effect] = []
+        self._tokens = 0
+        self._waiting: dict[int, Callable[[object], None]] = {}  # by token of Work, Read or Fence
+        self._issued = 0  # commits
+        self._durable = 0  # commits
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()  # what waits for a commit
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, complete with the commit of what the books have changed."""
+        self.flush()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def flush(self) -> None:
+        """Commit what the books have changed."""
+        for batch in self._books.take_batches():
+            self._issued += 1
+            self._effects.append(Commit(self._issued, batch))
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Whether the database lags behind so far that the search should wait."""
+        return self._issued - self._durable >= MAX_UNCOMMITTED
+
+    @property
+    def open_tokens(self) -> int:
+        """The number of results that are awaited."""
+        return len(self._waiting)
+
+    # Effects
+
+    def connect(self, peer: int, address: str) -> None:
+        """Open a connection."""
+        self._effects.append(Connect(peer, address))
+
+    def send(self, peer: int, message: Message) -> None:
+        """Send a message."""
+        self._effects.append(Send(peer, message))
+
+    def fence(self, peer: int, then: Callable[[], None]) -> int:
+        """Call `then` once the peer has processed everything sent so far; the token, with which `forget` gives it up."""
+        token = self._token(lambda _: then())
+        self._effects.append(Fence(peer, token))
+        return token
+
+    def drop(self, peer: int) -> None:
+        """End a connection."""
+        self._effects.append(Drop(peer))
+
+    def emit(self, *events: Event) -> None:
+        """Report events."""
+        if events:
+            self.flush()
+            self._effects.extend(map(Emit, events))
+
+    def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
+        """Call a long function elsewhere, and then `then` with its result, which is an Exception that it raised."""
+        self._effects.append(Work(self._token(then), function))
+
+    def read(self, function: Callable[[Store], object], then: Callable[[object], None]) -> None:
+        """Call a function with the database, after all changes so far, and then `then` with its result."""
+        self.flush()
+        self._effects.append(Read(self._token(then), function))
+
+    def taken(self, txid: bytes) -> None:
+        """A peer has a transaction of ours."""
+        self._effects.append(Taken(txid))
+
+    def end(self, error: Exception) -> None:
+        """The client ends."""
+        self.flush()
+        self._effects.append(End(error))
+
+    def wake(self, at: float) -> None:
+        """Call for a tick."""
+        self._effects.append(Wake(at))
+
+    def _token(self, then: Callable[[object], None]) -> int:
+        self._tokens += 1
+        self._waiting[self._tokens] = then
+        return self._tokens
+
+    # Results
+
+    def done(self, token: int, value: object) -> None:
+        """A result came; unknown tokens are those given up."""
+        then = self._waiting.pop(token, None)
+        if then is not None:
+            then(value)
+
+    def forget(self, token: int) -> None:
+        """Nobody waits for a result any more."""
+        self._waiting.pop(token, None)
+
+    def after_commit(self, then: Callable[[], None]) -> None:
+        """Call `then` once everything that the books have changed so far is durable."""
+        self.flush()
+        if self._durable >= self._issued:
+            then()
+        else:
+            self._after.append((self._issued, then))
+
+    def committed(self, number: int) -> None:
+        """Commits up to a number are durable."""
+        self._durable = max(self._durable, number)
+        while self._after and self._after[0][0] <= self._durable:
+            self._after.popleft()[1]()

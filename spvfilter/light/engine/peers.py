@@ -1,0 +1,276 @@
+"""Peers and where they may be found: who is connected, who owes an answer, who is dropped, for what and for how long."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spvfilter.errors import InvalidHeaderError, LieError, PeerError, ProofError, UselessPeerError
+from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.events import PeerWarning
+from spvfilter.wire.events import Service
+from spvfilter.wire.messages.table import Message
+
+LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+_LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
+
+
+class PeerState(Enum):
+    """Where a peer stands."""
+
+    CONNECTING = "connecting"
+    GREETING = "greeting"  # its headers are not known yet
+    READY = "ready"
+    SUSPECT = "suspect"  # ready, but it owes an answer for longer than others take: they are asked first
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """A peer from Connect to its end."""
+
+    number: int
+    address: str
+    since: float  # when the connection was begun or made
+    state: PeerState = PeerState.CONNECTING
+    profile: Connected | None = None
+    group: str = ""  # peers of one group may be one party
+    questions: dict[Hashable, float] = field(default_factory=dict)  # open ones, and when each was asked
+    last_answer: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.number} {self.address} {self.state.value}>"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its headers are known."""
+        return self.state in (PeerState.READY, PeerState.SUSPECT)
+
+    def serves(self, service: int) -> bool:
+        """Whether it offers a service."""
+        return self.profile is not None and bool(self.profile.services & service)
+
+    def has_block(self, depth: int) -> bool:
+        """Whether it keeps blocks at this depth below its tip (BIP-159)."""
+        return depth < _LIMITED_DEPTH or self.serves(Service.NETWORK) or not self.serves(Service.NETWORK_LIMITED)
+
+    def silent_for(self, now: float) -> float:
+        """For how many seconds it has owed an answer without giving any; 0 if it owes none."""
+        if not self.questions:
+            return 0.0
+        asked = next(iter(self.questions.values()))  # the oldest
+        return now - max(asked, self.last_answer)
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is known of an address."""
+
+    next_try: float = 0.0
+    failures: int = 0
+    banned_until: float = 0.0  # seconds since 1970
+    was_tried: bool = False  # whether a connection was made, or could not be, in this run
+    services: int | None = None
+
+
+class PeerPool:
+    """Connected peers, and addresses to connect to."""
+
+    def __init__(self, addresses: Iterable[str], bans: dict[str, float], most: int, patience: Patience, out: Outbox) -> None:
+        self._peers: dict[int, Peer] = {}
+        self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}
+        self._most = most
+        self._patience = patience
+        self._out = out
+        self._numbers = 0
+        self._on_gone: list[Callable[[Peer], object]] = []
+        self.bans_changed = False
+
+    # Who is there
+
+    def __iter__(self) -> Iterator[Peer]:
+        """All peers, connected or connecting, oldest first."""
+        return iter(list(self._peers.values()))
+
+    def get(self, number: int) -> Peer | None:
+        """The peer with this number, unless it is gone."""
+        return self._peers.get(number)
+
+    def has(self, peer: Peer) -> bool:
+        """Whether a peer is still there."""
+        return self._peers.get(peer.number) is peer
+
+    def ready(self, service: int = 0) -> list[Peer]:
+        """Peers whose headers are known and that offer a service; those that are not suspect first."""
+        found = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.serves(service))]
+        found.sort(key=lambda peer: peer.state is PeerState.SUSPECT)
+        return found
+
+    def connected(self) -> list[Peer]:
+        """Peers with a connection."""
+        return [peer for peer in self._peers.values() if peer.state is not PeerState.CONNECTING]
+
+    @property
+    def bans(self) -> dict[str, float]:
+        """Banned addresses, and until when (seconds since 1970)."""
+        return {address: place.banned_until for address, place in self._places.items() if place.banned_until}
+
+    def may_offer(self, service: int, now: Instant) -> bool:
+        """Whether an address that is not connected may offer a service: nobody has tried it yet, or it did when it was last there."""
+        there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
+        for address, place in self._places.items():
+            if address in there or place.banned_until > now.wall:
+                continue
+            if not place.was_tried:
+                return True
+            if place.services is not None and place.services & service and place.failures <= 1:
+                return True
+        return False
+
+    def on_gone(self, call: Callable[[Peer], object]) -> None:
+        """Call this with each peer that is gone."""
+        self._on_gone.append(call)
+
+    # Connections
+
+    def advance(self, now: Instant) -> None:
+        """Begin the connections that are due."""
+        if len(self._peers) >= self._most:
+            return
+        used = {peer.address for peer in self._peers.values()}
+        free = [(place.next_try, address) for address, place in self._places.items() if address not in used]
+        for next_try, address in sorted(free, key=lambda item: item[0]):
+            if len(self._peers) >= self._most:
+                return
+            if next_try <= now.monotonic and self._places[address].banned_until <= now.wall:
+                self._numbers += 1
+                self._peers[self._numbers] = Peer(self._numbers, address, now.monotonic)
+                self._out.connect(self._numbers, address)
+
+    def next_try(self, now: Instant) -> float | None:
+        """When the next connection is due, by the monotonic clock."""
+        if len(self._peers) >= self._most:
+            return None
+        used = {peer.address for peer in self._peers.values()}
+        due = [
+            max(place.next_try, now.monotonic + place.banned_until - now.wall)
+            for address, place in self._places.items()
+            if address not in used
+        ]
+        return min(due, default=None)
+
+    def exhausted(self, now: Instant) -> bool:
+        """Whether nobody is there and every address is banned."""
+        return not self._peers and all(place.banned_until > now.wall for place in self._places.values())
+
+    def welcome(self, profile: Connected, now: Instant) -> Peer | None:
+        """A connection was made; the peer, unless it was given up."""
+        peer = self._peers.get(profile.peer)
+        if peer is not None:
+            peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
+            peer.since = peer.last_answer = now.monotonic
+            place = self._places[peer.address]
+            place.was_tried, place.services = True, profile.services
+        return peer
+
+    def lost(self, number: int, error: Exception, now: Instant) -> None:
+        """A connection has ended, or could not be made."""
+        peer = self._peers.get(number)
+        if peer is not None:
+            self._remove(peer, error, now)
+
+    def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
+        """End a connection for what the peer did: a proven lie bans its address for a day, anything else means a pause."""
+        if self.has(peer):
+            self._out.drop(peer.number)
+            self._remove(peer, error, now)
+
+    def _remove(self, peer: Peer, error: Exception, now: Instant) -> None:
+        del self._peers[peer.number]
+        place = self._places[peer.address]
+        place.was_tried = True
+        place.failures = min(place.failures + 1, 64)
+        pause = min(self._patience.retry_s * 2.0 ** (place.failures - 1), self._patience.max_retry_s)
+        place.next_try = now.monotonic + pause
+        lied = isinstance(error, LIES)
+        if lied:
+            place.banned_until = now.wall + self._patience.ban_s
+            self.bans_changed = True
+        for call in self._on_gone:
+            call(peer)
+        self._out.emit(PeerWarning(peer.address, error, lied))
+
+    def did_well(self, peer: Peer) -> None:
+        """It was of use: if its connection ends, it is tried again soon."""
+        self._places[peer.address].failures = 0
+
+    # Questions
+
+    def ask(self, peer: Peer, key: Hashable, now: Instant, *messages: Message) -> None:
+        """Send messages that the peer owes an answer to, until `answered` is called with the same key."""
+        peer.questions.setdefault(key, now.monotonic)
+        for message in messages:
+            self._out.send(peer.number, message)
+
+    def answered(self, peer: Peer, key: Hashable, now: Instant) -> bool:
+        """The peer has answered a question; whether it was open."""
+        peer.last_answer = now.monotonic
+        if peer.state is PeerState.SUSPECT:
+            peer.state = PeerState.READY
+        return peer.questions.pop(key, None) is not None
+
+    def heard(self, peer: Peer, now: Instant) -> None:
+        """A part of an answer came."""
+        peer.last_answer = now.monotonic
+        if peer.state is PeerState.SUSPECT:
+            peer.state = PeerState.READY
+
+    def check_patience(self, now: Instant) -> bool:
+        """Drop peers that have been silent for too long, suspect those that may become so; whether anything changed."""
+        changed = False
+        for peer in self:
+            silent = peer.silent_for(now.monotonic)
+            if silent >= self._patience.reply_s:
+                self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
+                changed = True
+            elif silent >= self._patience.stall_s and peer.state is PeerState.READY:
+                peer.state = PeerState.SUSPECT
+                changed = True
+        return changed
+
+    @property
+    def owes(self) -> bool:
+        """Whether any peer owes an answer."""
+        return any(peer.questions for peer in self._peers.values())
+
+
+def netgroup(host: str) -> str:
+    """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
+
+    A host name, as a proxy resolves it, is a group of its own (Core netgroup.cpp, without its map of autonomous systems).
+    """
+    if host.endswith(".onion"):
+        return "onion"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower()
+    if address.version == 6:
+        mapped = address.ipv4_mapped
+        if mapped is None:
+            return str(ipaddress.ip_network((address, 32), strict=False))
+        address = mapped
+    return str(ipaddress.ip_network((address, 16), strict=False))
+
+
+def independent(peers: Iterable[Peer]) -> int:
+    """The number of network groups among peers."""
+    return len({peer.group for peer in peers})
+
+
+def as_peer_error(error: Exception) -> PeerError:
+    """An error that a peer's message led to, as one of a peer."""
+    return error if isinstance(error, PeerError) else PeerError(str(error))
