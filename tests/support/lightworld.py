@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
-from hashlib import sha256
 from pathlib import Path
 
 from spvfilter.light.client import LightClient
@@ -14,7 +13,7 @@ from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
@@ -23,31 +22,13 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
+from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, key as key
 
 START = 1_700_000_000  # seconds since 1970
 TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, headers_s=5, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 
 Place = tuple[str, bytes, int, int | None, bytes | None]  # kind, txid, index, height, block hash
-
-
-def key(number: int) -> bytes:
-    return b"\x02" + sha256(b"key %d" % number).digest()
-
-
-LOCKS: list[Lock] = [
-    p2pkh(key(1)),
-    p2wpkh(key(2)),
-    p2sh(p2wpkh(key(3))),
-    p2wsh(b"\x51"),
-    p2sh(p2wsh(b"\x52")),
-    p2tr(sha256(b"taproot").digest()),
-    p2sh(Lock(b"\x53")),
-    p2pk(key(8)),
-    multisig(1, [key(9), key(10)]),
-]
-STRANGER = p2wpkh(key(99))
-FOREIGN = p2wpkh(key(77))  # pays miners and strangers
 
 
 class World:

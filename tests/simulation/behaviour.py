@@ -1,0 +1,68 @@
+"""Behaviour: what a node of the simulated network does differently from an honest one. Subclasses are the library of behaviours."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, ClassVar
+
+from simulation.pipe import Quality
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
+from spvfilter.wire.events import Service, Settings
+from spvfilter.wire.session import Session
+
+if TYPE_CHECKING:
+    from simulation.node import Node
+    from simulation.world import World
+
+FULL = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
+_QUIET_S = 1e7  # nodes send no pings of their own
+
+
+class Behaviour:
+    """An honest, reachable node with all services. A subclass for each way not to be one; one instance a node."""
+
+    is_honest: ClassVar[bool] = True  # never to be banned
+    is_full: ClassVar[bool] = True  # whatever there is can be had from it, once faults end
+    think_s: ClassVar[float] = 0.0  # longest time before it answers
+    clock_skew_s: ClassVar[float] = 0.0  # of the time in its version message
+    services: ClassVar[int] = FULL
+    relay: ClassVar[bool] = True  # whether it takes transactions
+    responder: ClassVar[type[Responder]] = Responder
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.is_calm = False  # whether faults have ended
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def view(self, world: World) -> Regtest:
+        """The chain it shows; here the true one."""
+        return world.truth.regtest
+
+    def settings(self, view: Regtest) -> Settings:
+        """Of its version message."""
+        return Settings(REGTEST, self.services, relay=self.relay, start_height=view.height, ping_interval_s=_QUIET_S)
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        """Its protocol logic for a new connection."""
+        return self.responder(view, session)
+
+    def quality(self) -> Quality:
+        """Of a new connection to it."""
+        rng = self.rng
+        return Quality(rng.uniform(0.005, 0.15), rng.uniform(0, 0.1), rng.choice([2e5, 1e6, 1e7]), rng.choice([0, 0, 0, 0.2]))
+
+    def on_the_wire(self, data: bytes) -> bytes:
+        """What becomes of the bytes that it sends."""
+        return data
+
+    def begin(self, world: World, node: Node) -> None:
+        """Schedule what it does of itself."""
+
+    def calm(self) -> None:
+        """Faults end; lies do not."""
+        self.is_calm = True

@@ -1,0 +1,73 @@
+"""Books: what a user of the client believes from its matches at the start and its events since; refuses what contradicts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simulation.oracle import Place
+from simulation.violation import Violation
+from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.watch.match import Completeness, Match
+
+Identity = tuple[str, bytes, int]
+Told = tuple[int | None, bytes | None, Completeness]  # height, block hash
+
+
+@dataclass
+class Books:
+    """Of one run of the client, from its start to its end."""
+
+    matches: dict[Identity, Told] = field(default_factory=dict)
+    warnings: list[PeerWarning] = field(default_factory=list)
+    synced: Synced | None = None
+
+    @classmethod
+    def start(cls, stored: Iterable[tuple[Identity, Told]]) -> Books:
+        """With the matches of the database."""
+        return cls(dict(stored))
+
+    def take(self, event: Event) -> None:
+        """Believe an event. Raises Violation."""
+        match event:
+            case MatchFound(match, completeness):
+                self._check(identity(match) not in self.matches, "found twice", match)
+                self._put(match, completeness)
+            case MatchConfirmed(match, completeness):
+                before = self.matches.get(identity(match))
+                self._check(before is not None and before[0] is None, "confirmed, but was not waiting", match)
+                self._check(match.height is not None, "confirmed without a block", match)
+                self._put(match, completeness)
+            case MatchWithdrawn(match):
+                before = self.matches.pop(identity(match), None)
+                self._check(before is not None and before[:2] == (match.height, match.block_hash), f"withdrawn, but was {before}", match)
+            case PeerWarning():
+                self.warnings.append(event)
+            case Synced():
+                self.synced = event
+            case _:
+                pass
+
+    def confirmed(self) -> set[Place]:
+        """The matches in blocks."""
+        return {
+            Place(kind, txid, index, height, block)
+            for (kind, txid, index), (height, block, _) in self.matches.items()
+            if height is not None and block is not None
+        }
+
+    def waiting(self) -> set[bytes]:
+        """Txids of the unconfirmed matches."""
+        return {txid for (_, txid, _), (height, _, _) in self.matches.items() if height is None}
+
+    def _put(self, match: Match, completeness: Completeness) -> None:
+        self.matches[identity(match)] = (match.height, match.block_hash, completeness)
+
+    def _check(self, holds: bool, what: str, match: Match) -> None:
+        if not holds:
+            raise Violation("true", f"{what}: {match}")
+
+
+def identity(match: Match) -> Identity:
+    return (str(match.kind), match.txid, match.index)

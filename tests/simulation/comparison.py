@@ -1,0 +1,21 @@
+"""Comparison of what is told with what there is."""
+
+from __future__ import annotations
+
+from simulation.oracle import Place
+from simulation.violation import Violation
+
+_SHOWN = 3  # of what is missing or invented
+
+
+def check_same(told: set[Place], there: set[Place], source: str) -> None:
+    """True: none more, none less."""
+    if missing := there - told:
+        raise Violation("true", f"{source} lack {len(missing)} of {len(there)} matches: {_some(missing)}")
+    if invented := told - there:
+        raise Violation("true", f"{source} have {len(invented)} matches that are not in the chain: {_some(invented)}")
+
+
+def _some(places: set[Place]) -> str:
+    shown = sorted(places, key=lambda place: (place.height, place.txid, place.kind, place.number))[:_SHOWN]
+    return ", ".join(f"{place.kind} {place.txid[::-1].hex()[:12]}:{place.number} at {place.height}" for place in shown)

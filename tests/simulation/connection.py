@@ -1,0 +1,130 @@
+"""Our end of a simulated connection: a wire.Session whose bytes travel through pipes; what it says becomes inputs of the engine."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from simulation.node import Node
+from simulation.pipe import Pipe
+from simulation.timeline import Timeline, Timer
+from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.wire.events import Disconnected, Fenced as PongCame, Misbehaved, Ready, Received, Role, Settings
+from spvfilter.wire.messages.table import Message, command_of
+from spvfilter.wire.session import Session
+
+
+class Connection:
+    """From the moment there is a line until it ends. `report` takes what happens; it may end the connection."""
+
+    def __init__(
+        self,
+        number: int,
+        node: Node,
+        settings: Settings,
+        timeline: Timeline,
+        rng: random.Random,
+        wall: float,
+        keep: Callable[[str, bytes], None],
+        report: Callable[[Input], None],
+    ) -> None:
+        self.number = number
+        self.node = node
+        self.is_open = True
+        self.sent: Counter[str] = Counter()
+        self._timeline = timeline
+        self._keep = keep  # takes what is sent
+        self._report = report
+        self._tokens: dict[int, int] = {}  # of fences, by nonce
+        self._timer: Timer | None = None
+        self._session = Session(
+            settings, Role.OUTBOUND, draw_nonce=partial(rng.getrandbits, 64), now=timeline.now, timestamp=max(0, int(wall))
+        )
+        quality = node.behaviour.quality()
+        self.end = node.accept(Pipe(timeline, rng, quality, self._arrived))
+        self.pipe = Pipe(timeline, rng, quality, self.end.arrived)
+        self._flush()
+        self._set_timer()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_open and self._session.ready is not None
+
+    def send(self, message: Message) -> None:
+        """Send a message after the handshake."""
+        if self.is_open:
+            self.sent[command_of(message)] += 1
+            self._session.send(message)
+            self._flush()
+
+    def fence(self, token: int) -> None:
+        """Send a ping whose pong is reported with this token."""
+        if self.is_open:
+            self._tokens[self._session.fence(self._timeline.now)] = token
+            self._flush()
+
+    def cut(self) -> None:
+        """Nothing arrives any more on either side: half-open."""
+        self.pipe.cut()
+        self.end.pipe.cut()
+
+    def abort(self) -> None:
+        """End the connection at once; nothing is reported any more."""
+        if self.is_open:
+            self.is_open = False
+            self.pipe.close()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _arrived(self, data: bytes | None) -> None:
+        if not self.is_open:
+            return
+        if data is None:
+            self._session.receive_eof()
+        else:
+            self._session.receive_data(data)
+        self._take()
+
+    def _take(self) -> None:
+        while self.is_open and (event := self._session.next_event()) is not None:
+            self._flush()
+            match event:
+                case Received(message):
+                    if self._session.ready is not None:
+                        self._report(Heard(self.number, message))
+                case PongCame(nonce):
+                    self._report(Fenced(self.number, self._tokens.pop(nonce)))
+                case Ready():
+                    self._report(self._connected(event))
+                case Misbehaved(error):
+                    if self._session.ready is not None:
+                        self._report(Malformed(self.number, error))
+                case Disconnected(error):
+                    self.abort()
+                    self._report(Lost(self.number, error or ConnectionAbortedError("closed")))
+        if self.is_open:
+            self._flush()
+            self._set_timer()
+
+    def _connected(self, ready: Ready) -> Connected:
+        version = ready.version
+        return Connected(
+            self.number, self.node.host, version.services, version.start_height, version.relay, version.agent, version.timestamp
+        )
+
+    def _flush(self) -> None:
+        if data := self._session.data_to_send():
+            self._keep(self.node.host, data)
+            self.pipe.send(data)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._session.deadline is not None:
+            self._timer = self._timeline.at(self._session.deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self.is_open:
+            self._session.tick(self._timeline.now)
+            self._take()

@@ -1,0 +1,120 @@
+"""The shell's queue of commits, reads and events, over the real database, with a disk that is slow, fails or is full."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from simulation.timeline import Timeline
+from spvfilter.errors import StoreError
+from spvfilter.light.engine.effects import Commit, Emit, Read
+from spvfilter.light.engine.inputs import Committed, Input, Worked
+from spvfilter.light.events import Event
+from spvfilter.network import REGTEST
+from spvfilter.store.store import Store
+
+SLOWEST_S = 0.2
+_NO_LIMIT = 0xFFFFFFFE  # pages, SQLite's largest
+
+
+def open_store(path: Path, secret: bytes) -> Store:
+    """Open or create the wallet's database, without fsync: only the process is killed here, never the machine."""
+    store = Store.open(path, REGTEST)
+    store._db.execute("PRAGMA synchronous = OFF")
+    if store.tip < 0:
+        with store._rows.transaction():
+            store._rows.set_meta("secret", secret)  # the only thing that the database draws by lot
+    return store
+
+
+class DiskQueue:
+    """Commits, reads and events in the order given. `report` takes inputs for the engine, `tell` events for the user."""
+
+    def __init__(
+        self,
+        store: Store,
+        timeline: Timeline,
+        rng: random.Random,
+        report: Callable[[Input], None],
+        tell: Callable[[Event], None],
+        fail: Callable[[StoreError], None],
+    ) -> None:
+        self.store = store
+        self.is_open = True
+        self.commits = 0
+        self.fails_at: int | None = None  # number of commits after which one fails
+        self._timeline = timeline
+        self._rng = rng
+        self._report = report
+        self._tell = tell
+        self._fail = fail
+        self._queue: deque[Commit | Emit | Read] = deque()
+        self._is_writing = False
+        self._slowness = rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def put(self, effect: Commit | Emit | Read) -> None:
+        """Do this after everything put before."""
+        self._queue.append(effect)
+        if not self._is_writing:
+            self._pump()
+
+    def close(self) -> None:
+        """The process ends: what is in the queue is lost."""
+        self.is_open = False
+        self._queue.clear()
+        self.store.close()
+
+    def set_full(self, is_full: bool) -> None:
+        """Whether the file may grow from now on."""
+        db = self.store._db
+        pages = db.execute("PRAGMA page_count").fetchone()[0] if is_full else _NO_LIMIT
+        db.execute(f"PRAGMA max_page_count = {pages}")
+
+    def _pump(self) -> None:
+        while self._queue and self.is_open:
+            match self._queue[0]:
+                case Commit():
+                    self._is_writing = True
+                    self._timeline.after(self._slowness * self._rng.random(), self._write)
+                    return
+                case Emit(event):
+                    self._queue.popleft()
+                    self._tell(event)
+                case Read(token, function):
+                    self._queue.popleft()
+                    self._answer(token, function)
+
+    def _answer(self, token: int, function: Callable[[Store], object]) -> None:
+        try:
+            value = function(self.store)
+        except Exception as error:
+            value = error
+        self._timeline.after(self._slowness * self._rng.random(), partial(self._report, Worked(token, value)))
+
+    def _write(self) -> None:
+        """Commit some of the commits at the head of the queue."""
+        if not self.is_open:
+            return
+        self._is_writing = False
+        last, most = 0, self._rng.choice([1, 1, 3, 100])
+        while most and self._queue and isinstance(head := self._queue[0], Commit):
+            try:
+                if self.fails_at is not None and self.commits >= self.fails_at:
+                    raise StoreError("the simulated disk fails")
+                self.store.commit(head.batch)
+            except StoreError as error:
+                self._fail(error)
+                return
+            self._queue.popleft()
+            self.commits += 1
+            last, most = head.number, most - 1
+        self._report(Committed(last))
+        if not self._is_writing:
+            self._pump()

@@ -1,0 +1,273 @@
+"""The shell of the simulated world: runs the engine, carries out its effects, and is killed and started again."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from simulation.books import Books, Told, identity
+from simulation.comparison import check_same
+from simulation.connection import Connection
+from simulation.disk import DiskQueue, open_store
+from simulation.node import Node
+from simulation.oracle import Place
+from simulation.record import Record
+from simulation.timeline import Timeline, Timer
+from simulation.violation import Violation
+from spvfilter.errors import StoreError
+from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.inputs import Broadcast, Heard, Input, Instant, Lost, Tick, WatchChanged, Worked
+from spvfilter.light.engine.options import Options
+from spvfilter.light.events import Event, Mode
+from spvfilter.network import REGTEST
+from spvfilter.store.store import Batch, Store
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Settings
+from spvfilter.wire.messages.table import Message
+
+CONNECT_S = 5.0  # longest wait for a connection
+_SLOWEST_WORK_S = 0.3
+_MOST_EFFECTS = 20_000  # of one step
+_MOST_WAITING = 8_000_000  # bytes on their way to one peer
+
+
+class EngineLike(Protocol):
+    """What the world needs of an engine."""
+
+    def start(self, now: Instant) -> list[Effect]: ...
+    def step(self, input: Input, now: Instant) -> list[Effect]: ...
+
+
+Make = Callable[[Options, WatchList, Store, int, list[str], random.Random], EngineLike]
+
+
+class KilledError(Exception):
+    """The process was killed."""
+
+
+class Process:
+    """One run of the client: from its start to its end, orderly or not. What exists only while it runs is here."""
+
+    def __init__(
+        self,
+        make: Make,
+        options: Options,
+        path: Path,
+        scripts: list[bytes],
+        since: int,
+        directory: Mapping[str, Node],
+        timeline: Timeline,
+        rng: random.Random,
+        wall: Callable[[], float],
+        record: Record,
+        hear: Callable[[Process, Event], None],
+        ended: Callable[[Process, Exception], None],
+        overhear: Callable[[str, Message], None],
+    ) -> None:
+        self.options = options
+        self.is_running = True
+        self.connections: dict[int, Connection] = {}
+        self.steps_left: int | None = None  # effects before it is killed
+        self._dialling: dict[int, Timer] = {}
+        self._directory = directory
+        self._timeline = timeline
+        self._rng = rng
+        self._wall = wall
+        self._record = record
+        self._hear = partial(hear, self)
+        self._ended = partial(ended, self)
+        self._overhear = overhear
+        self._timer: Timer | None = None
+        self._lateness = rng.choice([0.0, 0.0, 0.01, 0.5])
+        self.watch = WatchList(REGTEST)
+        for script in scripts:
+            self.watch.add_script(script)
+        store = open_store(path, rng.randbytes(32))
+        if store.tip < 0:
+            store.commit(Batch(headers=REGTEST.genesis, cursor=None))
+        addresses = list(directory)
+        rng.shuffle(addresses)
+        self.engine = make(options, self.watch, store, since, addresses, random.Random(rng.random()))
+        self.books = Books.start(_stored(store, self.watch))
+        self.disk = DiskQueue(store, timeline, rng, self.report, self._hear, self._fail)
+
+    # Life
+
+    def start(self) -> None:
+        """The engine's first step."""
+        self._step(None)
+
+    def report(self, input: Input) -> None:
+        """The engine takes an input."""
+        if self.is_running:
+            self._step(input)
+
+    def add_script(self, script: bytes, from_height: int) -> None:
+        """The user watches another script."""
+        self.watch.add_script(script)
+        self.report(WatchChanged(from_height))
+
+    def broadcast(self, raw: bytes) -> None:
+        """The user sends a transaction."""
+        self.report(Broadcast(raw))
+
+    def stop(self, error: Exception) -> None:
+        """End at once: what is not committed is lost."""
+        if self.is_running:
+            self.is_running = False
+            for connection in self.connections.values():
+                connection.abort()
+            for timer in (*self._dialling.values(), self._timer):
+                if timer is not None:
+                    timer.cancel()
+            self.disk.close()
+            self._ended(error)
+
+    def check_stored(self, there: set[Place]) -> None:
+        """The database has what the events told."""
+        stored = Books.start(_stored(self.disk.store, self.watch))
+        check_same(stored.confirmed(), there, "the database's matches")
+
+    def _fail(self, error: StoreError) -> None:
+        self._record.note("disk", error)
+        self.stop(error)
+
+    # Steps
+
+    def _step(self, input: Input | None) -> None:
+        now = Instant(self._timeline.now, self._wall())
+        self._record.input(input, now)
+        begun = time.perf_counter()
+        try:
+            effects = self.engine.start(now) if input is None else self.engine.step(input, now)
+        except Exception as error:
+            raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
+        self._record.stepped(time.perf_counter() - begun)
+        if len(effects) > _MOST_EFFECTS:
+            raise Violation("modest", f"{len(effects)} effects of one step")
+        try:
+            for effect in effects:
+                if self.steps_left is not None:
+                    self.steps_left -= 1
+                    if self.steps_left < 0:
+                        raise KilledError
+                self._record.effect(effect)
+                self._carry_out(effect)
+                if not self.is_running:
+                    return
+        except KilledError as error:
+            self._record.note("killed", error)
+            self.stop(error)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                if (connection := self._ready(peer)) is not None:
+                    connection.send(message)
+                    if connection.pipe.waiting > _MOST_WAITING:
+                        raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")
+            case Fence(peer, token):
+                if (connection := self._ready(peer)) is not None:
+                    connection.fence(token)
+            case Commit() | Emit() | Read():
+                self.disk.put(effect)
+            case Wake(at):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._timeline.at(at + self._rng.random() * self._lateness, self._ring)
+            case Work(token, function):
+                self._work(token, function)
+            case Connect(peer, address):
+                self._connect(peer, address)
+            case Drop(peer):
+                self._drop(peer)
+            case Taken():
+                pass
+            case End(error):
+                self.stop(error)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.report(Tick())
+
+    def _work(self, token: int, function: Callable[[], object]) -> None:
+        """The function runs now or when its result is due, to tell apart what must not depend on it."""
+        delay = self._rng.random() * _SLOWEST_WORK_S
+        if self._rng.random() < 0.5:
+            self._timeline.after(delay, partial(self.report, Worked(token, _call(function))))
+        else:
+            self._timeline.after(delay, lambda: self.report(Worked(token, _call(function))))
+
+    # Connections
+
+    def _ready(self, peer: int) -> Connection | None:
+        connection = self.connections.get(peer)
+        return connection if connection is not None and connection.is_ready else None
+
+    def _connect(self, peer: int, address: str) -> None:
+        if peer in self.connections or peer in self._dialling:
+            raise Violation("alive", f"the number {peer} was used twice")
+        node = self._directory[address]
+        if node.is_up:
+            call, delay = partial(self._reach, peer, node), self._rng.random() * 0.3
+        elif self._rng.random() < 0.7:
+            call, delay = partial(self._miss, peer, ConnectionRefusedError("connection refused")), self._rng.random() * 0.3
+        else:
+            call, delay = partial(self._miss, peer, TimeoutError("no connection")), CONNECT_S
+        self._dialling[peer] = self._timeline.after(delay, call)
+
+    def _reach(self, peer: int, node: Node) -> None:
+        if not node.is_up:
+            self._miss(peer, ConnectionRefusedError("connection refused"))
+            return
+        del self._dialling[peer]
+        settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37)
+        self.connections[peer] = Connection(
+            peer, node, settings, self._timeline, self._rng, self._wall(), self._record.keep_wire, self._came
+        )
+
+    def _miss(self, peer: int, error: Exception) -> None:
+        del self._dialling[peer]
+        self.report(Lost(peer, error))
+
+    def _came(self, input: Input) -> None:
+        if isinstance(input, Lost):
+            del self.connections[input.peer]
+        elif isinstance(input, Heard):
+            self._overhear(self.connections[input.peer].node.host, input.message)
+        self.report(input)
+
+    def _drop(self, peer: int) -> None:
+        if (timer := self._dialling.pop(peer, None)) is not None:
+            timer.cancel()
+        elif (connection := self.connections.pop(peer, None)) is not None:
+            connection.abort()
+        else:
+            return
+        if self._rng.random() < 0.3:  # both are accepted
+            self._timeline.after(self._rng.random(), partial(self.report, Lost(peer, ConnectionAbortedError("dropped"))))
+
+    def cut_lines(self) -> None:
+        """Every line goes dead without an end."""
+        for connection in self.connections.values():
+            connection.cut()
+
+
+def _call(function: Callable[[], object]) -> object:
+    try:
+        return function()
+    except Exception as error:
+        return error
+
+
+def _stored(store: Store, watch: WatchList) -> list[tuple[tuple[str, bytes, int], Told]]:
+    found = []
+    for hit, block, height, completeness in store.matches():
+        (match,) = watch.matches((hit,), block_hash=block, height=height)
+        found.append((identity(match), (height, block, completeness)))
+    return found

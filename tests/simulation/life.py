@@ -1,0 +1,216 @@
+"""A life: a client among peers, with what happens to it drawn from a seed, until faults end and everything must be right."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from simulation import faulty, invariants
+from simulation.behaviour import Behaviour
+from simulation.host import Make
+from simulation.record import Record
+from simulation.truth import fresh_lock
+from simulation.violation import Violation
+from simulation.world import Placed, World
+from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.events import Mode
+
+FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
+SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
+_STEP_S = 20.0
+_SHARED_MEMORY = Path("/dev/shm")
+_FAULTY: list[type[Behaviour]] = [
+    faulty.Slow,
+    faulty.Flapping,
+    faulty.Silent,
+    faulty.Mute,
+    faulty.Behind,
+    faulty.Downloading,
+    faulty.Pruned,
+    faulty.BlocksOnly,
+    faulty.NoFilters,
+    faulty.NoBloom,
+    faulty.Bare,
+    faulty.WrongNetwork,
+    faulty.Garbage,
+    faulty.Flipping,
+    faulty.SkewedClock,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a life is made from; the same plan gives the same life."""
+
+    seed: int
+    mode: Mode
+    faults: tuple[str, ...] = FAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a life."""
+
+    plan: Plan
+    violation: Violation | None
+    hours: float  # virtual
+    seconds: float  # real
+    messages: int
+    blocks: int
+    restarts: int
+    slowest_step_s: float
+    digest: str
+
+
+def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str], None] | None = None) -> Outcome:
+    """Live a life to its end."""
+    begun = time.perf_counter()
+    rng = random.Random(f"{plan.seed} {plan.mode}")
+    folder = Path(tempfile.mkdtemp(prefix="spvfilter-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))
+    violation = None
+    try:
+        world = World(
+            rng,
+            make,
+            _options(plan, rng),
+            _place(plan, rng),
+            folder / "wallet.db",
+            lambda timeline: Record(lambda: timeline.now, is_full=is_full, show=show),
+        )
+        try:
+            _happen(plan, world)
+        except Violation as found:
+            violation = found
+            world.record.note("VIOLATION", found)
+        if world.process is not None:
+            world.process.disk.store.close()
+    finally:
+        shutil.rmtree(folder)
+    return Outcome(
+        plan,
+        violation,
+        world.timeline.now / 3600,
+        time.perf_counter() - begun,
+        world.record.messages,
+        len(world.truth.regtest.chain.blocks),
+        world.restarts,
+        world.record.slowest_s,
+        world.record.digest,
+    )
+
+
+def _options(plan: Plan, rng: random.Random) -> Options:
+    patience = rng.choice([Patience(), Patience(), Patience(filters=40, flight=30, flights=3)])
+    return Options(
+        mode=plan.mode,
+        mempool=rng.random() < 0.8,
+        keep_filters=rng.random() < 0.3,
+        max_peers=rng.choice([8, 8, 8, 4, 12]),
+        patience=patience,
+    )
+
+
+def _place(plan: Plan, rng: random.Random) -> list[Placed]:
+    """At least one honest node with all services; the others are drawn."""
+    number = rng.choice([3, 3, 3, 4, 5, 8, 12])
+    drawn: list[Behaviour] = [faulty.Honest(random.Random(rng.random()))]
+    while len(drawn) < number:
+        kind: type[Behaviour] = faulty.Honest
+        if "peers" in plan.faults and rng.random() < 0.5:
+            kind = rng.choice(_FAULTY)
+        drawn.append(kind(random.Random(rng.random())))
+    return [Placed(each, host, [f"{host}:18444"]) for at, each in enumerate(drawn) for host in [f"10.{at + 1}.0.{at + 1}"]]
+
+
+def _happen(plan: Plan, world: World) -> None:
+    """Everything that happens, to the end."""
+    rng, faults = world.rng, plan.faults
+    duration = rng.uniform(900, 5_400)
+    world.boot()
+    _schedule_chain(world, duration, faults)
+    _schedule_faults(world, duration, faults)
+    world.timeline.run(duration)
+    world.record.note("calm")
+    world.calm()
+    world.truth.receive()
+    world.truth.mine()
+    while world.timeline.now < duration + SETTLE_S and not invariants.is_settled(world):
+        world.timeline.run(world.timeline.now + _STEP_S)
+    world.timeline.run(world.timeline.now + _STEP_S)
+    invariants.check_end(world)
+    invariants.check_waiting(world)
+    assert world.process is not None
+    world.process.check_stored(world.truth.scan())
+
+
+def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> None:
+    rng, truth = world.rng, world.truth
+    for _ in range(rng.randrange(8, 24)):
+        at = rng.uniform(0, duration)
+        kind = rng.random()
+        if kind < 0.3:
+            world.at(at, "a payment to us waits", truth.receive)
+        elif kind < 0.42:
+            world.at(at, "a spend of ours waits", truth.spend)
+        elif kind < 0.5:
+            world.at(at, "strangers pay", partial(truth.others, rng.randrange(1, 6)))
+        elif kind < 0.57 and "mempool" in faults:
+            world.at(at, "a replacement", truth.replace)
+        elif kind < 0.9:
+            world.at(at, "blocks", partial(truth.mine, rng.choice([1, 1, 1, 2, 6])))
+        elif "mempool" in faults:
+            world.at(at, "we broadcast", partial(_broadcast, world))
+    if "reorg" in faults:
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            depth = rng.choice([1, 2, 3, 6, 6, rng.randrange(1, 40), rng.randrange(1, 200) if rng.random() < 0.2 else 2])
+            world.at(rng.uniform(0, duration), f"a reorganisation of {depth}", partial(truth.reorganise, depth))
+    if "entries" in faults and rng.random() < 0.5:
+        at, lock = rng.uniform(0, duration), fresh_lock(rng.randrange(1_000))
+        world.at(at, "another script", partial(world.watch_lock, lock))
+        world.at(at + 1, "it is paid", partial(truth.receive, lock))
+
+
+def _broadcast(world: World) -> None:
+    if world.process is not None and (raw := world.truth.spending()) is not None:
+        world.process.broadcast(raw)
+
+
+def _schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> None:
+    rng = world.rng
+    if "kill" in faults:
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            if rng.random() < 0.5:
+                world.at(rng.uniform(0, duration), "killed", world.kill)
+            else:
+                effects = int(10 ** rng.uniform(0, 3))
+                world.at(rng.uniform(0, duration), f"to be killed after {effects} effects", partial(_kill_after, world, effects))
+    if "disk" in faults and rng.random() < 0.4:
+        world.at(rng.uniform(0, duration), "the disk will fail", partial(_fail, world, rng.randrange(0, 12)))
+    if "disk" in faults and rng.random() < 0.3:
+        at = rng.uniform(0, duration)
+        world.at(at, "the disk is full", partial(world.set_disk_full, True))
+        world.at(at + rng.uniform(1, 600), "the disk has room", partial(world.set_disk_full, False))
+    if "lines" in faults and rng.random() < 0.4:
+        world.at(rng.uniform(0, duration), "lines go dead", world.cut_lines)
+    if "lines" in faults and rng.random() < 0.4:
+        world.at(rng.uniform(0, duration), "every connection breaks", world.break_lines)
+    if "clock" in faults and rng.random() < 0.4:
+        at, skew = rng.uniform(0, duration), rng.choice([-86_400.0 * 3, -7_200.0, 7_200.0, 86_400.0 * 20])
+        world.at(at, f"the clock jumps by {skew:.0f} s", partial(world.set_skew, skew))
+        world.at(at + rng.uniform(1, 3_600), "the clock is right", partial(world.set_skew, 0.0))
+
+
+def _kill_after(world: World, effects: int) -> None:
+    if world.process is not None:
+        world.process.steps_left = effects
+
+
+def _fail(world: World, commits: int) -> None:
+    if world.process is not None:
+        world.process.disk.fails_at = world.process.disk.commits + commits

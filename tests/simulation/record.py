@@ -1,0 +1,105 @@
+"""Record of a life: a digest of everything that happened, counters, and a trace for people to read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+
+from spvfilter.light.engine.effects import Effect
+from spvfilter.light.engine.inputs import Heard, Input, Instant
+
+_SHOWN = 24  # characters of a value
+
+
+class Record:
+    """`show` takes lines of the trace as they come; the digest covers every input and effect in full if `is_full`, else what was sent."""
+
+    def __init__(self, clock: Callable[[], float], *, is_full: bool = False, show: Callable[[str], None] | None = None) -> None:
+        self.messages = 0
+        self.inputs: Counter[str] = Counter()
+        self.effects: Counter[str] = Counter()
+        self.slowest_s = 0.0
+        self.wire: dict[str, hashlib.blake2b] = {}  # what was sent to each host
+        self._clock = clock
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._is_full = is_full
+        self._show = show
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def input(self, input: Input | None, now: Instant) -> None:
+        """The engine is given an input."""
+        kind = type(input).__name__
+        self.inputs[kind] += 1
+        if isinstance(input, Heard):
+            self.messages += 1
+        if self._is_full or self._show is not None:
+            self._put(">", describe(input), full(input), now)
+
+    def effect(self, effect: Effect) -> None:
+        """The engine asks for an effect."""
+        kind = type(effect).__name__
+        self.effects[kind] += 1
+        if kind == "Send":
+            self.messages += 1
+        if self._is_full or self._show is not None:
+            self._put("<", describe(effect), full(effect), None)
+
+    def keep_wire(self, host: str, data: bytes) -> None:
+        """Bytes go to a host."""
+        self._digest.update(data)
+        kept = self.wire.get(host)
+        if kept is None:
+            kept = self.wire[host] = hashlib.blake2b(digest_size=16)
+        kept.update(data)
+
+    def note(self, what: str, *values: object) -> None:
+        """Something happens in the world."""
+        if self._is_full or self._show is not None:
+            text = f"{what} {' '.join(map(str, values))}"
+            self._put("*", text, text, None)
+
+    def stepped(self, seconds: float) -> None:
+        """A step of the engine took so long on the real clock; reported, never judged."""
+        self.slowest_s = max(self.slowest_s, seconds)
+
+    def _put(self, mark: str, short: str, whole: str, now: Instant | None) -> None:
+        self._digest.update(f"{self._clock()!r} {mark} {whole} {now}".encode())
+        if self._show is not None:
+            self._show(f"{self._clock():12.4f} {mark} {short}")
+
+
+def full(value: object) -> str:
+    """A text that differs wherever two values differ; functions count by their names, since their addresses are not the same."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__name__}({', '.join(full(getattr(value, each.name)) for each in fields(value))})"
+    if isinstance(value, (list, tuple, deque)):
+        return f"[{', '.join(map(full, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{full(key)}: {full(each)}' for key, each in value.items())}}}"
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    if type(value).__repr__ is object.__repr__:
+        return type(value).__name__
+    return repr(value)
+
+
+def describe(value: object) -> str:
+    """A short text for people."""
+    if isinstance(value, bytes):
+        return f"{value[:4].hex()}…{len(value)}" if len(value) > _SHOWN // 2 else value.hex()
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = (f"{each.name}={describe(getattr(value, each.name))}" for each in fields(value) if getattr(value, each.name))
+        return f"{type(value).__name__}({', '.join(shown)})"
+    if isinstance(value, (list, tuple, deque)):
+        some = ", ".join(map(describe, list(value)[:2]))
+        return f"{len(value)}[{some}{', …' if len(value) > 2 else ''}]"
+    if isinstance(value, dict):
+        return f"{len(value)}{{…}}"
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return str(value)[:200]

@@ -1,0 +1,210 @@
+"""The true chain of a world, and the wallet that is paid and spends in it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+
+from simulation import oracle
+from spvfilter.errors import ParameterError, RefusedError
+from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.build import build_tx
+from spvfilter.node.consensus import UnspentOutput
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.primitives import OutPoint
+from spvfilter.transaction import Transaction
+from support.locks import LOCKS, STRANGER, key
+
+START = 1_700_000_000  # seconds since 1970, when a life begins
+TEMPLATES = 8
+_MATURE = 101
+_INTERVAL_S = 600
+
+
+class Coin(NamedTuple):
+    """An output of the wallet's."""
+
+    outpoint: OutPoint
+    value: int
+    lock: Lock
+
+
+class Truth:
+    """The best chain as honest peers see it. The wallet knows what it was paid and what it spent, whether it is in the chain or not."""
+
+    def __init__(self, rng: random.Random, regtest: Regtest, locks: list[Lock], coins: list[Coin]) -> None:
+        self.regtest = regtest
+        self.locks = locks
+        self.coins = coins
+        self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
+        self.blocks: dict[bytes, bytes] = {}  # every block that anybody may have mined, by hash, besides those of the chain's tree
+        self._rng = rng
+
+    @property
+    def height(self) -> int:
+        return self.regtest.height
+
+    @property
+    def tip(self) -> bytes:
+        return self.regtest.chain.tip.hash
+
+    def scripts(self) -> set[bytes]:
+        return {lock.script_pubkey for lock in self.locks}
+
+    def scan(self) -> set[oracle.Place]:
+        """What the wallet has in the best chain."""
+        return oracle.scan((block.raw for block in self.regtest.chain.active), self.scripts())
+
+    def block(self, digest: bytes) -> bytes | None:
+        """A block of any branch, liars' included."""
+        found = self.regtest.chain.blocks.get(digest)
+        return found.raw if found is not None else self.blocks.get(digest)
+
+    def learn(self, lock: Lock) -> None:
+        """The wallet has another script."""
+        self.locks.append(lock)
+        self._locks[lock.script_pubkey] = lock
+
+    # What happens in the world. What the chain does not allow (any more) does not happen.
+
+    def receive(self, lock: Lock | None = None) -> None:
+        """A payment to the wallet waits in the mempool."""
+        lock, value = lock or self._rng.choice(self.locks), self._rng.randrange(10_000, 90_000)
+        with suppress(ParameterError, RefusedError):
+            txid = self.regtest.pay(lock.pays(value))
+            self.coins.append(Coin(OutPoint(txid, 0), value, lock))
+
+    def others(self, number: int = 1) -> None:
+        """Strangers pay strangers, some of them scripts that look like no other."""
+        with suppress(ParameterError, RefusedError):
+            for _ in range(number):
+                self.regtest.pay(p2wpkh(b"\x02" + self._rng.randbytes(32)).pays(self._rng.randrange(1_000, 9_000)))
+
+    def spending(self) -> bytes | None:
+        """A transaction, not submitted, that spends a coin of the wallet, with change now and then."""
+        if not self.coins:
+            return None
+        coin = self.coins.pop(self._rng.randrange(len(self.coins)))
+        change = self._rng.choice(self.locks) if self._rng.random() < 0.5 else None
+        outputs = [STRANGER.pays(coin.value // 2 - 500)] + ([change.pays(coin.value // 2)] if change else [])
+        raw = build_tx([coin.lock.spends(coin.outpoint)], outputs)
+        if change is not None:
+            self.coins.append(Coin(OutPoint(oracle.txid(raw), 1), coin.value // 2, change))
+        return raw
+
+    def spend(self) -> None:
+        """The wallet spends, by another program with the same keys."""
+        raw = self.spending()
+        with suppress(RefusedError):
+            if raw is not None:
+                self.regtest.submit_tx(raw)
+
+    def replace(self) -> None:
+        """A transaction of the mempool is replaced by one that spends the same and pays a stranger, or us."""
+        waiting = list(self.regtest.mempool)
+        if waiting:
+            old = self._rng.choice(waiting)
+            for raw in self._rival(old.inputs, self.regtest.chain.coins):
+                self.regtest.mempool.remove_for([Transaction.parse(raw)])
+                self.regtest._wallet.recount()
+                with suppress(RefusedError):
+                    self.regtest.submit_tx(raw)
+
+    def _rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput]) -> list[bytes]:
+        """A transaction that spends these outpoints to somebody else; none if nobody here could sign it."""
+        found = [coins.get(outpoint) for outpoint in spends]
+        locks = [self._locks.get(coin.script_pubkey) if coin is not None else None for coin in found]
+        if None in locks:
+            return []
+        value = sum(coin.value for coin in found if coin is not None) - 5_000
+        to = self._rng.choice([STRANGER, *self.locks])
+        inputs = [lock.spends(OutPoint.parse(outpoint)) for lock, outpoint in zip(locks, spends, strict=True) if lock is not None]
+        raw = build_tx(inputs, [to.pays(value)])
+        if to is not STRANGER:
+            self.coins.append(Coin(OutPoint(oracle.txid(raw), 0), value, to))
+        return [raw]
+
+    def mine(self, blocks: int = 1) -> None:
+        """Blocks with what the mempool has; a coinbase pays the wallet now and then."""
+        for _ in range(blocks):
+            to = self._rng.choice(self.locks).script_pubkey if self._rng.random() < 0.08 else None
+            self.regtest.mine(to=to)
+
+    def reorganise(self, depth: int) -> None:
+        """The last blocks are replaced: by empty ones, by the same payments one block later, or by ones that contradict them."""
+        regtest, kind = self.regtest, self._rng.random()
+        depth = min(depth, regtest.height - _MATURE)
+        leaving = regtest.chain.active[-depth:]
+        with suppress(ParameterError, RefusedError):
+            if kind < 0.4:
+                regtest.reorg(depth)
+            elif kind < 0.7:
+                later = [[tx.raw for tx in regtest.chain.txs(block)[1:]] for block in leaving]
+                regtest.reorg(depth, transactions=[[], *later], blocks=depth + 1)
+            else:
+                regtest.reorg(depth, transactions=[self._contradiction(leaving)])
+
+    def _contradiction(self, leaving: Sequence[TreeBlock]) -> list[bytes]:
+        """A rival of the first transaction of these blocks."""
+        for block in leaving:
+            for tx in self.regtest.chain.txs(block)[1:]:
+                return self._rival(tx.inputs, block.spent or {})
+        return []
+
+
+class Template(NamedTuple):
+    """A chain mined before, from which lives start."""
+
+    regtest: Regtest
+    coins: tuple[Coin, ...]
+
+
+@cache
+def template(number: int) -> Template:
+    """A chain of 200 to 260 blocks that pays the wallet and is spent from; its tip is some minutes old when a life begins."""
+    rng = random.Random(f"template {number}")
+    length = rng.randrange(200, 260)
+    times = count(START - (length + 1) * _INTERVAL_S, _INTERVAL_S)
+    now = [next(times)]
+    regtest = Regtest(clock=lambda: now[0])
+    truth = Truth(rng, regtest, list(LOCKS), [])
+    for height in range(length):
+        now[0] = next(times)
+        if height >= _MATURE:
+            if rng.random() < 0.25:
+                truth.receive()
+                while truth.coins and rng.random() < 0.4:
+                    truth.spend()
+            if rng.random() < 0.25:
+                truth.others()
+        regtest.mine()
+    return Template(regtest, tuple(truth.coins))
+
+
+def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
+    """A node of its own with the same chain and an empty mempool."""
+    made = Regtest(clock=clock)
+    made.chain.blocks = dict(original.chain.blocks)
+    made.chain.coins = dict(original.chain.coins)
+    made.chain.active = list(original.chain.active)
+    made.filters._filters.update(original.filters._filters)
+    made.filters._headers.update(original.filters._headers)
+    made._extra = count(1_000_000)
+    made._wallet.recount()
+    return made
+
+
+def begin(rng: random.Random, clock: Callable[[], float]) -> Truth:
+    """The true chain of a new life."""
+    made = template(rng.randrange(TEMPLATES))
+    return Truth(rng, copy_chain(made.regtest, clock), list(LOCKS), list(made.coins))
+
+
+def fresh_lock(number: int) -> Lock:
+    """A script that the wallet gets later."""
+    return p2wpkh(key(1_000 + number))

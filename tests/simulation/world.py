@@ -1,0 +1,172 @@
+"""A world: the true chain, the nodes that show it or lie about it, and a client that lives, dies and lives again among them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from simulation import invariants
+from simulation.behaviour import Behaviour
+from simulation.host import KilledError, Make, Process
+from simulation.node import Node
+from simulation.record import Record
+from simulation.timeline import Timeline
+from simulation.truth import START, Truth, begin
+from simulation.violation import Violation
+from spvfilter.errors import StoreError
+from spvfilter.light.engine.options import Options
+from spvfilter.light.events import Event, PeerWarning
+from spvfilter.node.scripts import Lock
+
+_RESTART_S = 30.0  # longest time until the client is started again
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A node to be: its behaviour, its host and the addresses that lead there."""
+
+    behaviour: Behaviour
+    host: str
+    addresses: list[str]
+
+
+class World:
+    """Everything of one life. `rng` is the only source of chance."""
+
+    def __init__(
+        self, rng: random.Random, make: Make, options: Options, placed: list[Placed], path: Path, record: Callable[[Timeline], Record]
+    ) -> None:
+        self.rng = rng
+        self.options = options
+        self.timeline = Timeline()
+        self.record = record(self.timeline)
+        self.truth: Truth = begin(random.Random(rng.random()), self.true_wall)
+        self.skew_s = 0.0  # of the client's wall clock
+        self.is_calm = False  # whether faults have ended
+        self.scripts = [lock.script_pubkey for lock in self.truth.locks]
+        self.nodes = [
+            Node(
+                number,
+                each.host,
+                each.addresses,
+                each.behaviour,
+                each.behaviour.view(self),
+                self.timeline,
+                random.Random(rng.random()),
+                self.true_wall,
+            )
+            for number, each in enumerate(placed)
+        ]
+        self.directory = {address: node for node in self.nodes for address in node.addresses}
+        self.agreed = invariants.Agreement(self.truth)
+        self.restarts = 0
+        self.process: Process | None = None
+        self._make = make
+        self._path = path
+        for node in self.nodes:
+            node.behaviour.begin(self, node)
+
+    def true_wall(self) -> float:
+        """Seconds since 1970."""
+        return START + self.timeline.now
+
+    def wall(self) -> float:
+        """What the client's clock shows."""
+        return START + self.timeline.now + self.skew_s
+
+    # The client
+
+    def boot(self) -> None:
+        """Start the client from its database."""
+        if self.process is not None:
+            return
+        self.record.note("boot")
+        self.process = process = Process(
+            self._make,
+            self.options,
+            self._path,
+            self.scripts,
+            0,
+            self.directory,
+            self.timeline,
+            self.rng,
+            self.wall,
+            self.record,
+            self._hear,
+            self._ended,
+            self.agreed.heard,
+        )
+        process.start()
+
+    def kill(self) -> None:
+        """End the client at once."""
+        if self.process is not None:
+            self.process.stop(KilledError())
+
+    def _ended(self, process: Process, error: Exception) -> None:
+        self.process = None
+        self.restarts += 1
+        if not isinstance(error, (KilledError, StoreError)) or self.is_calm:
+            raise Violation("alive", f"the client ended: {error!r}")
+        self.timeline.after(self.rng.random() * _RESTART_S, self.boot)
+
+    def _hear(self, process: Process, event: Event) -> None:
+        self.record.note("told", event)
+        if isinstance(event, PeerWarning) and event.banned:
+            invariants.check_just(event, self.directory[event.address].behaviour)
+        invariants.check_told(event, self.truth, self.agreed)
+        process.books.take(event)
+
+    # What happens in the world
+
+    def watch_lock(self, lock: Lock) -> None:
+        """The user watches another script, which later blocks may pay."""
+        self.truth.learn(lock)
+        self.scripts.append(lock.script_pubkey)
+        if self.process is not None:
+            self.process.add_script(lock.script_pubkey, self.truth.height)
+
+    def cut_lines(self) -> None:
+        """Every line goes dead without an end."""
+        if self.process is not None:
+            self.process.cut_lines()
+
+    def break_lines(self) -> None:
+        """Every connection ends."""
+        for node in self.nodes:
+            node.hang_up()
+
+    def set_skew(self, skew_s: float) -> None:
+        """The client's clock is off by this from now on."""
+        if not self.is_calm:
+            self.skew_s = skew_s
+
+    def set_disk_full(self, is_full: bool) -> None:
+        """Whether the database may grow from now on."""
+        if self.process is not None and not (is_full and self.is_calm):
+            self.process.disk.set_full(is_full)
+
+    def at(self, time: float, what: str, call: Callable[[], object]) -> None:
+        """Schedule something, with a note in the record."""
+        self.timeline.at(time, partial(self._happen, what, call))
+
+    def _happen(self, what: str, call: Callable[[], object]) -> None:
+        self.record.note(what, f"height {self.truth.height}")
+        call()
+
+    def calm(self) -> None:
+        """Faults end: disks, lines and clocks are sound, everybody is there. Liars go on lying."""
+        self.is_calm = True
+        self.skew_s = 0.0
+        for node in self.nodes:
+            node.is_up = True
+            node.behaviour.calm()
+        if self.process is not None:
+            self.process.steps_left = None
+            self.process.disk.fails_at = None
+            self.process.disk.set_full(False)
+        else:
+            self.boot()
