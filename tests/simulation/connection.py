@@ -111,7 +111,14 @@ class Connection:
     def _connected(self, ready: Ready) -> Connected:
         version = ready.version
         return Connected(
-            self.number, self.node.host, version.services, version.start_height, version.relay, version.agent, version.timestamp
+            self.number,
+            self.node.host,
+            version.services,
+            version.start_height,
+            version.relay,
+            ready.wtxid_relay,
+            version.agent,
+            version.timestamp,
         )
 
     def _flush(self) -> None:
