@@ -291,6 +291,7 @@ class Engine:
             self._advance_compact()
         else:
             self._advance_bloom()
+        self._blocks.advance()
         for peer in pool.ready():
             if peer.address not in self._timers.offered_to or self._timers.offered_to[peer.address] != peer.number:
                 self._timers.offered_to[peer.address] = peer.number

@@ -20,6 +20,7 @@ class Outbox:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._effects: list[Effect] = []
+        self._events: list[Event] = []
         self._tokens = 0
         self._waiting: dict[int, Callable[[object], None]] = {}  # by token of Work, Read or Fence
         self._issued = 0  # commits
@@ -29,7 +30,8 @@ class Outbox:
     def take(self) -> list[Effect]:
         """The effects since the last call, complete with the commit of what the books have changed."""
         self.flush()
-        effects, self._effects = self._effects, []
+        effects = [*self._effects, *map(Emit, self._events)]
+        self._effects, self._events = [], []
         return effects
 
     def flush(self) -> None:
@@ -69,10 +71,8 @@ class Outbox:
         self._effects.append(Drop(peer))
 
     def emit(self, *events: Event) -> None:
-        """Report events."""
-        if events:
-            self.flush()
-            self._effects.extend(map(Emit, events))
+        """Report events, after all other effects of the step: all that the books have changed is then committed once."""
+        self._events.extend(events)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
         """Call a long function elsewhere, and then `then` with its result, which is an Exception that it raised."""
