@@ -7,15 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spvfilter.errors import InvalidHeaderError, LieError, PeerError, ProofError, UselessPeerError
+from spvfilter.errors import InvalidHeaderError, LieError, ProofError, UselessPeerError
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import PeerWarning
+from spvfilter.light.lies import Lie
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import Message
 
-LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+_LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
@@ -40,7 +41,6 @@ class Peer:
     group: str = ""  # peers of one group may be one party
     questions: dict[Hashable, float] = field(default_factory=dict)  # open ones, and when each was asked
     last_answer: float = 0.0
-    clock_offset: float = 0.0  # seconds by which its clock was ahead of ours when it connected
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -57,6 +57,11 @@ class Peer:
     def has_block(self, depth: int) -> bool:
         """Whether it keeps blocks at this depth below its tip (BIP-159)."""
         return depth < _LIMITED_DEPTH or self.serves(Service.NETWORK) or not self.serves(Service.NETWORK_LIMITED)
+
+    def clock_offset(self, now: Instant) -> float:
+        """Seconds by which its clock, as it stated it when it connected, is ahead of ours."""
+        stated = self.profile.time if self.profile is not None else now.wall
+        return stated + now.monotonic - self.since - now.wall
 
     def silent_for(self, now: float) -> float:
         """For how many seconds it has owed an answer without giving any; 0 if it owes none."""
@@ -173,7 +178,6 @@ class PeerPool:
         if peer is not None:
             peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
             peer.since = peer.last_answer = now.monotonic
-            peer.clock_offset = profile.time - now.wall
             place = self._places[peer.address]
             place.was_tried, place.services = True, profile.services
         return peer
@@ -197,7 +201,7 @@ class PeerPool:
         place.failures = min(place.failures + 1, 64)
         pause = min(self._patience.retry_s * 2.0 ** (place.failures - 1), self._patience.max_retry_s)
         place.next_try = now.monotonic + pause
-        lied = isinstance(error, LIES)
+        lied = is_lie(error)
         if lied:
             place.banned_until = now.wall + self._patience.ban_s
             self.bans_changed = True
@@ -249,6 +253,11 @@ class PeerPool:
         return any(peer.questions for peer in self._peers.values())
 
 
+def is_lie(error: Exception) -> bool:
+    """Whether an error proves that a peer lied. What it did not send proves nothing."""
+    return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause == Lie.WITHHELD_TX)
+
+
 def netgroup(host: str) -> str:
     """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
 
@@ -271,8 +280,3 @@ def netgroup(host: str) -> str:
 def independent(peers: Iterable[Peer]) -> int:
     """The number of network groups among peers."""
     return len({peer.group for peer in peers})
-
-
-def as_peer_error(error: Exception) -> PeerError:
-    """An error that a peer's message led to, as one of a peer."""
-    return error if isinstance(error, PeerError) else PeerError(str(error))

@@ -107,7 +107,7 @@ class Status:
     def _clock_is_right(self) -> bool:
         offsets: dict[str, float] = {}
         for peer in self._context.pool.connected():
-            offsets.setdefault(peer.group, peer.clock_offset)
+            offsets.setdefault(peer.group, peer.clock_offset(self._context.now))
         median = statistics.median_low(offsets.values()) if offsets else 0.0
         if abs(median) <= MAX_CLOCK_OFFSET_S:
             return True
