@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from simulation import oracle
-from simulation.behaviour import Behaviour
+from simulation.behaviours.base import Behaviour
 from simulation.comparison import check_same
 from simulation.truth import Truth
 from simulation.violation import Violation

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from simulation import faulty, invariants
-from simulation.behaviour import Behaviour
+from simulation import invariants
+from simulation.behaviours import FAULTY, HONEST, LIARS, Behaviour
 from simulation.host import Make
 from simulation.record import Record
 from simulation.truth import fresh_lock
@@ -25,23 +25,6 @@ FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries",
 SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
 _STEP_S = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
-_FAULTY: list[type[Behaviour]] = [
-    faulty.Slow,
-    faulty.Flapping,
-    faulty.Silent,
-    faulty.Mute,
-    faulty.Behind,
-    faulty.Downloading,
-    faulty.Pruned,
-    faulty.BlocksOnly,
-    faulty.NoFilters,
-    faulty.NoBloom,
-    faulty.Bare,
-    faulty.WrongNetwork,
-    faulty.Garbage,
-    faulty.Flipping,
-    faulty.SkewedClock,
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +102,25 @@ def _options(plan: Plan, rng: random.Random) -> Options:
 def _place(plan: Plan, rng: random.Random) -> list[Placed]:
     """At least one honest node with all services; the others are drawn."""
     number = rng.choice([3, 3, 3, 4, 5, 8, 12])
-    drawn: list[Behaviour] = [faulty.Honest(random.Random(rng.random()))]
+    chances = [0.4, 0.3 if "peers" in plan.faults else 0.0, 0.3 if "lies" in plan.faults else 0.0]
+    plot = rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None  # several of the same kind, which agree
+    drawn: list[type[Behaviour]] = [HONEST]
     while len(drawn) < number:
-        kind: type[Behaviour] = faulty.Honest
-        if "peers" in plan.faults and rng.random() < 0.5:
-            kind = rng.choice(_FAULTY)
-        drawn.append(kind(random.Random(rng.random())))
-    return [Placed(each, host, [f"{host}:18444"]) for at, each in enumerate(drawn) for host in [f"10.{at + 1}.0.{at + 1}"]]
+        (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
+        drawn.append(rng.choice(library))
+    return [_at(kind, number, rng) for number, kind in enumerate(drawn, 1)]
+
+
+def _at(kind: type[Behaviour], number: int, rng: random.Random) -> Placed:
+    """Most hosts are of different networks; a liar's may share one, and may have several names and ports."""
+    host = f"10.{number}.0.{number}"
+    addresses = [f"{host}:18444"]
+    if not kind.is_honest and rng.random() < 0.3:
+        host = f"10.99.0.{number}"
+        addresses = [f"{host}:18444"]
+    if not kind.is_honest and rng.random() < 0.2:
+        addresses += [f"{host}:18445", f"name{number}.example:18444"]
+    return Placed(kind, host, addresses)
 
 
 def _happen(plan: Plan, world: World) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from simulation.behaviour import Behaviour
+from simulation.behaviours.base import Behaviour
 from simulation.pipe import Pipe
 from simulation.timeline import Timeline, Timer
 from spvfilter.node.blocktree import TipChange

@@ -9,13 +9,13 @@ from functools import cache
 from itertools import count
 from typing import NamedTuple
 
-from simulation import oracle
+from simulation import oracle, strangers
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction
 from support.locks import LOCKS, STRANGER, key
@@ -44,6 +44,7 @@ class Truth:
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
         self.blocks: dict[bytes, bytes] = {}  # every block that anybody may have mined, by hash, besides those of the chain's tree
         self._rng = rng
+        self._strange: list[Coin] = []
 
     @property
     def height(self) -> int:
@@ -80,10 +81,21 @@ class Truth:
             self.coins.append(Coin(OutPoint(txid, 0), value, lock))
 
     def others(self, number: int = 1) -> None:
-        """Strangers pay strangers, some of them scripts that look like no other."""
-        with suppress(ParameterError, RefusedError):
-            for _ in range(number):
-                self.regtest.pay(p2wpkh(b"\x02" + self._rng.randbytes(32)).pays(self._rng.randrange(1_000, 9_000)))
+        """Strangers pay strangers, and themselves; their scripts are of every type."""
+        for _ in range(number):
+            with suppress(ParameterError, RefusedError):
+                if self._strange and self._rng.random() < 0.5:
+                    coin = self._strange.pop(self._rng.randrange(len(self._strange)))
+                    lock = coin.lock if self._rng.random() < 0.5 else strangers.lock(self._rng)
+                    value = coin.value - 300
+                    txid = self.regtest.submit_tx(
+                        build_tx([coin.lock.spends(coin.outpoint)], [lock.pays(value), op_return(b"odd").pays(0)])
+                    )
+                else:
+                    lock, value = strangers.lock(self._rng), self._rng.randrange(3_000, 90_000)
+                    txid = self.regtest.pay(lock.pays(value))
+                if value > 1_000:
+                    self._strange.append(Coin(OutPoint(txid, 0), value, lock))
 
     def spending(self) -> bytes | None:
         """A transaction, not submitted, that spends a coin of the wallet, with change now and then."""
@@ -180,8 +192,8 @@ def template(number: int) -> Template:
                 truth.receive()
                 while truth.coins and rng.random() < 0.4:
                     truth.spend()
-            if rng.random() < 0.25:
-                truth.others()
+            if rng.random() < 0.3:
+                truth.others(rng.randrange(1, 4))
         regtest.mine()
     return Template(regtest, tuple(truth.coins))
 

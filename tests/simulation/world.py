@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.behaviour import Behaviour
+from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
 from simulation.node import Node
 from simulation.record import Record
@@ -28,7 +28,7 @@ _RESTART_S = 30.0  # longest time until the client is started again
 class Placed:
     """A node to be: its behaviour, its host and the addresses that lead there."""
 
-    behaviour: Behaviour
+    behave: Callable[[random.Random, World], Behaviour]
     host: str
     addresses: list[str]
 
@@ -47,19 +47,7 @@ class World:
         self.skew_s = 0.0  # of the client's wall clock
         self.is_calm = False  # whether faults have ended
         self.scripts = [lock.script_pubkey for lock in self.truth.locks]
-        self.nodes = [
-            Node(
-                number,
-                each.host,
-                each.addresses,
-                each.behaviour,
-                each.behaviour.view(self),
-                self.timeline,
-                random.Random(rng.random()),
-                self.true_wall,
-            )
-            for number, each in enumerate(placed)
-        ]
+        self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
         self.agreed = invariants.Agreement(self.truth)
         self.restarts = 0
@@ -67,7 +55,12 @@ class World:
         self._make = make
         self._path = path
         for node in self.nodes:
-            node.behaviour.begin(self, node)
+            node.behaviour.begin(node)
+
+    def _node(self, number: int, placed: Placed) -> Node:
+        behaviour = placed.behave(random.Random(self.rng.random()), self)
+        rng = random.Random(self.rng.random())
+        return Node(number, placed.host, placed.addresses, behaviour, behaviour.view(), self.timeline, rng, self.true_wall)
 
     def true_wall(self) -> float:
         """Seconds since 1970."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.behaviour import FULL, Behaviour
+from simulation.behaviours.base import FULL, Behaviour
 from simulation.pipe import Quality
 from simulation.truth import copy_chain
 from spvfilter.network import MAINNET
@@ -42,18 +43,18 @@ class Slow(Behaviour):
 class Flapping(Behaviour):
     """Its connections end again and again; now and then it is away for minutes."""
 
-    def begin(self, world: World, node: Node) -> None:
-        world.timeline.after(self.rng.expovariate(1 / 90), partial(self._flap, world, node))
+    def begin(self, node: Node) -> None:
+        self.world.timeline.after(self.rng.expovariate(1 / 90), partial(self._flap, node))
 
-    def _flap(self, world: World, node: Node) -> None:
+    def _flap(self, node: Node) -> None:
         if self.is_calm:
             return
         if node.is_up and self.rng.random() < 0.4:
             node.go_down()
-            world.timeline.after(self.rng.uniform(1, 600), partial(self._come_back, node))
+            self.world.timeline.after(self.rng.uniform(1, 600), partial(self._come_back, node))
         else:
             node.hang_up()
-        world.timeline.after(self.rng.expovariate(1 / 90), partial(self._flap, world, node))
+        self.world.timeline.after(self.rng.expovariate(1 / 90), partial(self._flap, node))
 
     def _come_back(self, node: Node) -> None:
         node.is_up = True
@@ -101,7 +102,7 @@ class Mute(Behaviour):
 
 
 class Follower:
-    """Brings a node's own chain up to the true one, late, and its transactions to the others."""
+    """Brings a node's own chain up to the true one, late."""
 
     def __init__(self, world: World, view: Regtest, rng: random.Random, lag_s: float) -> None:
         self._world = world
@@ -109,14 +110,13 @@ class Follower:
         self._rng = rng
         self._lag_s = lag_s
         world.truth.regtest.listeners.append(self)
-        view.listeners.append(_Upward(world.truth.regtest))
 
     def on_tip(self, change: TipChange) -> None:
         """Callback of the true chain."""
         self._world.timeline.after(self._rng.uniform(0, self._lag_s), self.catch_up)
 
     def on_tx(self, tx: object) -> None:
-        """Callback of the true mempool."""
+        """Callback of the true mempool: a node that is behind relays nothing."""
 
     def catch_up(self) -> None:
         """Take every block that is missing."""
@@ -130,23 +130,13 @@ class Follower:
             self._view.submit_block(each.raw)
 
 
-class _Upward:
-    def __init__(self, regtest: Regtest) -> None:
-        self._regtest = regtest
-
-    def on_tip(self, change: TipChange) -> None:
-        pass
-
-    def on_tx(self, tx: object) -> None:
-        """Nothing: a node that is behind relays nothing."""
-
-
 class Behind(Behaviour):
     """Lacks the last blocks, and takes new ones minutes late."""
 
     is_full = False
 
-    def view(self, world: World) -> Regtest:
+    def view(self) -> Regtest:
+        world = self.world
         view = copy_chain(world.truth.regtest, world.true_wall)
         for _ in range(self.rng.randrange(1, 30)):
             block = view.chain.tip
@@ -168,16 +158,11 @@ class Downloading(Behaviour):
     is_full = False
     responder = _DownloadingResponder
 
-    def __init__(self, rng: random.Random) -> None:
-        super().__init__(rng)
-        self._height = 0
-
-    def view(self, world: World) -> Regtest:
-        self._height = world.truth.height
-        return Regtest(clock=world.true_wall)
+    def view(self) -> Regtest:
+        return Regtest(clock=self.world.true_wall)
 
     def settings(self, view: Regtest) -> Settings:
-        return Settings(super().settings(view).network, self.services, start_height=self._height, relay=True, ping_interval_s=1e7)
+        return replace(super().settings(view), start_height=self.world.truth.height)
 
 
 class _PrunedResponder(Responder):
@@ -238,7 +223,7 @@ class WrongNetwork(Behaviour):
     is_full = False
 
     def settings(self, view: Regtest) -> Settings:
-        return Settings(MAINNET, self.services, relay=True, ping_interval_s=1e7)
+        return replace(super().settings(view), network=MAINNET)
 
 
 class Garbage(Behaviour):
@@ -246,9 +231,6 @@ class Garbage(Behaviour):
 
     is_honest = False
     is_full = False
-
-    def begin(self, world: World, node: Node) -> None:
-        pass
 
     def on_the_wire(self, data: bytes) -> bytes:
         return self.rng.randbytes(len(data))

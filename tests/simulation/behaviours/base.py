@@ -31,17 +31,18 @@ class Behaviour:
     relay: ClassVar[bool] = True  # whether it takes transactions
     responder: ClassVar[type[Responder]] = Responder
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, world: World) -> None:
         self.rng = rng
+        self.world = world
         self.is_calm = False  # whether faults have ended
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
-    def view(self, world: World) -> Regtest:
-        """The chain it shows; here the true one."""
-        return world.truth.regtest
+    def view(self) -> Regtest:
+        """The chain it shows; here the true one. Called once."""
+        return self.world.truth.regtest
 
     def settings(self, view: Regtest) -> Settings:
         """Of its version message."""
@@ -60,7 +61,7 @@ class Behaviour:
         """What becomes of the bytes that it sends."""
         return data
 
-    def begin(self, world: World, node: Node) -> None:
+    def begin(self, node: Node) -> None:
         """Schedule what it does of itself."""
 
     def calm(self) -> None:

@@ -1,0 +1,26 @@
+"""The library of behaviours: what nodes of the simulated network do."""
+
+from __future__ import annotations
+
+from simulation.behaviours import blocks, bloom, compact, faulty, floods
+from simulation.behaviours.base import Behaviour
+from simulation.behaviours.bloom import Liar
+from simulation.behaviours.faulty import Honest
+
+__all__ = ["FAULTY", "HONEST", "LIARS", "Behaviour"]
+
+HONEST: type[Behaviour] = Honest
+
+
+def _library(*modules: object) -> list[type[Behaviour]]:
+    """Every behaviour of these modules that is not a base of others."""
+    found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Behaviour)]
+    return sorted({kind for kind in found if not _is_abstract(kind)}, key=lambda kind: kind.__name__)
+
+
+def _is_abstract(kind: type[Behaviour]) -> bool:
+    return kind in (Behaviour, Liar, Honest, compact.FalseFilters, compact.Tampering, floods.Flood)
+
+
+FAULTY = [kind for kind in _library(faulty, blocks, compact) if kind.is_honest]
+LIARS = [kind for kind in _library(faulty, bloom, compact, blocks, floods) if not kind.is_honest]

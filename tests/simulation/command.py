@@ -1,0 +1,133 @@
+"""The command scripts/simulate: many lives on all processors, a table of what became of them, and the seeds of violations."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count, islice
+from types import FrameType
+
+from simulation.engine import make
+from simulation.life import FAULTS, Outcome, Plan, live
+from simulation.violation import Violation
+from spvfilter.light.events import Mode
+
+_LONGEST_S = 120  # of a life, on the real clock
+_AHEAD = 4  # lives given to each process at once
+_MOST_SHOWN = 20  # violations
+
+
+def main() -> int:
+    """Run it; 1 if an invariant was violated."""
+    arguments = _arguments()
+    seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
+    if arguments.trace:
+        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults))
+    print(f"seed {seed}", flush=True)
+    modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
+    plans = (Plan(number, modes[number % len(modes)], arguments.faults) for number in count(seed))
+    deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
+    begun = time.monotonic()
+    outcomes = []
+    for outcome in _run(plans, arguments.lives, deadline, arguments.jobs):
+        outcomes.append(outcome)
+        if outcome.violation is not None and sum(each.violation is not None for each in outcomes) <= _MOST_SHOWN:
+            print(f"VIOLATION {str(outcome.violation).strip()}\n    {replay(outcome.plan)}", flush=True)
+    print(_table(outcomes, time.monotonic() - begun, arguments.jobs))
+    return int(any(outcome.violation is not None for outcome in outcomes))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description="Lives of the light client's engine among simulated peers.")
+    parser.add_argument("--lives", type=int, default=200, help="how many; 200 if neither this nor --minutes is given")
+    parser.add_argument("--minutes", type=float, help="run for this long instead")
+    parser.add_argument("--seed", type=int, help="of the first life; the others follow. By default from the clock")
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="by default all of them in turn")
+    parser.add_argument("--faults", type=_faults, default=FAULTS, help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
+    return parser.parse_args()
+
+
+def _faults(text: str) -> tuple[str, ...]:
+    chosen = {name for name in text.split(",") if name and name != "none"}
+    if unknown := chosen - set(FAULTS):
+        raise argparse.ArgumentTypeError(f"no such fault: {', '.join(sorted(unknown))}")
+    return tuple(name for name in FAULTS if name in chosen)
+
+
+def replay(plan: Plan) -> str:
+    """The command that shows a life again."""
+    faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
+    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}"
+
+
+def _trace(plan: Plan) -> int:
+    outcome = live(plan, make, show=print)
+    print(outcome)
+    return int(outcome.violation is not None)
+
+
+def _run(plans: Iterator[Plan], lives: int, deadline: float | None, jobs: int) -> Iterator[Outcome]:
+    """The outcomes as they come."""
+    if deadline is None:
+        plans = islice(plans, lives)
+    with ProcessPoolExecutor(jobs) as pool:
+        running: set[Future[Outcome]] = set()
+        while True:
+            while len(running) < jobs * _AHEAD and (deadline is None or time.monotonic() < deadline):
+                plan = next(plans, None)
+                if plan is None:
+                    break
+                running.add(pool.submit(live_watched, plan))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+
+
+def live_watched(plan: Plan) -> Outcome:
+    """Live a life; one that does not end on the real clock is a violation."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(_LONGEST_S)
+    try:
+        return live(plan, make)
+    finally:
+        signal.alarm(0)
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise Violation("alive", f"no end after {_LONGEST_S} s on the real clock")
+
+
+def _table(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
+    head = ("mode", "lives", "virtual hours", "messages", "blocks", "restarts", "lives/s", "messages/s", "slowest step", "violations")
+    rows = [head]
+    for mode in [*Mode, None]:
+        chosen = [outcome for outcome in outcomes if mode in (None, outcome.plan.mode)]
+        if not chosen:
+            continue
+        busy = sum(outcome.seconds for outcome in chosen)
+        rows.append((
+            "all" if mode is None else mode.value,
+            f"{len(chosen):,}",
+            f"{sum(outcome.hours for outcome in chosen):,.0f}",
+            f"{sum(outcome.messages for outcome in chosen):,}",
+            f"{sum(outcome.blocks for outcome in chosen):,}",
+            f"{sum(outcome.restarts for outcome in chosen):,}",
+            f"{len(chosen) / busy:.1f}",
+            f"{sum(outcome.messages for outcome in chosen) / busy:,.0f}",
+            f"{1_000 * max(outcome.slowest_step_s for outcome in chosen):.0f} ms",
+            str(sum(outcome.violation is not None for outcome in chosen)),
+        ))  # fmt: skip
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(value.rjust(width) for value, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([*lines, f"{seconds:.0f} s on {jobs} processes; lives/s and messages/s are of one process"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
