@@ -38,6 +38,9 @@ class Agreement:
         if not isinstance(message, CFHeaders):
             return
         header, group = message.previous, group_of(host)
+        blocks = self._blocks(message.stop_hash, len(message.filter_hashes) + 1)
+        if len(blocks) > len(message.filter_hashes):  # the header before the first is stated as well
+            self._stated.setdefault(blocks[0], {}).setdefault(header, set()).add(group)
         for block, filter_hash in zip(self._blocks(message.stop_hash, len(message.filter_hashes)), message.filter_hashes, strict=False):
             header = sha256(sha256(filter_hash + header).digest()).digest()
             self._stated.setdefault(block, {}).setdefault(header, set()).add(group)
