@@ -12,7 +12,7 @@ from spvfilter.watch.watchlist import WatchList
 
 def make(options: Options, watch: WatchList, store: Store, since: int, addresses: list[str], rng: random.Random) -> EngineLike:
     """The engine on what the database has."""
-    from spvfilter.light.engine.engine import Engine, Saved  # type: ignore[import-not-found]
+    from spvfilter.light.engine import Engine, Saved
 
     made: EngineLike = Engine(options, watch, Saved.read(store, watch, since), addresses, rng)
     return made

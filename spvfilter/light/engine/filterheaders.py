@@ -10,7 +10,7 @@ filters say, and so is every later block where the two filters differ. So a bogu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,8 +55,18 @@ class _Standing:
 class FilterHeaders:
     """The filter headers of the best chain, and who stands by them."""
 
-    def __init__(self, context: Context, headers: Headers, questions: FilterQuestions, blocks: BlockRequests, coverage: Coverage) -> None:
+    def __init__(
+        self,
+        context: Context,
+        headers: Headers,
+        questions: FilterQuestions,
+        blocks: BlockRequests,
+        coverage: Coverage,
+        given_up: Callable[[int], None],
+    ) -> None:
+        """`given_up` is called with a height above which our filter headers were taken back."""
         self._context = context
+        self._given_up = given_up
         self._headers = headers
         self._questions = questions
         self._coverage = coverage
@@ -145,6 +155,7 @@ class FilterHeaders:
         context.books.rewind(height - 1)
         self._leader = None
         self._limit(height - 1)
+        self._given_up(height - 1)
         context.changed()
 
     # Extending
