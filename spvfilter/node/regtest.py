@@ -64,6 +64,11 @@ class Regtest:
         self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
 
     @property
+    def time(self) -> int:
+        """Seconds since 1970, by the node's clock."""
+        return int(self._clock())
+
+    @property
     def height(self) -> int:
         """Height of the best chain's tip."""
         return self.chain.tip.height

@@ -115,7 +115,7 @@ class Node:
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
-            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
+            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=self.regtest.time),
         )
 
     def enter(self, connection: ServerConnection) -> bool:

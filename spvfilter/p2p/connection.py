@@ -35,6 +35,7 @@ class Connection:
     _writer: asyncio.StreamWriter
     _limits: Limits
     _clock: Clock
+    _is_proxied: bool = False
     received: int = field(default=0)  # bytes
     _turn: float = field(default=0.0)  # when others have theirs
 
@@ -60,7 +61,7 @@ class Connection:
             now = clock.monotonic()
             draw = draw_nonce or (lambda: secrets.randbits(64))
             session = Session(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
-            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock)
+            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
             while not isinstance(event := await opening.receive(), Ready):
                 pass
             opening.ready = event
@@ -122,6 +123,20 @@ class Connection:
             self._flush()
         await self.drain()
 
+    def post(self, message: Message) -> None:
+        """Send a message without waiting: `receive` waits instead while the peer does not take what it is sent."""
+        if not self._writer.transport.is_closing():
+            self._session.send(message)
+            self._flush()
+
+    @property
+    def host(self) -> str:
+        """The IP address that the connection leads to; behind a proxy, the name that the proxy was given."""
+        if self._is_proxied:
+            return self.address.host
+        place = self._writer.get_extra_info("peername")
+        return str(place[0]) if place else self.address.host
+
     def fence(self) -> int:
         """Send a ping at once; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
         nonce = self._session.fence(self._clock.monotonic())
@@ -129,7 +144,8 @@ class Connection:
         return nonce
 
     def _flush(self) -> None:
-        if data := self._session.data_to_send():
+        data = self._session.data_to_send()
+        if data and not self._writer.transport.is_closing():
             self._writer.write(data)
 
     async def drain(self) -> None:
