@@ -87,7 +87,7 @@ def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: A
 def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: ModuleType) -> None:
     wanted("native")
     del there.walk_block
-    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled of other sources"):
+    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled from other sources"):
         backend.choose()
 
 
