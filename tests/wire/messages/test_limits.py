@@ -124,7 +124,7 @@ def test_flags_of_a_filter_are_kept_as_they_came() -> None:
 def test_headers_have_no_transactions() -> None:
     payload = bytearray(bytes(SAMPLES["headers"]))
     payload[1 + 81 + 80] = 1
-    with pytest.raises(MessageError, match="transaction count at byte 162: 0 expected, not 1"):
+    with pytest.raises(MessageError, match="transaction count at byte 162: must be 0, not 1"):
         parse_message("headers", bytes(payload))
 
 
