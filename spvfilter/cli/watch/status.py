@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 TICK_S = 0.2
-_SURE_S = 2.0  # into a phase, before a guess is made of what is left
+_SURE_S = 2.0  # of a phase before the time left is estimated
 _LEAST_NAME = 12  # columns
 
 
 class Status:
-    """A status that shows nothing: there is no terminal."""
+    """A status that shows nothing, for an output that is not a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -64,7 +64,7 @@ class Status:
         """Clear the status before another line is printed on the same terminal."""
 
     def complain(self, message: str) -> None:
-        """One line on standard error."""
+        """Print one line on standard error."""
         self.clear()
         complain(message)
 
@@ -83,7 +83,7 @@ class LineStatus(Status):
     def tick(self) -> None:
         from shutil import get_terminal_size
 
-        line = self.line[: get_terminal_size().columns - 1]  # one that is wrapped could not be overwritten
+        line = self.line[: get_terminal_size().columns - 1]  # a wrapped line could not be overwritten
         print("\r" + line.ljust(self._shown), end="", file=sys.stderr, flush=True)
         self._shown = len(line)
 

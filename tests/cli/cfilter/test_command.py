@@ -202,9 +202,9 @@ def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"filter": "00" * 20}, "the filter is not the one that filter_hash states: the line is damaged"),
-        ({"filter": "zz"}, '"filter" is not in hex'),
-        ({"filter": 5}, 'no object with "block" and "filter"'),
+        ({"filter": "00" * 20}, "the filter does not hash to filter_hash: the line is damaged"),
+        ({"filter": "zz"}, '"filter" is not hex'),
+        ({"filter": 5}, 'not an object with "block" and "filter"'),
         ({"block": "22"}, "hex"),
         ({"filter": "05", "filter_hash": None}, "byte"),
     ],
@@ -225,7 +225,7 @@ def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
     assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before are told
-    assert ran.err.endswith(": no JSON\n")
+    assert ran.err.endswith(": not JSON\n")
 
 
 # Info
@@ -287,7 +287,7 @@ def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: 
         (["match", "x"], "nothing to look for: give --watch FILE or --address ADDRESS"),
         (["match", "x", "--previous", "11" * 32], "unknown option --previous (see 'spvfilter cfilter match --help')"),
         (["build", "x", "--block", "11" * 32], "unknown option --block"),
-        (["info", "x", "--block", "11"], "argument --block: a hash of 64 hex digits expected, not these 2 characters"),
+        (["info", "x", "--block", "11"], "argument --block: expected a hash of 64 hex digits, not these 2 characters"),
         (["dance"], "unknown action, expected one of: build, match, info, import, export"),
         (["info", "-", "-", "--block", "11" * 32], "a filter in hex or as bytes must be the only argument"),
         (["build", "/no/such/file"], "/no/such/file: No such file or directory"),

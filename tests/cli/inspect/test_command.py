@@ -29,7 +29,7 @@ FIRST_PAYMENT = (
     "12a3ac00000000"
 )
 
-NOTHING = "that are no filterload, transaction, block, merkleblock, headers or message"
+NOTHING = "that are not a filterload, transaction, block, merkleblock, headers or message"
 
 
 def facts(out: str) -> dict[str, str]:
@@ -167,7 +167,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
     ("what", "said"),
     [
         ("", "the input is empty"),
-        ("abc", "an odd number of hex digits, 3: one is missing or too many"),
+        ("abc", "an odd number of hex digits, 3: one is missing or extra"),
         ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
         ("x" * 5000, "the argument, 5000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
@@ -178,7 +178,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
         (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
         (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
-        ("f9beb4d9" + "66" * 30, "34 bytes that are no P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
+        ("f9beb4d9" + "66" * 30, "34 bytes that are not a P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
 )  # fmt: skip
