@@ -103,7 +103,6 @@ class RichStatus(Status):
 
         self._balances = balances
         self._spinner = Spinner("dots", style="cyan")
-        self._stale = True
         self.live = Live(
             console=console, get_renderable=self._draw, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
