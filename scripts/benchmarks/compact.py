@@ -1,4 +1,4 @@
-"""Compact filters: decoding, asking and building them, and all of mainnet's as simulated."""
+"""Compact filters: decoding, querying and building them, and a simulation of all of mainnet's."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gcs(_: Path, rounds: int) -> list[Row]:
 
 
 def _stream(filters: list[tuple[bytes, bytes]], query: GcsQuery, rounds: int) -> list[Row]:
-    """Filters as they come from a file, one by one."""
+    """A stream of filters, one by one, as from a file."""
     count = 4 * len(filters)
 
     def ask(jobs: int) -> None:

@@ -25,7 +25,7 @@ _ADDRESSES = 1_000_000
 
 
 def chained(folder: Path, size: int) -> Iterator[bytes]:
-    """The real blocks over and over, each upon the one before, until `size` bytes."""
+    """The real blocks over and over, each linked to the one before, up to `size` bytes."""
     previous, made = bytes(32), 0
     while made < size:
         for _, raw in read(folder):
@@ -36,7 +36,7 @@ def chained(folder: Path, size: int) -> Iterator[bytes]:
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
-    """A stream of blocks with two workers, against one; and what this machine's two processors can do at best."""
+    """A stream of blocks with two workers compared with one, and the best that two processors of this machine can do."""
     blocks = list(chained(folder, _STREAM << 20))
     watch = watching(100_000)
 
