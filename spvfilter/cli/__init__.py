@@ -14,7 +14,7 @@ from spvfilter._version import __version__
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
 
-OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a scan may also end with 1: see HELP
+OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a command may also end with 1: see HELP
 
 HELP = """\
 usage: spvfilter COMMAND [ARGUMENT ...]
@@ -32,8 +32,8 @@ Which of these transactions concern my wallet?
   node        run a regtest full node to try a wallet against
   demo        show all of this on a small chain
 
-Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
-everything, 2 an error, 130 interrupted, 143 terminated.
+Exit codes: 0 done (also when nothing was found), 1 done except for input that
+could not be read or used, 2 an error, 130 interrupted, 143 terminated.
 """
 COMMANDS = {  # the module of each
     "filterload": "filterload",

@@ -192,7 +192,7 @@ async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
         ["traffic", megabytes(bloom.size), megabytes(compact.size)],
         ["for each block", "proof and transactions", "its filter"],
         ["whole blocks fetched", str(bloom.sent["block"]), str(blocks)],
-        ["needless transactions", str(bloom.sent["tx"] - len(ours)), "those in these blocks"],
+        ["unneeded transactions", str(bloom.sent["tx"] - len(ours)), "the others in these blocks"],
         ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
     ]
     page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
