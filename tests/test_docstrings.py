@@ -1,4 +1,4 @@
-"""Docstrings of the public names: each has one, and it names the errors that leave it."""
+"""Docstrings of the public names: each exists and names the errors that the object raises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, o
 from support.raising import Raising, is_kernel, plain, says
 
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
-IMPOSSIBLE = {  # what the source seems to raise, and why it does not
+IMPOSSIBLE = {  # errors that the source seems to raise, and why it does not
     ("wire.Session", "__init__"): "a version fits into the 16 MB that may wait",
     ("wire.Session", "next_event"): "so does a pong, while less than 1 MB waits",
     ("wire.Session", "events"): "the same",
@@ -32,7 +32,7 @@ def is_summed_up(doc: str) -> bool:
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
-    """What is said of a member; of a constructor the class's docstring says it, or for all classes the room's."""
+    """The documentation of a member; a constructor is documented by its class, or by its room for all classes."""
     own = inspect.getdoc(getattr(value, member)) or ""
     return f"{own} {value.__doc__} {loaded(room).__doc__}" if member in CONSTRUCTORS else own
 
@@ -41,7 +41,7 @@ def doc_of(room: str, name: str, value: Any, member: str) -> str:
 def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None:
     text = value.__doc__ or ""
     assert is_summed_up(text)
-    assert not text.startswith(f"{name}(")  # what dataclass makes up
+    assert not text.startswith(f"{name}(")  # the docstring that dataclass generates
     if inspect.isclass(value):
         assert "__doc__" in vars(value)
         said = {member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS}
@@ -66,7 +66,7 @@ def test_the_errors_that_leave_a_function_are_seen() -> None:
     assert RAISING.by(compact_size) == {ParameterError}  # its own
     assert RAISING.by(p2pkh) == {ParameterError}  # a private function's
     assert RAISING.by(Version.__post_init__, Version) == {ParameterError}  # those of a module that is not public
-    assert RAISING.by(parse_message) == {MessageError}  # not what is caught
+    assert RAISING.by(parse_message) == {MessageError}  # errors that are caught do not count
     assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
     assert says("Raises HeaderError.", LowWorkError)
     assert not says("Raises LowWorkError, SpvFilterError.", CommitmentError)

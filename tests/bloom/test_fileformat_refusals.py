@@ -18,7 +18,7 @@ from spvfilter.bloom.hashing import CustomHash, FastHash, SipHash
 from spvfilter.errors import FormatError, ParameterError, TooLargeError
 from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
-# Every way to be wrong
+# Invalid files
 
 
 def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: Any) -> set[str]:
@@ -205,7 +205,7 @@ def test_no_file_is_an_os_error(tmp_path: Path) -> None:
         BloomFilter.open(tmp_path, mmap=True)
 
 
-# What the user must bring along
+# Arguments that the user must pass again
 
 
 def other(data: bytes, i: int) -> int:

@@ -1,4 +1,4 @@
-"""`node`: what it prints, its options and commands, and how it ends. What it says to peers is tested with the library."""
+"""`node`: its output, its options and commands, and how it ends. Its protocol is tested in tests/node."""
 
 from __future__ import annotations
 

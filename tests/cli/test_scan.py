@@ -1,4 +1,4 @@
-"""`scan` over files: formats, totals, exit codes, and everything it must not do to files."""
+"""`scan` over files: formats, totals, exit codes, and files that it must not overwrite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SATOSHI = (
 
 
 def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
-    """What one JSON line each should say of the demo's P2PKH address: paid in block 2, spent in block 4."""
+    """The JSON lines expected for the demo's P2PKH address: paid in block 2, spent in block 4."""
     paid = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     outpoint = f"{paid.GetTxid()[::-1].hex()}:0"
     spender = next(tx for tx in CBlock.deserialize(chain[3]).vtx if tx.vin[0].prevout.hash == paid.GetTxid())

@@ -1,4 +1,4 @@
-"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that do not keep to the rules."""
+"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that break the rules."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_port_where_nobody_listens_is_refused() -> None:
 
 
 async def served(first: bytes, *, read: bool = True) -> tuple[asyncio.Server, Address, list[asyncio.StreamWriter]]:
-    """A server that says `first` after a version and verack to whoever connects, and then nothing."""
+    """A server that sends `first` after version and verack to each client, and then nothing."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

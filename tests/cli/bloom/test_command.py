@@ -1,4 +1,4 @@
-"""`bloom` with filters in files: actions, options, separators. Bad input is in test_cli_bloom_errors.py."""
+"""`bloom` with filters in files: actions, options, separators. Bad input is in test_errors.py."""
 
 from __future__ import annotations
 

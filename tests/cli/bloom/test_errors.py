@@ -1,4 +1,4 @@
-"""`bloom` with filters in files, given bad input: each its own line, and nothing overwritten."""
+"""`bloom` with filters in files, given bad input: one line per error, and nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     assert not list(Path("folder").iterdir())
 
 
-WITHOUT_PRIVILEGE = (  # root's, to write and read everywhere: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH; others have none
+WITHOUT_PRIVILEGE = (  # without root's CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which other users do not have
     "import ctypes, sys; from spvfilter.cli import main; libc = ctypes.CDLL(None, use_errno=True); "
     "head, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(); "
     "assert libc.capget(head, sets) == 0; sets[0] &= ~6; sets[1] &= ~6; assert libc.capset(head, sets) == 0; sys.exit(main())"
@@ -134,7 +134,7 @@ def test_a_disk_that_is_full_leaves_the_filter_as_it_was(made: Path, lines: Path
     assert not [path for path in made.parent.iterdir() if path.name.startswith(".")]
 
 
-FULL = (  # a limit on the size of files stands for it
+FULL = (  # a limit on the size of files stands for a full disk
     "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
     "from spvfilter.cli import main; sys.exit(main())"
 )

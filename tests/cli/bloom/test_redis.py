@@ -1,4 +1,4 @@
-"""`bloom` with filters in a real Redis: the same actions, forms of the URL, and everything that can go wrong with a server."""
+"""`bloom` with filters in a real Redis: the same actions, forms of the URL, and failures of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cfilter`: filters of the demo's chain and of real blocks, which of them concern a wallet, and what is refused."""
+"""`cfilter`: building, matching and describing filters of the demo's chain and of real blocks, and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private k
 
 @pytest.fixture
 def filters(run: Any, block_file: Path, tmp_path: Path) -> Path:
-    """Those of the demo's chain, on a made-up filter header."""
+    """The filters of the demo's chain, on a made-up filter header."""
     path = tmp_path / "filters.jsonl"
     ran = run("cfilter", "build", block_file, *REGTEST, "--previous", "11" * 32)
     assert (ran.code, ran.err) == (0, "")
@@ -224,7 +224,7 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, fil
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before are told
+    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before the error are printed
     assert ran.err.endswith(": not JSON\n")
 
 
@@ -246,12 +246,12 @@ def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any,
 @pytest.mark.parametrize("seed", range(5))
 def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) -> None:
     lines = records(filters)
-    for line in lines[2::3]:  # theirs follow from those before
+    for line in lines[2::3]:  # their headers follow from those before
         line["filter_header"] = None
     random.Random(seed).shuffle(lines)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     stated = sum(line["filter_header"] is not None for line in lines)
-    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # what is before the first is not there
+    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # the header before the first is unknown
     number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
     lines[number - 1]["filter_header"] = "13" * 32
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -1,4 +1,4 @@
-"""`cfilter import` and `export`: filters between files and a wallet's database, and what of a file is refused."""
+"""`cfilter import` and `export`: filters between files and a wallet's database, and refusals of bad files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INDEX = FilterIndex(WORLD.chain)
 
 @pytest.fixture
 def lines() -> list[dict[str, Any]]:
-    """What `cfilter build` prints of the chain."""
+    """The output of `cfilter build` for the chain."""
     records = [FilterRecord(each.hash, each.header.previous, each.height, INDEX.data(each), INDEX.header(each)) for each in BLOCKS]
     return [record.line(BasicFilter.parse(record.data, record.block).n) for record in records]
 
@@ -117,7 +117,7 @@ def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], fi
 
 
 def tampered(line: dict[str, Any]) -> dict[str, Any]:
-    """Another filter, and what is said of it right."""
+    """A filter of other contents, with correct hashes."""
     data = basic_data(hash_from_hex(line["block"]), [b"something else"])
     return {**line, "filter": data.hex(), "filter_hash": hash_to_hex(filter_hash(data)), "filter_header": None}
 

@@ -209,7 +209,7 @@ def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp
 
 
 def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
-    ran = run("inspect", "00" * 10)  # a filter of no bytes, and a transaction without inputs and outputs
+    ran = run("inspect", "00" * 10)  # parses as a filter without bytes and as a transaction without inputs and outputs
     assert ran.code == 0
     assert ran.out.startswith("BIP-37 filter")
     assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
@@ -217,7 +217,7 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
 
 def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
     anything = Finding("filterload", "Filter", [])
-    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were one as well
+    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were a filterload, too
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

@@ -44,7 +44,7 @@ def inspected(run: Any, raw: bytes) -> dict[str, Any]:
 
 
 def in_message(run: Any, parsed: Any) -> dict[str, Any]:
-    """What is said of the payload of a message of this kind."""
+    """The payload that is shown for a message of this kind."""
     found = inspected(run, encode_message(REGTEST.magic, command_of(parsed), bytes(parsed)))
     assert (found["kind"], found["network"], found["checksum_ok"]) == ("message", "regtest", True)
     assert found["command"] == found["payload"]["kind"] == command_of(parsed)
@@ -225,7 +225,7 @@ def test_a_command_that_is_no_text_is_refused(run: Any) -> None:
 
 
 def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
-    """4,000,000 bytes, and 24 of the envelope."""
+    """4,000,000 bytes of payload and 24 of envelope."""
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700))])
     block = build.block_of(bytes(32), 7, [spam])
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700 + 4_000_000 - len(block)))])

@@ -1,4 +1,4 @@
-"""`watch` against a node in another process: what it prints, what it remembers, how it ends."""
+"""`watch` against a node in another process: its output, its database, how it ends."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             (found, synced) = events_until(child, "synced")
             assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
             node.do("reorg 1")
-            withdrawn, disconnected, *rest = events_until(child, "synced", "found")  # the mempool may be told before the new tip is reached
+            withdrawn, disconnected, *rest = events_until(child, "synced", "found")  # the mempool may come before the new tip
             assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
             found, synced = sorted(rest, key=lambda event: str(event["event"]))
             assert (found["height"], found["outpoint"], synced["height"]) == (None, withdrawn["outpoint"], 112)

@@ -1,4 +1,4 @@
-"""`watch` without a network: its arguments, what it sums up, what it says of its progress, what it says of peers."""
+"""`watch` without a network: its arguments, balances, progress display and messages about peers."""
 
 from __future__ import annotations
 

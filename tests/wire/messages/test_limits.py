@@ -41,7 +41,7 @@ from support.build import var_int
 from support.samples import H1, H2, PLACES, SAMPLES
 
 HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # of a version, up to its user agent
-# Where each count or length stands: what comes before it, the most there may be, one item, what comes behind.
+# Each count or length: the bytes before it, its maximum, one item, and the bytes after it.
 COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "user agent": ("version", HEAD, 256, b"x", bytes(5)),
     "reject message": ("reject", b"", 12, b"x", b"\x10\x00"),
