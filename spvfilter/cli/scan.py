@@ -29,7 +29,7 @@ _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
     parser.description = (
-        "Find every output that pays what is watched and every input that spends from it. The order of files, and of blocks in them, "
+        "Find every output that pays a watched entry and every input that spends one. The order of files, and of blocks in them, "
         "does not matter. An address finds only its own script: payments to a bare public key, as in the first years, are found by "
         "a line pubkey:HEX in the watch list."
     )

@@ -140,7 +140,7 @@ class Connection:
             async with asyncio.timeout(self._limits.send_s):
                 await self._writer.drain()
         except TimeoutError:
-            error = SessionError(f"does not read what it is sent within {self._limits.send_s:g} s", cause=Cause.LOST)
+            error = SessionError(f"did not read what was sent to it within {self._limits.send_s:g} s", cause=Cause.LOST)
             self._session.close(error)
             self._writer.transport.abort()
             raise error from None

@@ -55,7 +55,7 @@ def configure(parser: Parser) -> None:
     info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
     info.add_argument("filters", metavar="FILTER", nargs="+")
 
-    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of all FILTERs, made with the same options.")
+    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options.")
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
     _add_force(merge)

@@ -1,4 +1,4 @@
-"""The demo's node: serves a chain on a real socket, and counts for each connection what it sent and what it was told."""
+"""The demo's node: serves a chain on a real socket, and counts what each connection sends and reveals."""
 
 from __future__ import annotations
 

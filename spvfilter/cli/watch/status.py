@@ -27,7 +27,7 @@ class Status:
         self._now = now
         self._phase = "connecting"
         self._doing = ""  # the phase under way
-        self._begun = (0.0, 0)  # when, and what was done by then
+        self._begun = (0.0, 0)  # the time of its first progress, and how much was done then
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
