@@ -32,7 +32,7 @@ def is_summed_up(doc: str) -> bool:
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
-    """The documentation of a member; a constructor is documented by its class, or by its room for all classes."""
+    """What is said of a member; of a constructor the class's docstring says it, or for all classes the room's."""
     own = inspect.getdoc(getattr(value, member)) or ""
     return f"{own} {value.__doc__} {loaded(room).__doc__}" if member in CONSTRUCTORS else own
 

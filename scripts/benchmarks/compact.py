@@ -52,7 +52,7 @@ def gcs(_: Path, rounds: int) -> list[Row]:
 
 
 def _stream(filters: list[tuple[bytes, bytes]], query: GcsQuery, rounds: int) -> list[Row]:
-    """A stream of filters, one by one, as from a file."""
+    """Filters as they come from a file, one by one."""
     count = 4 * len(filters)
 
     def ask(jobs: int) -> None:

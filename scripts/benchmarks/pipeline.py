@@ -25,7 +25,7 @@ _ADDRESSES = 1_000_000
 
 
 def chained(folder: Path, size: int) -> Iterator[bytes]:
-    """The real blocks over and over, each linked to the one before, up to `size` bytes."""
+    """The real blocks over and over, each upon the one before, until `size` bytes."""
     previous, made = bytes(32), 0
     while made < size:
         for _, raw in read(folder):

@@ -72,10 +72,6 @@ async def filtered(peer: Client, made: Regtest, height: int | None = None) -> li
     return matched(await peer.ask("getdata", inventory((FILTERED_BLOCK, block.hash))), block.raw)
 
 
-async def answers_without_invs(peer: Client) -> list[Received]:
-    return [received for received in await peer.answers() if received[0] != "inv"]
-
-
 # Filtered blocks
 
 

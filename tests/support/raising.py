@@ -1,4 +1,4 @@
-"""The errors of the package that a function raises, read from its source: directly, or through functions that are not public."""
+"""Which errors of the package a function raises, read from its source: by itself, or through functions that are not public."""
 
 from __future__ import annotations
 
