@@ -36,7 +36,7 @@ def chained(folder: Path, size: int) -> Iterator[bytes]:
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
-    """A stream of blocks with two workers compared with one, and the best that two processors of this machine can do."""
+    """A stream of blocks with two workers, against one; and what this machine's two processors can do at best."""
     blocks = list(chained(folder, _STREAM << 20))
     watch = watching(100_000)
 
