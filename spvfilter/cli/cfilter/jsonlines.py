@@ -113,7 +113,7 @@ def _record(line: bytes) -> FilterRecord:
 
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
-    """Raises SourceError if the record names another network's genesis block, as its own block or as the one before it."""
+    """Raises SourceError if the record's block or the one before it is a genesis block, but not this network's."""
     genesis = network.genesis_hash
     first = None  # the block that would be the genesis block
     if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:
