@@ -30,7 +30,7 @@ def strangers(count: int) -> list[bytes]:
 
 
 def watching(count: int, coins: int = 3_000) -> WatchList:
-    """A list of `count` strangers' scripts, and of outpoints that nobody spends."""
+    """A list of `count` strangers' scripts, and of outpoints that no block spends."""
     watch = WatchList()
     source = random.Random(count)
     for _ in range(count):
