@@ -1,4 +1,4 @@
-"""Docstrings of the public names: each has one, and it names the errors that leave it."""
+"""Docstrings of the public names: each exists and names the errors that the object raises."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, o
 from support.raising import Raising, says, sourced
 
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
-IMPOSSIBLE = {  # what the source seems to raise, and why it does not
+IMPOSSIBLE = {  # errors that the source seems to raise, and why it does not
     ("wire.Session", "__init__"): "a version fits into the 16 MB that may wait",
     ("wire.Session", "next_event"): "so does a pong, while less than 1 MB waits",
     ("wire.Session", "events"): "the same",
@@ -57,7 +57,7 @@ def doc_of(room: str, name: str, value: Any, member: str) -> str:
 def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None:
     text = value.__doc__ or ""
     assert is_summed_up(text)
-    assert not text.startswith(f"{name}(")  # what dataclass makes up
+    assert not text.startswith(f"{name}(")  # the docstring that dataclass generates
     if inspect.isclass(value):
         assert "__doc__" in vars(value)
         said = {member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS}
@@ -82,7 +82,7 @@ def test_the_errors_that_leave_a_function_are_seen() -> None:
     assert RAISING.by(compact_size) == {ParameterError}  # its own
     assert RAISING.by(p2pkh) == {ParameterError}  # a private function's
     assert RAISING.by(Version.__post_init__, Version) == {ParameterError}  # those of a module that is not public
-    assert RAISING.by(parse_message) == {MessageError}  # not what is caught
+    assert RAISING.by(parse_message) == {MessageError}  # errors that are caught do not count
     assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
     assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {ReadOnlyError}  # of either kernel
     assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "same_shape"), BloomFilter)) == {MismatchError}

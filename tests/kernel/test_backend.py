@@ -1,4 +1,4 @@
-"""The choice of the kernel's backend: what SPVFILTER_BACKEND says, what is installed, and what the user is told."""
+"""The choice of the kernel's backend: SPVFILTER_BACKEND, what is installed, and the messages to the user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled kernel is there but does not load."""
+    """The compiled kernel is installed but does not load."""
 
     def refuse(name: str) -> ModuleType:
         if name == NATIVE:

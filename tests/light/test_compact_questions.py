@@ -1,4 +1,4 @@
-"""Answers about compact filters held against what was asked: everything else is a lie with a name, and nothing waits for ever."""
+"""Answers about compact filters checked against the requests: any other answer is a named lie, and nothing waits for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is public: modules and packages that list their names, and the classes and functions among these."""
+"""The public names: modules and packages with `__all__`, and the classes and functions in them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Function = Callable[..., object]
 
 
 class Raising:
-    """`public` are the modules whose functions document what they raise: calls of those are not followed."""
+    """`public` are the modules whose functions document their errors: calls of those are not followed."""
 
     def __init__(self, public: Iterable[str]) -> None:
         self._public = frozenset(public)
@@ -80,14 +80,14 @@ def _definition(function: Function) -> ast.AST:
 
 
 def _error(value: object) -> Error | None:
-    """The error that `raise value` raises: its class, or what the function that makes it says to return."""
+    """The error that `raise value` raises: its class, or the return annotation of the function that makes it."""
     if isinstance(value, FunctionType):
         value = getattr(errors, str(value.__annotations__.get("return")), None)
     return value if isinstance(value, type) and issubclass(value, errors.SpvFilterError) else None
 
 
 def _named(node: ast.AST, function: Function, owner: type | None) -> Any:
-    """What a name stands for in a function: a global, or an attribute of `self` or `cls`."""
+    """The object that a name in a function refers to: a global, or an attribute of `self` or `cls`."""
     match node:
         case ast.Name(name):
             return function.__globals__.get(name, getattr(builtins, name, None))
