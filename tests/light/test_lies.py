@@ -1,4 +1,4 @@
-"""Scripted lies: each is caught under its own name, its teller left for good, and what the honest peer gives is unharmed."""
+"""Scripted lies: each is named, the liar is banned, and the honest peer's data is unharmed."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class InjectsTxs(Responder):
 
 
 class Omits(Responder):
-    """Knows nothing of ours."""
+    """Sends none of our transactions."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
 class OmitsSpends(Responder):
-    """Tells what we are paid, and not what we spend."""
+    """Sends our receipts, but not our spends."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched[:1])
@@ -146,7 +146,7 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
 
 
 def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> type[Responder]:
-    """A responder that changes the headers it is asked for."""
+    """A responder that changes the headers in its answers."""
 
     class TellsHeaders(Responder):
         def send_headers(self, blocks: Sequence[TreeBlock]) -> None:

@@ -148,7 +148,7 @@ def turn(world: World, depth: int) -> None:
 
 
 def check_order(books: Books) -> None:
-    """Blocks connect one upon the other and are disconnected from the top, their matches before them."""
+    """Blocks are connected in order and disconnected from the top, after the withdrawal of their matches."""
     top: list[tuple[int, bytes]] = []
     for event in books.events:
         match event:
@@ -228,7 +228,7 @@ async def test_an_address_added_while_running_is_searched_for_from_its_height_on
             later.add_script(new.script_pubkey)
             expected = {each for each in world.scan(later) if (each[3] or 0) >= from_height or each in world.scan()}
             assert run.books.confirmed() == expected
-        async with running(world, node, store=path) as again:  # it is remembered
+        async with running(world, node, store=path) as again:  # it is stored
             assert address in {match.match.address for match in await again.client.matches()}
             assert new.script_pubkey in again.client.watch
 
