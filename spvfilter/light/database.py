@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from spvfilter.light.engine.effects import Commit, Emit, Read
+from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.store.store import Store
@@ -16,7 +16,7 @@ _MAX_TOGETHER = 200  # commits in one transaction
 
 
 class Database:
-    """Carries out Commit, Read and Emit of one run. Calls come from the event loop's thread; `report`, `emit`, `fail` are called in it."""
+    """Carries out Commit, Read, Emit and End of one run. It is called, and calls back, in the event loop's thread."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Database:
         self._emit = emit
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Commit | Read | Emit] = deque()
+        self._waiting: deque[Commit | Read | Emit | End] = deque()
         self._busy: Future[object] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_closed = False
 
-    def put(self, effect: Commit | Read | Emit) -> None:
+    def put(self, effect: Commit | Read | Emit | End) -> None:
         """Carry out an effect after all earlier ones."""
         self._waiting.append(effect)
         if self._busy is None:
@@ -71,15 +71,20 @@ class Database:
         if isinstance(first, Read):
             self._waiting.popleft()
             self._run(lambda: first.function(self._store), lambda value: self._report(Worked(first.token, value)))
+        elif isinstance(first, End):
+            self._fail(first.error)
         else:
             self._commit()
 
     def _commit(self) -> None:
         commits: list[Commit] = []
         between: list[Event] = []  # events that follow all of these commits but the last
-        held: deque[Commit | Read | Emit] = deque()
-        while self._waiting and not isinstance(self._waiting[0], Read) and len(commits) < _MAX_TOGETHER:
-            each = self._waiting.popleft()
+        held: deque[Commit | Emit] = deque()
+        while self._waiting and len(commits) < _MAX_TOGETHER:
+            each = self._waiting[0]
+            if isinstance(each, Read | End):
+                break
+            self._waiting.popleft()
             held.append(each)
             if isinstance(each, Commit):
                 commits.append(each)

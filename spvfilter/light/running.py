@@ -156,7 +156,7 @@ class Running:
             match effect:
                 case Send(peer, message):
                     self._links.send(peer, message)
-                case Commit() | Emit() | Read():
+                case Commit() | Emit() | Read() | End():
                     self._database.put(effect)
                 case Work(token, function):
                     self._work(token, function)
@@ -172,8 +172,6 @@ class Running:
                     for future in self._taken.pop(txid, ()):
                         if not future.done():
                             future.set_result(None)
-                case End(error):
-                    self._fail(error)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
         future = self._loop.run_in_executor(None, _caught, function)
