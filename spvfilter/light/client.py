@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Mode
 from spvfilter.light.running import Running, check_expressible, opened
 from spvfilter.light.stream import EventStream
@@ -25,7 +26,7 @@ from spvfilter.p2p.dns import resolve_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
-from spvfilter.store.store import MEMORY
+from spvfilter.store.store import MEMORY, Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
@@ -126,18 +127,16 @@ class LightClient:
         if self._running is not None and not self._running.has_ended:
             raise NotRunningError("the client is running already")
         thread = ThreadPoolExecutor(1, "spvfilter-store")
-        loop = asyncio.get_running_loop()
+        opening = thread.submit(lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
         try:
-            store, saved = await loop.run_in_executor(thread, lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
+            store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             addresses = list(self._addresses)
             if self._discover:
-                try:
-                    addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
-                except BaseException:
-                    await loop.run_in_executor(thread, store.close)
-                    raise
+                addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
         except BaseException:
+            closing = thread.submit(_close, opening)
             thread.shutdown(wait=False)
+            await asyncio.shield(asyncio.wrap_future(closing))
             raise
         self._running = Running(
             self._options,
@@ -237,3 +236,10 @@ class LightClient:
         change(self.watch)
         await running.watch_changed(from_height)
         self._options = replace(self._options, from_height=min(self._options.from_height, from_height))
+
+
+def _close(opening: Future[tuple[Store, Saved]]) -> None:
+    """Close the database that was opened, if it was."""
+    if opening.exception() is None:
+        store, _ = opening.result()
+        store.close()

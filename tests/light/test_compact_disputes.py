@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import pytest
-from spvfilter.light.compact_headers import MAX_UNDECIDED
 
 from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import hash160
+from spvfilter.light.engine.filterheaders import MAX_UNDECIDED
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterIndex

@@ -284,6 +284,7 @@ class Engine:
                 self.status.report_headers()
             self.status.follow(None)
             return
+        self.status.report_headers_done()
         self._choose_way()
         if self._way is Way.WAIT:
             return

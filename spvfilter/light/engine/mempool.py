@@ -55,6 +55,7 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
         self._relayed: set[bytes] = set()  # txids of ours that a peer announced that did not have them from us
         self._own: dict[bytes, Transaction] = {}  # by txid and wtxid
+        self._sending: dict[bytes, tuple[Transaction, float]] = {}  # by txid: not recorded yet, and since when they are offered
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -76,6 +77,7 @@ class MempoolWatch:
             if own is not None:
                 if item.hash not in stand.offered:
                     self._relayed.add(own.txid)
+                self._taken(own)
                 self._context.out.taken(own.txid)
         link = self._bloom.link(peer)
         if link.filter is None:
@@ -130,7 +132,9 @@ class MempoolWatch:
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
         if not ids & stand.asked.keys():
-            if ids & stand.offered.keys():
+            offered = stand.offered.get(tx.txid)
+            if offered is not None:
+                self._taken(offered)
                 self._context.out.taken(tx.txid)
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
@@ -142,11 +146,17 @@ class MempoolWatch:
             link.unanswered -= was_missing
             link.judge(raw, in_block=False)
         if self._context.options.mempool and not ids & self._heard.keys():
-            self._queue.put(raw, peer.group)
-            self._heard.update(dict.fromkeys(ids))
-            while len(self._heard) > _MAX_HEARD:
-                del self._heard[next(iter(self._heard))]
+            self._put(stand, tx, peer.group)
         self._context.changed()
+
+    def _put(self, stand: _Stand, tx: Transaction, group: str) -> None:
+        if not self._queue.put(tx.raw, group):  # it is asked for again when there is room
+            stand.announced.append(InvItem(InvType.WITNESS_TX, tx.txid))
+            stand.was_asked_for_all = False
+            return
+        self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
+        while len(self._heard) > _MAX_HEARD:
+            del self._heard[next(iter(self._heard))]
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
@@ -168,10 +178,14 @@ class MempoolWatch:
     # Ours
 
     def load_own(self) -> None:
-        """Which unconfirmed transactions are ours."""
+        """Which unconfirmed transactions are ours, and which are being sent."""
         self._own.clear()
         for _, raw in self._context.books.own_unconfirmed():
             tx = Transaction.parse(raw)
+            self._own[tx.txid] = self._own[tx.wtxid] = tx
+        now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
+        self._sending = {txid: (tx, since) for txid, (tx, since) in self._sending.items() if now - since < reply_s}
+        for tx, _ in self._sending.values():
             self._own[tx.txid] = self._own[tx.wtxid] = tx
         self._relayed &= self._own.keys()
 
@@ -195,19 +209,21 @@ class MempoolWatch:
         self._context.out.send(peer.number, GetData((InvItem(_fetched_as(item.kind), item.hash),)))
 
     def broadcast(self, raw: bytes) -> None:
-        """Record a transaction of ours and offer it to all peers once it is in the database. Raises FormatError."""
+        """Offer a transaction of ours to all peers; it is recorded when the first one has taken it. Raises FormatError."""
         tx = Transaction.parse(raw)
-        self._context.out.emit(*self._context.books.add_unconfirmed(raw, int(self._context.lived), own=True))
-        self._scripts.add_pending((tx.txid,))
+        if not self._context.books.is_own(tx.txid):
+            self._sending[tx.txid] = tx, self._context.now.monotonic
         self.load_own()
-        self._own.setdefault(tx.txid, tx)
-        self._own.setdefault(tx.wtxid, tx)
-        self._bloom.teach()
-        self._context.out.after_commit(lambda: self._offer_to_all(tx))
-
-    def _offer_to_all(self, tx: Transaction) -> None:
         for peer in self._context.pool.ready():
             self.offer(peer, tx)
+
+    def _taken(self, tx: Transaction) -> None:
+        """A peer has a transaction that we are sending."""
+        if self._sending.pop(tx.txid, None) is not None:
+            self._context.out.emit(*self._context.books.add_unconfirmed(tx.raw, int(self._context.lived), own=True))
+            self._scripts.add_pending((tx.txid,))
+            self._bloom.teach()
+            self.load_own()
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""
@@ -217,6 +233,7 @@ class MempoolWatch:
             if tx is None:
                 missing.append(item)
                 continue
+            self._taken(tx)
             self._context.out.send(peer.number, Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
             self._context.out.fence(peer.number, partial(self._context.out.taken, tx.txid))
         if missing:

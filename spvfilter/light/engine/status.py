@@ -48,6 +48,13 @@ class Status:
         done, total = self._headers.progress()
         self.report(Phase.HEADERS, done, total)
 
+    def report_headers_done(self) -> None:
+        """All headers of a peer are there."""
+        if self._progress is not None and self._progress.phase is Phase.HEADERS:
+            height = max(self._context.chain.height, self._progress.done)
+            self.report(Phase.HEADERS, height, height)
+            self._progress = None
+
     def report_search(self, phase: Phase) -> None:
         """Blocks are being searched."""
         cursor, total = self._context.books.cursor, self._context.chain.height
