@@ -23,7 +23,7 @@ async def test_a_transaction_back_from_a_block_is_unconfirmed_again_from_our_own
     world.regtest.mine()
     async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode=mode) as run:
         await run.synced(world)
-        world.regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment, misc]
+        world.regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]
         world.regtest.reorg(1)
         await run.synced(world)
         await run.until(lambda books: books.waiting() == {returning})

@@ -90,6 +90,7 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
+        self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = _Timers()
         self._start_height = StartHeight(options.from_height, options.birthday)
         if options.mode is Mode.BIP37 or not self._load_scripts():
@@ -368,7 +369,8 @@ class Engine:
         if followed not in members:
             followed = filters.leader if filters.leader in members else next(iter(members), None)
         self.status.follow(followed)
-        if context.rows.height < context.chain.height and members:
+        if context.rows.height != self._reported_rows and members:
+            self._reported_rows = context.rows.height
             self.status.report(Phase.FILTER_HEADERS, context.rows.height, context.chain.height)
         before = context.books.cursor
         self._compact.advance()
