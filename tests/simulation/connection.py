@@ -33,6 +33,7 @@ class Connection:
         self.number = number
         self.node = node
         self.is_open = True
+        self.since = timeline.now
         self.sent: Counter[str] = Counter()
         self._timeline = timeline
         self._keep = keep  # takes what is sent
