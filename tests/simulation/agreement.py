@@ -41,7 +41,7 @@ class Agreement:
     def _blocks(self, stop: bytes, number: int) -> list[bytes]:
         """Up to `number` blocks that end with one, lowest first."""
         found: list[bytes] = []
-        block = self._truth.regtest.chain.blocks.get(stop)
+        block = self._truth.block(stop)
         while block is not None and len(found) < number:
             found.append(block.hash)
             block = block.previous
@@ -50,12 +50,12 @@ class Agreement:
     def is_proven(self, digest: bytes) -> bool:
         """Whether two groups have stated the same filter header of a block or of one above it, which commits to all below."""
         chain = self._truth.regtest.chain
-        block = chain.blocks.get(digest)
+        block = self._truth.block(digest)
         if block is None:
             return False
         if chain.is_active(block) and any(self._has_two(each) for each in chain.active[block.height :]):
             return True
-        return self._has_two(block) or any(self._is_above(chain.blocks.get(other), block) for other in self._stated)
+        return self._has_two(block) or any(self._is_above(self._truth.block(other), block) for other in self._stated)
 
     def _has_two(self, block: TreeBlock) -> bool:
         return any(len(groups) >= 2 for groups in self._stated.get(block.hash, {}).values())

@@ -34,10 +34,10 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
     """True and honest about itself: what is told of a block is in it, and "proven" is what independent peers agreed on."""
     match event:
         case MatchFound(match, completeness) | MatchConfirmed(match, completeness) if match.block_hash is not None:
-            raw = truth.block(match.block_hash)
-            if raw is None:
+            block = truth.block(match.block_hash)
+            if block is None:
                 raise Violation("true", f"told of a block that nobody mined: {match}")
-            txs = {tx.txid: tx for tx in oracle.read_block(raw)}
+            txs = {tx.txid: tx for tx in oracle.read_block(block.raw)}
             if (tx := txs.get(match.txid)) is None:
                 raise Violation("true", f"told of a transaction that is not in its block: {match}")
             scripts = truth.scripts()

@@ -44,7 +44,7 @@ class Truth:
         self.locks = locks
         self.coins = coins
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
-        self.blocks: dict[bytes, bytes] = {}  # every block that anybody may have mined, by hash, besides those of the chain's tree
+        self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
         self._strange: list[Coin] = []
         self._now = now
@@ -82,10 +82,9 @@ class Truth:
     def on_tx(self, tx: Transaction) -> None:
         """Callback of the mempool."""
 
-    def block(self, digest: bytes) -> bytes | None:
-        """A block of any branch, liars' included."""
-        found = self.regtest.chain.blocks.get(digest)
-        return found.raw if found is not None else self.blocks.get(digest)
+    def block(self, digest: bytes) -> TreeBlock | None:
+        """A block of any branch, other miners' included."""
+        return self.regtest.chain.blocks.get(digest) or self.others_blocks.get(digest)
 
     def learn(self, lock: Lock) -> None:
         """The wallet has another script."""
