@@ -14,6 +14,7 @@ from pathlib import Path
 from simulation import invariants
 from simulation.behaviours import FAULTY, HONEST, LIARS, Behaviour
 from simulation.host import Make
+from simulation.planted import planted
 from simulation.record import Record
 from simulation.truth import fresh_lock
 from simulation.violation import Violation
@@ -34,6 +35,7 @@ class Plan:
     seed: int
     mode: Mode
     faults: tuple[str, ...] = FAULTS
+    bug: str | None = None  # a planted one
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
             lambda timeline: Record(lambda: timeline.now, is_full=is_full, show=show),
         )
         try:
-            _happen(plan, world)
+            with planted(plan.bug):
+                _happen(plan, world)
         except Violation as found:
             violation = found
             world.record.note("VIOLATION", found)

@@ -17,7 +17,7 @@ from simulation.record import Record
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.violation import Violation
-from spvfilter.errors import StoreError
+from spvfilter.errors import FormatError, StoreError
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
@@ -78,7 +78,14 @@ class World:
         if self.process is not None:
             return
         self.record.note("boot")
-        self.process = process = Process(
+        try:
+            self.process = process = self._make_process()
+        except (StoreError, FormatError) as error:
+            raise Violation("alive", f"the client cannot be started from its database: {error!r}") from error
+        process.start()
+
+    def _make_process(self) -> Process:
+        return Process(
             self._make,
             self.options,
             self._path,
@@ -93,7 +100,6 @@ class World:
             self._ended,
             self.agreed.heard,
         )
-        process.start()
 
     def kill(self) -> None:
         """End the client at once."""
@@ -121,7 +127,10 @@ class World:
         if self.process is None or self.skew_s:
             return False
         since = self.timeline.now - seconds
-        return any(each.is_ready and each.since <= since and each.node.behaviour.is_prompt for each in self.process.connections.values())
+        return any(
+            each.is_ready and not each.is_dead and each.since <= since and each.node.behaviour.is_prompt
+            for each in self.process.connections.values()
+        )
 
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
