@@ -1,4 +1,4 @@
-"""Builds the compiled kernel where a C compiler is, and goes on without it where none is. What the package is says pyproject.toml."""
+"""Build of the compiled kernel, which is left out if there is no C compiler. The package's metadata is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")  # binding.h decide
 
 
 class BuildKernel(build_ext):
-    """Compiles the kernel, or leaves no trace of it: what is then built is the pure package, and says so."""
+    """Compiles the kernel. If that fails, every trace of it is removed, and the result is a pure package and named so."""
 
     def run(self) -> None:
         inplace = self.inplace
@@ -33,7 +33,7 @@ class BuildKernel(build_ext):
             self.extensions = self.distribution.ext_modules = []
 
     def build_extensions(self) -> None:
-        """On all processors, and of what was compiled before only what changed."""
+        """Compile on all processors, and only the sources that changed."""
         compile_some = self.compiler.compile
 
         def compile_all(sources: Sequence[str], *, output_dir: str, depends: Sequence[str], **options: Any) -> list[str]:
@@ -51,7 +51,7 @@ class BuildKernel(build_ext):
 
 
 class Wheel(bdist_wheel):
-    """A wheel that is named after it was built: native with the kernel in it, py3-none-any without."""
+    """A wheel whose name says what was built: native with the kernel in it, py3-none-any without."""
 
     def run(self) -> None:
         self.run_command("build")

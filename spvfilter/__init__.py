@@ -1,7 +1,7 @@
-"""spvfilter: which of these transactions concern my wallet? The names of a first program; the others are public in their rooms.
+"""spvfilter: which of these transactions concern my wallet? The names that a first program needs; the packages below have the others.
 
-Rooms: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p, .light and .node, and
-the modules spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its names in `__all__`.
+Packages: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p, .light and .node.
+Modules: spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its names in `__all__`.
 """
 
 from __future__ import annotations

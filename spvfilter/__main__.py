@@ -1,4 +1,4 @@
-"""`python -m spvfilter`: the command line, nothing else."""
+"""`python -m spvfilter`: the command line."""
 
 from __future__ import annotations
 

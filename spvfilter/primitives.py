@@ -45,7 +45,7 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
         return bytes(raw)
     serialize = getattr(raw, "serialize", None)
     if serialize is None:
-        raise TypeError(f"bytes or an object with serialize() expected, not {type(raw).__name__}")
+        raise TypeError(f"expected bytes or an object with serialize(), not {type(raw).__name__}")
     return bytes(serialize())
 
 

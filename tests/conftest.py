@@ -1,4 +1,4 @@
-"""Markers for data and services that a machine may lack: skipped with a hint, or failed when required."""
+"""Markers for data and services that a machine may lack: such tests are skipped with a hint, or fail if required."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 async def nothing_is_left() -> AsyncIterator[None]:
-    """No test may hang, and none may leave a task or a thread behind."""
+    """Fail if a test hangs, or leaves a task or a thread behind."""
     async with asyncio.timeout(60):
         yield
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Every cause for which an address is refused, by its message; secrets are never repeated."""
+"""Every reason to refuse an address, by its message; secrets are never repeated."""
 
 from __future__ import annotations
 

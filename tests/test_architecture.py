@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says what is there: the rooms it draws, and of each function of the reference the C that does the same."""
+"""ARCHITECTURE.md matches the tree: its rooms, and the C functions that it names for each function of the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of the house, enforced: who may import whom and await, what an import loads, how large files, classes and functions are."""
+"""The rules of ARCHITECTURE.md: imports between rooms, asyncio, modules loaded by an import, sizes of files, classes and functions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ TALLEST = 60  # lines of a function
 WIDEST = 15  # attributes of a class
 WIDER = {
     "network.Network": 21,  # a row of a table of constants, frozen
-    "wire.session.Session": 18,  # one state machine: what either side has said, buffers both ways, and two clocks
-    "light.sync.Sync": 20,  # until the engine takes its place, as the next two
-    "light.client.LightClient": 26,
-    "light.remote.Remote": 21,
+    "wire.session.Session": 18,  # one state machine: messages of both sides, buffers both ways, and two clocks
 }
 
 # Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order below holds.
@@ -41,14 +38,14 @@ FLOORS = [
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 GROUND = FLOORS[0]
-APART = {  # what the floors alone would allow
+APART = {  # imports that the floors alone would allow
     "p2p": {"wallet", "store"},
     "wallet": {"p2p"},
     "scan": {"store", "wallet", "p2p"},
     "node": {"store", "wallet", "p2p"},
 }
 AWAITING = ("p2p.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.")
-CIRCLES = [{"light.compact", "light.compact_headers", "light.compact_scan"}]  # until the engine takes their place
+CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 
 
@@ -68,7 +65,7 @@ def room(module: str) -> str:
 
 
 def imports(module: str) -> Iterator[str]:
-    """Absolute names of everything a module imports, wherever in it: modules, and names in them."""
+    """Absolute names of everything that a module imports, anywhere in it: modules, and names in them."""
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -79,7 +76,7 @@ def imports(module: str) -> Iterator[str]:
 
 
 def rooms_entered(module: str) -> set[str]:
-    """Rooms a module imports from; what it took from the package's public names would be no room and fail."""
+    """Rooms a module imports from; names imported from the package itself belong to no room and fail."""
     entered = {room(name.removeprefix("spvfilter.")) for name in imports(module) if name.startswith("spvfilter.")} - {"_version"}
     assert entered <= FLOOR_OF.keys(), f"{module} imports {entered - FLOOR_OF.keys()}"
     return entered

@@ -42,9 +42,9 @@ def values(room: str) -> list[object]:
 
 
 def is_value(cls: type) -> bool:
-    """Whether objects of a class are but data; the others hold connections, files, tasks or what they have learned."""
+    """Whether objects of a class are plain data; others hold connections, files, tasks or learned state."""
     data = issubclass(cls, (tuple, SpvFilterError, SpvFilterWarning)) or dataclasses.is_dataclass(cls) or "__reduce__" in vars(cls)
-    return data and cls is not Connection  # the fields of which are a socket's
+    return data and cls is not Connection  # its fields belong to a socket
 
 
 def modules_in(pickled: bytes) -> Iterator[str]:
@@ -55,7 +55,7 @@ def modules_in(pickled: bytes) -> Iterator[str]:
 
 
 def same(mine: object, theirs: object) -> bool:
-    """Whether two objects say the same, also those that are equal to themselves alone."""
+    """Whether two objects have the same contents, even if they are equal only to themselves."""
     if type(mine) is not type(theirs):
         return False
     match mine:

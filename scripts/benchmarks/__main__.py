@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def pure(suites: list[str]) -> list[Row]:
-    """The same with the reference kernel, in a process of its own."""
+    """The rows of these suites with the reference kernel, measured in a separate process."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, str(Path(__file__).parent), *suites, "--rounds", "1", "--json", file.name]
         subprocess.run(command, check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})
@@ -84,7 +84,7 @@ def pure(suites: list[str]) -> list[Row]:
 
 
 def machine() -> str:
-    """Processor, those of its flags that matter here, and the Python that runs."""
+    """The processor, its flags that matter here, and the version of Python."""
     model, flags = platform.processor() or platform.machine(), ""
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,4 +1,4 @@
-"""A first synchronisation from bcoin, beside a client that asks for the same and only reads the replies."""
+"""A first synchronisation from bcoin, compared with a client that requests the same and only reads the replies."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from support.bcoin.process import Bcoin, running_bcoin  # noqa: E402  # of the t
 
 _BLOCKS = 2_000
 _TXS = 20  # in each block
-_RELEVANT = 100  # one transaction in so many pays the wallet
+_RELEVANT = 100  # one transaction in this many pays the wallet
 _MATURITY = 100
-_FLIGHT, _FLIGHTS = Limits().flight, Limits().flights  # as the light client asks
+_FLIGHT, _FLIGHTS = Limits().flight, Limits().flights  # as the light client requests them
 _MINE = scripts.p2wpkh(b"\x02" + b"\x11" * 32).script_pubkey
 _ANYONE = b"\x51"  # OP_1
 
@@ -60,7 +60,7 @@ async def _measured(rounds: int) -> tuple[float, float]:
 
 
 async def _grow(node: Bcoin) -> list[bytes]:
-    """Blocks given to bcoin: coins that anyone can spend are split, a little of each paid on; the hashes of the chain."""
+    """Submit blocks that split coins anyone can spend and pay on a little of each; returns the hashes of the chain."""
     hashes = [REGTEST.genesis_hash]
     first = _coinbase(1)
     payments = 0
@@ -87,7 +87,7 @@ async def _grow(node: Bcoin) -> list[bytes]:
 
 
 def _coinbase(height: int) -> bytes:
-    """Without a witness, which bcoin's regtest does not know from the start; only the first is ever spent."""
+    """A coinbase without witness, as bcoin's regtest starts without segwit; only the first is ever spent."""
     sig = height_push(height) + b"\x00\x00"
     txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), sig, sequence=0xFFFFFFFF)
     return build_tx([txin], [TxOut(5_000_000_000 if height == 1 else 0, _ANYONE)])
@@ -113,7 +113,7 @@ async def _synchronise(port: int, height: int) -> float:
 
 
 def _read_only(port: int, hashes: list[bytes]) -> float:
-    """Handshake, headers, a filter and all filtered blocks, of which nothing is looked at but the pongs between them."""
+    """Fetch headers and all filtered blocks, looking at nothing but the pongs between them; returns the time taken."""
     start = time.perf_counter()
     version = wire.Version(PROTOCOL_VERSION, 0, int(time.time()), secrets.randbits(64), b"/reader/", 0, relay=False)
     made = Bip37Filter.for_watchlist(_watch(), 1e-4, 1, UpdateFlags.ALL)
@@ -137,7 +137,7 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
 
 
 class _Reader:
-    """A socket of which only the end of what it brings is kept."""
+    """A socket's reader, which keeps only the end of what it has read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.nonces: list[bytes] = []
@@ -148,7 +148,7 @@ class _Reader:
         self._connection.sendall(encode_message(REGTEST.magic, wire.command_of(message), bytes(message)))
 
     def until(self, mark: bytes) -> None:
-        """Read on behind some bytes."""
+        """Read until `mark` has been read."""
         while (at := self._tail.find(mark)) < 0:
             self._tail = self._tail[-len(mark) :]
             if not (data := self._connection.recv(1 << 18)):

@@ -30,7 +30,7 @@ def strangers(count: int) -> list[bytes]:
 
 
 def watching(count: int, coins: int = 3_000) -> WatchList:
-    """A list of `count` strangers' scripts, and of outpoints that nobody spends."""
+    """A list of `count` strangers' scripts, and of outpoints that no block spends."""
     watch = WatchList()
     source = random.Random(count)
     for _ in range(count):
@@ -77,7 +77,7 @@ def bip37(folder: Path, rounds: int) -> list[Row]:
 
 
 def fresh_scan(loaded: Bip37Filter, raw: bytes) -> int:
-    """A scan that starts with the filter as it was loaded; a scan changes it."""
+    """Scan with a copy of the loaded filter, since a scan changes it."""
     return len(loaded.copy().scan_block(raw))
 
 

@@ -1,4 +1,4 @@
-"""Compact filters: decoding, asking and building them, and all of mainnet's as simulated."""
+"""Compact filters: decoding, querying and building them, and a simulation of all of mainnet's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generic filter beside Python's other Bloom filters, and its rates beside their theory."""
+"""The generic filter compared with other Bloom filters for Python, and its rates compared with theory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spvfilter.bloom import sizing
 from spvfilter.kernel import BACKEND
 
 COUNT = 1_000_000 if BACKEND == "native" else 100_000  # the pure kernel is some hundred times slower
-MANY = 40_000_000  # keys whose filter no cache holds
+MANY = 40_000_000  # keys; their filter is larger than any cache
 RATE = 0.01
 
 
@@ -48,8 +48,7 @@ def asked(container: Container[bytes], keys: Iterable[bytes]) -> None:
 
 
 class Peer(NamedTuple):
-    """One library: how to make a filter of COUNT keys, to add one key, to ask for keys one by one, to add many; the most of its time
-    that ours may take for each."""
+    """A library: how to make a filter of COUNT keys, add one key, look keys up one by one, add many; our goals as shares of its times."""
 
     name: str
     make: Callable[[], Any]
@@ -78,7 +77,7 @@ Calls = tuple[Callable[[], object], Callable[[], object]]  # ours, theirs
 
 
 def comparison(peer: Peer, ours: BloomFilter, keys: list[bytes], strangers: list[bytes]) -> dict[str, Calls]:
-    """What is measured against one peer."""
+    """The calls to compare with one library."""
     theirs = peer.make()
     each(peer.add(theirs), keys)
 
@@ -97,7 +96,7 @@ def comparison(peer: Peer, ours: BloomFilter, keys: list[bytes], strangers: list
 
 
 def generic(_: Path, rounds: int) -> list[Row]:
-    """Nanoseconds a key: add one by one, ask one by one (hits and misses apart), add a list; contiguous buffers."""
+    """Nanoseconds per key: adding and looking up one by one (hits and misses apart), adding a list, contiguous buffers."""
     rows = []
     for width in (20, 32):
         keys, strangers = ([os.urandom(width) for _ in range(COUNT)] for _ in range(2))
@@ -112,7 +111,7 @@ def generic(_: Path, rounds: int) -> list[Row]:
 
 
 def buffers(count: int, width: int, rounds: int, most: float) -> list[Row]:
-    """Contiguous keys, in nanoseconds a key against the most it may take."""
+    """Contiguous keys, in nanoseconds per key, against a maximum."""
     rng = np.random.default_rng(width)
     flat, strangers = (rng.integers(0, 256, (count, width), np.uint8) for _ in range(2))
     filled = BloomFilter(count, RATE)

@@ -1,4 +1,4 @@
-"""How the cost grows with the work: watch list, filter, number of blocks; and a picture of it."""
+"""How costs grow with the watch list, the filter and the number of blocks, as rows and as a plot."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _hash(blocks: list[bytes]) -> None:
 
 
 def plot(rows: list[Row], path: Path, machine: str) -> None:
-    """A picture of what `growth` measured."""
+    """Plot the rows of `growth`."""
     import matplotlib as mpl
 
     mpl.use("Agg")

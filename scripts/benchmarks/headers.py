@@ -1,4 +1,4 @@
-"""The header chain: judging headers as they come, and what a long chain takes in memory."""
+"""The header chain: validating headers, and the memory that a long chain takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOW = 1_800_000_000
 
 
 def headers(_: Path, rounds: int) -> list[Row]:
-    """Mainnet's first headers in messages of 2,000, and 900,000 headers of a chain made up."""
+    """Mainnet's first headers in messages of 2,000, and a made-up chain of 900,000 headers."""
     folder = Path(os.environ.get("SPVFILTER_VECTORS", ".")) / "06_headers"
     raw = (folder / "mainnet_0_10236.bin").read_bytes()
     pieces = [raw[at : at + 80 * _COUNT] for at in range(80, len(raw), 80 * _COUNT)]
@@ -39,6 +39,6 @@ def headers(_: Path, rounds: int) -> list[Row]:
     )
     grown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     return [
-        Row(f"{_COUNT:,} headers judged and stored, ms", taken / 4, goal, "goal", 1.0),
+        Row(f"{_COUNT:,} headers validated and stored, ms", taken / 4, goal, "goal", 1.0),
         Row("bytes of memory for each of 900,000", float(grown), 120.0, "goal", 1.0),
     ]

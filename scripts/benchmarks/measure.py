@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One comparison; times in milliseconds unless the name says otherwise. The goal is the most that the ratio may be."""
+    """One comparison; times in milliseconds unless the name says otherwise. `goal` is the largest ratio that meets it."""
 
     name: str
     ours: float
@@ -40,7 +40,7 @@ def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
 
 
 async def record_lag(delays: list[float]) -> None:
-    """How late the loop wakes a sleeper, in milliseconds, again and again until cancelled."""
+    """Record how late the loop wakes a sleeper, in milliseconds, again and again until cancelled."""
     while True:
         asked = time.perf_counter() + 0.001
         await asyncio.sleep(0.001)

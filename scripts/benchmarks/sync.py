@@ -19,13 +19,13 @@ from spvfilter.primitives import TxOut
 
 _BLOCKS = 2_000
 _TXS = 20  # in each block
-_RELEVANT = 100  # one transaction in so many pays the wallet
+_RELEVANT = 100  # one transaction in this many pays the wallet
 _HEADERS = 20_000
 _KEY = b"\x02" + b"\x11" * 32
 
 
 def _serve(blocks: int, txs: int, pipe: Connection) -> None:
-    """In a process of its own: a node with that many blocks of that many payments each."""
+    """Run a node with `blocks` blocks of `txs` payments each, in a separate process."""
     regtest = Regtest()
     regtest.mine(101 if txs else blocks)
     mine = scripts.p2wpkh(_KEY).script_pubkey
@@ -48,7 +48,7 @@ def _serve(blocks: int, txs: int, pipe: Connection) -> None:
 
 
 def sync(_: Path, rounds: int) -> list[Row]:
-    """Rates as milliseconds for each block or header, beside the goals for each second."""
+    """Rates as milliseconds per block or header; the goals are stated per second."""
     (blocks, lag), (filters, filters_lag) = _measured(_BLOCKS, _TXS, rounds, Mode.BIP37, Mode.COMPACT)
     ((headers, _),) = _measured(_HEADERS, 0, 1, Mode.BIP37)
     return [
@@ -61,7 +61,7 @@ def sync(_: Path, rounds: int) -> list[Row]:
 
 
 def _measured(blocks: int, txs: int, rounds: int, *modes: Mode) -> list[tuple[float, float]]:
-    """In each mode, in turns: milliseconds for a block, and loop lag."""
+    """Milliseconds per block and loop lag in each mode, measured in turns."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     server = context.Process(target=_serve, args=(blocks, txs, theirs), daemon=True)

@@ -22,11 +22,11 @@ import programs
 
 VECTORS = "SPVFILTER_VECTORS"
 DEEP_SHARE = 1 / 4  # of the time
-TURN = 240  # s of one target before the next one's, about
+TURN = 240  # s of one target before the next one's turn, about
 LARGEST = 1 << 20  # bytes of an input that is replayed
 ENVIRONMENT = {"ASAN_OPTIONS": "quarantine_size_mb=32:malloc_context_size=12"}
 
-INTERRUPTED = 72  # what libFuzzer exits with when it is told to stop
+INTERRUPTED = 72  # libFuzzer's exit status when it is told to stop
 
 Mode = Literal["fast", "deep"]
 WAYS: dict[Mode, programs.Way] = {"fast": programs.FAST, "deep": programs.DEEP}
@@ -62,7 +62,7 @@ class Total:
 
 @dataclass
 class Replay:
-    """What the corpus reaches under the sanitizers."""
+    """The coverage of the corpus under the sanitizers."""
 
     inputs: int = 0
     edges: int = 0
@@ -96,7 +96,7 @@ class Target:
         return programs.fuzzer(WAYS[mode], self.name)
 
     def prepare(self, vectors: str) -> None:
-        """Makes the folders and the seeds; what was found earlier and passes today is one more input to learn from."""
+        """Make the folders and the seeds. Earlier findings that pass today join the corpus."""
         for folder in (self.corpus, self.seeds, self.home / "findings"):
             folder.mkdir(parents=True, exist_ok=True)
         for old in self.seeds.iterdir():
@@ -110,7 +110,7 @@ class Target:
                 found.rename(self.corpus / found.name)
 
     def execute(self, mode: Mode, arguments: Sequence[str]) -> tuple[int, float]:
-        """Runs the fuzzer; its exit status and the processor's seconds. What it says is in log-MODE."""
+        """Run the fuzzer and return its exit status and its processor time in seconds. Its output is in log-MODE."""
         command = [
             str(self.program(mode)), "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1",
             f"-artifact_prefix={self.home / 'findings'}/", *arguments,
@@ -126,7 +126,7 @@ class Target:
         return self.home / f"log-{mode}"
 
     def fuzz(self, mode: Mode, seconds: float) -> bool:
-        """Whether nothing was found."""
+        """Fuzz for this time; True if nothing was found."""
         status, used = self.execute(
             mode, [f"-max_total_time={max(1, round(seconds))}", f"-max_len={MAX_SIZE[mode]}", str(self.corpus), str(self.seeds)]
         )
@@ -146,7 +146,7 @@ class Target:
         print(*self.log(mode).read_text(errors="replace").splitlines()[-60:], sep="\n", file=sys.stderr)
 
     def minimise(self) -> None:
-        """Keeps of the corpus what reaches everything that all of it reaches."""
+        """Reduce the corpus to inputs that together reach everything that it reaches."""
         fewer = self.home / "fewer"
         shutil.rmtree(fewer, ignore_errors=True)
         fewer.mkdir()
@@ -158,7 +158,7 @@ class Target:
         fewer.rename(self.corpus)
 
     def replay(self) -> Replay:
-        """Every input once, under ASan and UBSan."""
+        """Run every input once, under ASan and UBSan."""
         status, _ = self.execute("deep", ["-runs=0", f"-max_len={LARGEST}", str(self.corpus), str(self.seeds)])
         replay = Replay(inputs=sum(1 for folder in (self.corpus, self.seeds) for _ in folder.iterdir()), passed=not status)
         for line in self.log("deep").read_text(errors="replace").splitlines():
@@ -170,7 +170,7 @@ class Target:
         return replay
 
     def totals(self) -> dict[str, Total]:
-        """Over every invocation."""
+        """The totals of every invocation."""
         totals = {"fast": Total(), "deep": Total()}
         for line in self.runs.read_text().splitlines() if self.runs.exists() else ():
             mode, executions, seconds = line.split("\t")
@@ -180,7 +180,7 @@ class Target:
 
 
 def in_turn(target: Target, seconds: float) -> bool:
-    """Fast, then deep, which starts with everything that fast learned. Whether nothing was found."""
+    """Fuzz fast, then deep, which starts with the corpus of the fast run. True if nothing was found."""
     fast = target.fuzz("fast", seconds * (1 - DEEP_SHARE))
     return fast and (STOP.asked or target.fuzz("deep", seconds * DEEP_SHARE))
 
@@ -200,7 +200,7 @@ def print_table(targets: Sequence[Target], replays: dict[str, Replay]) -> None:
 
 
 def finish(targets: Sequence[Target]) -> bool:
-    """Minimises, replays, prints. Whether nothing is found."""
+    """Minimise and replay the corpora and print the table. True if nothing was found."""
     replays = {}
     for target in targets:
         target.minimise()

@@ -1,4 +1,4 @@
-"""One-token changes to C sources: where they can be made, and what they are."""
+"""One-token mutations of C sources and the places for them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Mutant:
 
 
 def tokens(source: str) -> list[Token]:
-    """Without blanks, comments and directives other than #define."""
+    """The tokens of a source, without blanks, comments and directives other than #define."""
     skipped = [match.span() for match in DIRECTIVE.finditer(source)]
     found = []
     for match in TOKEN.finditer(source):
@@ -82,7 +82,7 @@ def tokens(source: str) -> list[Token]:
 
 
 def number(text: str) -> Iterator[str]:
-    """One more, one less."""
+    """The number plus one and minus one."""
     match = re.fullmatch(r"(0[xX][0-9A-Fa-f]+|\d+)([uUlL]*)", text)
     if not match:
         return

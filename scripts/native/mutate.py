@@ -1,11 +1,11 @@
 """Mutation testing of the kernel's tests: random one-token changes to its C, each of which some test should notice.
 
 A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the seeds of the fuzz
-targets, under ASan and UBSan, then under MSan, through the self-test over all real blocks, and through pytest's folders of the kernel. One
-whose objects are the original's to the byte is no change at all. What else is equivalent stands with the reason in
-tests/native/equivalents.tsv and is not run again; every other survivor asks for a test.
+targets, under ASan and UBSan, then under MSan, through the self-test over all real blocks, and through pytest's folders of the kernel. A
+mutant whose objects equal the original's to the byte changes nothing. Other equivalent mutants are listed with the reason in
+tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
 
-All of it happens in a copy of the tree, build/mutate/tree; what became of each mutant is in build/mutate/results.tsv.
+Everything happens in a copy of the tree, build/mutate/tree; build/mutate/results.tsv has the outcome of each mutant.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def in_tree(sources: Iterable[Path]) -> list[Path]:
 
 
 def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
-    """Whether every (object's name, command) compiles."""
+    """Compile each (object name, command); True if all compile."""
 
     def compile_one(job: tuple[str, list[str]]) -> bool:
         name, command = job
@@ -77,7 +77,7 @@ def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
 
 
 class Program:
-    """Something linked from objects, of which a mutant changes a few."""
+    """A program linked from objects, a few of which a mutant changes."""
 
     def __init__(self, name: str, compiler: Sequence[str], link: Sequence[str], sources: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
         self.name = name
@@ -97,7 +97,7 @@ class Program:
         return made, [*self.compiler, *flags, str(source)]
 
     def compile_base(self, made: str) -> set[Path]:
-        """Compiles what no earlier invocation compiled from the same text; everything that the object is made from."""
+        """Compile the object unless an earlier invocation did from the same text; returns the files that it is made from."""
         _, command = self.job(made)
         key = programs.digest(programs.headers_digest(), self.sources[made][0].read_bytes(), *command)
         cached = programs.OBJECTS / f"{Path(made).stem}-{key}.o"
@@ -110,7 +110,7 @@ class Program:
         return {Path(word) for word in rule.read_text().partition(":")[2].split() if word != "\\"}
 
     def rebuild(self, path: Path) -> bool | None:
-        """With a changed file: whether any object differs, or None if it does not compile."""
+        """Compile a changed file: True if an object differs, None if it does not compile."""
         for old in self.changed.iterdir():
             old.unlink()
         concerned = [made for made in self.sources if path in self.reads[made]]
@@ -154,14 +154,14 @@ def extension() -> Program:
 
 @dataclass
 class Step:
-    """A command that a mutant should fail, and what it takes the original."""
+    """A command that a mutant should fail, and the time that it takes with the original."""
 
     name: str
     command: list[str]
     limit: int = 600  # s of the processor
 
     def run(self) -> tuple[str | None, float]:
-        """How it failed, or None, and the processor's seconds."""
+        """Run it; returns how it failed, or None, and its processor time in seconds."""
 
         def limits() -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit))
@@ -237,7 +237,7 @@ class Judge:
         ]
 
     def calibrate(self, steps: Sequence[Step]) -> None:
-        """What the original takes; it must pass."""
+        """Measure the original, which must pass."""
         self.program.make()
         self.memory.make()
         shutil.copy(self.extension.make(), self.native)
@@ -250,13 +250,13 @@ class Judge:
             print(f"the original: {step.name}: {used:.1f} s", file=sys.stderr)
 
     def arm64(self) -> tuple[Program, list[Step]]:
-        """For what is compiled for ARM alone: the self-test under an emulator."""
+        """The self-test under an emulator, for sources compiled only for ARM."""
         if self.arm is None:
             self.arm = selftest(ARM, "selftest-arm64")
         return self.arm, self.c_steps(self.arm, ["qemu-aarch64", "-cpu", "max"])[:-1]
 
     def judge(self, mutant: Mutant) -> str | None:
-        """What caught it, "same code", or "" for a survivor; None for what does not compile."""
+        """The step that caught it, "same code", or "" for a survivor; None if it does not compile."""
         if row(mutant) in self.equivalents:
             return ""
         path = TREE / mutant.path.relative_to(programs.ROOT)
@@ -306,7 +306,7 @@ def equivalents() -> dict[tuple[str, str, str], str]:
 
 
 def drawn(seed: int, only: str) -> Iterator[Mutant]:
-    """Mutants without end: every place of the kernel's C is as likely as every other."""
+    """An endless stream of random mutants; every place in the kernel's C is equally likely."""
     dice = random.Random(seed)
     places = []
     for path in sorted(programs.CSRC.rglob("*.[ch]")):

@@ -25,7 +25,7 @@ def kernel_sources() -> list[Path]:
 
 
 def shared_sources() -> list[Path]:
-    """What the self-test and the fuzz targets share: checks and oracles."""
+    """The sources that the self-test and the fuzz targets share: checks and oracles."""
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
@@ -43,7 +43,7 @@ def targets() -> list[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is compiled: the compiler, what every file gets, what the kernel and the targets get besides, what the link gets."""
+    """How a program is compiled: the compiler, flags for every file, further flags for the kernel and the targets, flags for the link."""
 
     compiler: str
     common: tuple[str, ...]
@@ -78,7 +78,7 @@ def version(compiler: str) -> str:
 
 
 def objects(way: Way, sources: Iterable[Path]) -> list[Path]:
-    """Compiles what no earlier call compiled from the same text."""
+    """Compile the sources, except those that an earlier call compiled from the same text."""
     headers = headers_digest()
 
     def compile_one(source: Path) -> Path:
@@ -95,10 +95,10 @@ def objects(way: Way, sources: Iterable[Path]) -> list[Path]:
 
 
 def program(way: Way, name: str, sources: Iterable[Path]) -> Path:
-    """A program of these files, the kernel and what the tests share."""
+    """A program of these files, the kernel and the tests' shared sources."""
     OBJECTS.mkdir(parents=True, exist_ok=True)
     with (OBJECTS / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # who comes second finds everything compiled
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process finds everything compiled
         parts = [str(made) for made in objects(way, [*sources, *shared_sources(), *kernel_sources()])]
         made = OBJECTS / f"{name}-{digest(*parts, *way.link)}"
         if not made.exists():

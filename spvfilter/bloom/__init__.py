@@ -1,4 +1,4 @@
-"""The generic filter: Bloom and counting filters, their sizing and their file. No Bitcoin in it."""
+"""Generic Bloom filters and counting filters: hash families, sizing and file format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GenericFilter: what Bloom filters and counting filters share: construction, shape, file and pickle."""
+"""GenericFilter: the base class of Bloom filters and counting filters: construction, shape, file and pickling."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class FileHeader(NamedTuple):
     def parse(cls, raw: bytes) -> FileHeader:
         """Raises FormatError: too short, foreign, another version, unknown kind, family, encoding or flag, absurd numbers, CRC."""
         if len(raw) < HEADER_SIZE:
-            raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} there", offset=0, field="header")
+            raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
         if magic != MAGIC:
             raise FormatError(f"not the file of a filter: it starts with {magic!r}", offset=0, field="magic")
@@ -138,7 +138,7 @@ def check_size(header: FileHeader, size: int) -> None:
     """Raises FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
-        raise FormatError(f"truncated: {expected} bytes wanted, {size} there", offset=size, field="file")
+        raise FormatError(f"truncated: {expected} bytes wanted, {size} present", offset=size, field="file")
     if size > expected:
         raise FormatError(f"{size - expected} trailing bytes", offset=expected, field="file")
 
@@ -167,5 +167,5 @@ def read_into(file: IO[bytes], view: memoryview) -> None:
     while at < len(view):
         count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]  # every raw or buffered binary file has readinto
         if not count:
-            raise FormatError(f"truncated: {len(view)} bytes wanted, {at} there", offset=at, field="file")
+            raise FormatError(f"truncated: {len(view)} bytes wanted, {at} present", offset=at, field="file")
         at += count

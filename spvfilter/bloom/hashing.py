@@ -130,7 +130,7 @@ class CustomHash:
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:
-            raise ParameterError(f"{hash_funcs} hash functions expected, {self.name!r} has {len(self.function)}")
+            raise ParameterError(f"expected {hash_funcs} hash functions, {self.name!r} has {len(self.function)}")
         return list(self.function)
 
 

@@ -1,4 +1,4 @@
-"""The chain of headers: linkage, difficulty, rules, the best chain and its forks. Blocks' contents are not its business."""
+"""The chain of headers: linkage, difficulty, rules, the best chain and its forks."""
 
 from __future__ import annotations
 

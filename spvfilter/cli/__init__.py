@@ -1,4 +1,4 @@
-"""The command line: picks a command, loads its module, turns every error into one line and an exit code."""
+"""The command line: the table of commands, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter._version import __version__
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
 
-OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a scan may also end with 1: see HELP
+OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a command may also end with 1: see HELP
 
 HELP = """\
 usage: spvfilter COMMAND [ARGUMENT ...]
@@ -24,16 +24,16 @@ usage: spvfilter COMMAND [ARGUMENT ...]
 Which of these transactions concern my wallet?
 
   filterload  make a BIP-37 filter of addresses, keys, data and outpoints
-  inspect     say what a filterload payload, a transaction or a block holds
-  scan        find what concerns a wallet in blocks
+  inspect     show what a filterload payload, a transaction or a block holds
+  scan        find a wallet's payments in blocks
   watch       follow a wallet live through full nodes
   cfilter     compact filters in files: build, match, info, import, export
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
-  demo        see all of it on a small chain made on the spot
+  demo        show all of this on a small chain
 
-Exit codes: 0 done (also when nothing was found), 1 a scan that could not read
-everything, 2 an error, 130 interrupted, 143 terminated.
+Exit codes: 0 done (also when nothing was found), 1 done except for input that
+could not be read or used, 2 an error, 130 interrupted, 143 terminated.
 """
 COMMANDS = {  # the module of each
     "filterload": "filterload",
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = _guarded(sys.argv[1:] if argv is None else list(argv))
     try:
         sys.stdout.flush()
-    except OSError:  # said already; without this the interpreter's own flush at exit would fail again
+    except OSError:  # reported already; without this the interpreter's own flush at exit would fail again
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -91,7 +91,7 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """The first argument names the command, the others are the command's own."""
+    """Run the command that the first argument names with the other arguments."""
     match argv[:1]:
         case []:
             raise ParameterError("no command given (see 'spvfilter --help')")
@@ -128,7 +128,7 @@ def _run_command(command: str, argv: list[str]) -> int:
 
 
 class _Warnings:
-    """What was warned of in one run: the same again, but for the numbers in it, is not said."""
+    """The warnings of one run. One that differs from an earlier one only in its numbers is not shown again."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

@@ -38,16 +38,16 @@ class Parser(argparse.ArgumentParser):
         return self._subcommands.add_parser(name, help=help, description=description)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Raises ParameterError, SystemExit after --help."""
+        """Parse the arguments. Raises ParameterError, and SystemExit after --help."""
         if self._subcommands is not None and argv and not argv[0].startswith("-") and argv[0] not in self._subcommands.choices:
-            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")  # argparse would repeat it
+            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")  # argparse's message repeats it
         arguments: argparse.Namespace
         arguments, extra = self.parse_known_args(argv)
         self._refuse(extra)
         return arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does it, but options and positional arguments mix, and a subcommand refuses what it does not know."""
+        """Parse like argparse, but in any order of options and positional arguments; a subcommand refuses unknown ones."""
         if self._subcommands is not None or self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._is_intermixed = True  # parse_known_intermixed_args calls this method again
@@ -74,7 +74,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--watch", metavar="FILE", help="watch list, only read: one ADDRESS, script:HEX, pubkey:HEX, data:HEX or outpoint:TXID:N "
+        "--watch", metavar="FILE", help="watch list, never written: one ADDRESS, script:HEX, pubkey:HEX, data:HEX or outpoint:TXID:N "
         "per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
     """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses.
 
-    `others` are the paths that the command itself reads: standard input can be only one of all. Raises ParameterError, WatchFileError,
+    `others` are the paths that the command itself reads: only one of all may be standard input. Raises ParameterError, WatchFileError,
     AddressError, OSError.
     """
     if path == "-":
@@ -98,14 +98,14 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes. A reader of its own: at exit the interpreter takes the lock of sys.stdin, which a pending read may hold."""
+    """Standard input as bytes, from a separate reader: at exit the interpreter takes sys.stdin's lock, which a pending read may hold."""
     if sys.stdin is None:  # the shell closed it
         raise SourceError("standard input is closed")
     return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False), 1 << 20)
 
 
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
-    """The bytes given as hex digits, or in a file of hex digits or raw bytes, or so on standard input (`-`); at most `limit`.
+    """Read at most `limit` bytes given as hex digits, in a file of hex digits or raw bytes, or on standard input (`-`).
 
     `kind` names them in errors, which never repeat `what`: it may be a key. Raises ParameterError, SourceError, OSError.
     """
@@ -124,7 +124,7 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
 
 
 def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
-    """All of a file. Raises ParameterError where it holds more than `limit` bytes can take as hex digits with line ends."""
+    """The whole of a file. Raises ParameterError if it is longer than `limit` bytes can be as hex digits with line ends."""
     most = 2 * limit + 100_000
     data = file.read(most + 1)
     if len(data) > most:
@@ -133,13 +133,13 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
 
 
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
-    """Hex digits decoded, with blanks and line ends between them; any other bytes as they are. Raises ParameterError."""
+    """Decode hex digits, with or without blanks and line ends; other bytes are returned as they are. Raises ParameterError."""
     if not data.strip():
         raise ParameterError("the input is empty")
     if _HEX_TEXT.issuperset(data):
         digits = b"".join(data.split()).decode("ascii")
         if len(digits) % 2:
-            raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or too many")
+            raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or extra")
         data = bytes.fromhex(digits)
     elif _TEXT.issuperset(data):
         at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
@@ -166,7 +166,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         except ValueError:  # also leading zeros
             value = -1
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"a whole number from {least} to {most} expected, not {text[:40]!r}")
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, not {text[:40]!r}")
         return value
 
     return parse
@@ -179,7 +179,7 @@ def probability(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"a number between 0 and 1 expected, such as 0.0001, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, such as 0.0001, not {text[:40]!r}")
     return value
 
 
@@ -188,4 +188,4 @@ def hex_bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"hex digits in pairs expected, not these {len(text)} characters") from None
+        raise argparse.ArgumentTypeError(f"expected pairs of hex digits, not these {len(text)} characters") from None

@@ -31,9 +31,9 @@ _MOST = 100_000  # blocks at once
 _COMMANDS = """\
 mine [N]              mine N blocks, by default one
 pay ADDRESS SATOSHI   put a payment into the mempool
-reorg DEPTH           leave the last DEPTH blocks for a longer branch
+reorg DEPTH           replace the last DEPTH blocks by a longer branch
 status                height, mempool, connections
-quit                  end"""
+quit                  stop the node"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,17 +43,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "mines real proof of work and checks everything but scripts and signatures: it\n"
         "is for trying things out, never for money. Ctrl-C or SIGTERM ends it."
     )
-    parser.epilog = f"commands, one a line on standard input:\n{_indented(_COMMANDS)}"
+    parser.epilog = f"commands, one per line on standard input:\n{_indented(_COMMANDS)}"
     parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="where to listen, default %(default)s")
     parser.add_argument(
         "--port", metavar="N", type=whole(0, 65_535), default=REGTEST.default_port, help="default %(default)s; 0: a free one"
     )
-    parser.add_argument("--blocks", metavar="N", type=whole(0, _MOST), default=_BLOCKS, help="to mine at the start, default %(default)s")
-    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, help="mine a block every so often; default: only when told to")
+    parser.add_argument(
+        "--blocks", metavar="N", type=whole(0, _MOST), default=_BLOCKS, help="blocks to mine at the start, default %(default)s"
+    )
+    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, help="mine a block every SECONDS; default: only on command")
     parser.add_argument(
         "--pay", metavar="ADDRESS", action="append", default=[], help="pay it at the start and in every block of --interval; repeatable"
     )
-    parser.add_argument("--amount", metavar="SATOSHI", type=whole(1, 10**15), default=_AMOUNT, help="of each payment, default %(default)s")
+    parser.add_argument(
+        "--amount", metavar="SATOSHI", type=whole(1, 10**15), default=_AMOUNT, help="amount of each payment, default %(default)s"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,12 +76,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.01 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"seconds from 0.01 to 86400 expected, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected seconds from 0.01 to 86400, not {text[:40]!r}")
     return value
 
 
 async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
-    """Until a signal, `quit`, or an error."""
+    """Run the node until a signal, `quit` or an error."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -106,7 +110,7 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
 
 
 async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
-    """Run them all; when one is done or fails, so does this, and the others are cancelled."""
+    """Run the jobs until the first returns or raises, then cancel the others."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +123,7 @@ async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
 
 
 class _Teller:
-    """Prints what happens on the chain and in the mempool. Where it cannot, the node ends: peers may have caused it."""
+    """Prints what happens on the chain and in the mempool. If it cannot, it stops the node: raising would blame a peer."""
 
     def __init__(self, page: Page, stopped: asyncio.Event) -> None:
         self.error: OSError | None = None
@@ -128,7 +132,7 @@ class _Teller:
 
     def on_tip(self, change: TipChange) -> None:
         if change.disconnected:
-            self._tell(f"reorganisation: {len(change.disconnected)} blocks left, {len(change.connected)} joined")
+            self._tell(f"reorganisation: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected")
         for block in change.connected:
             self._tell(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
 
@@ -152,7 +156,7 @@ async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequen
 
 
 def _command_lines() -> Iterable[bytes]:
-    """Standard input, unless it is the terminal of somebody in the foreground while this runs in the background: reading would stop it."""
+    """Lines of standard input; none if it is a terminal and this process is in its background, where reading would stop it."""
     if sys.stdin is None:
         return ()
     with suppress(OSError):
@@ -162,7 +166,7 @@ def _command_lines() -> Iterable[bytes]:
 
 
 async def _obey(node: Node, page: Page, lines: Iterable[bytes]) -> None:
-    """Do what the lines say; returns at `quit` only."""
+    """Execute commands; returns only at `quit`."""
     async for line in pull(lines):
         words = line.decode("utf-8", "replace").split()
         try:
@@ -193,7 +197,7 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
             for line in _COMMANDS.splitlines():
                 page.line(f"  {line}")
         case [word, *_]:
-            raise ParameterError(f"no such command, or not so: {word[:20]!r} (try 'help')")
+            raise ParameterError(f"unknown command or wrong arguments: {word[:20]!r} (try 'help')")
 
 
 def _number(text: str, least: int, most: int) -> int:

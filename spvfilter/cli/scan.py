@@ -29,25 +29,25 @@ _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
     parser.description = (
-        "Find every output that pays what is watched and every input that spends from it. The order of files, and of blocks in them, "
-        "does not matter. An address stands for its own script: what was paid to a bare public key, as in the first years, is found "
-        "by a line pubkey:HEX in the watch list."
+        "Find every output that pays a watched entry and every input that spends one. The order of files, and of blocks in them, "
+        "does not matter. An address finds only its own script: payments to a bare public key, as in the first years, are found by "
+        "a line pubkey:HEX in the watch list."
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="*",
         help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of either; "
-        "- alone: blocks on standard input, one in hex a line",
+        "- alone: blocks on standard input, one per line in hex",
     )  # fmt: skip
     add_watch_file(parser)
     parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to watch; repeatable")
     add_network(parser)
     parser.add_argument(
-        "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, where the kernel is compiled; default %(default)s"
+        "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, with the compiled kernel; default %(default)s"
     )
-    parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before believing it")
+    parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before using it")
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
-        help="table (default), jsonl (one JSON object a line, values in satoshi) or csv (the same columns); "
+        help="table (default), jsonl (one JSON object per line, values in satoshi) or csv (the same columns); "
         "totals go with the table, else to standard error",
     )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten")
@@ -55,10 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.paths:
-        cause = ": --address takes everything up to the next option, name the PATH before it" if args.address else ""
+        cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
-        raise ParameterError("'-' is standard input and goes with no other PATH")
+        raise ParameterError("'-' is standard input and cannot be combined with another PATH")
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
@@ -77,7 +77,7 @@ def _refuse_to_overwrite_input(output: Path, paths: list[str], watch: str | None
     for source in [Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
         inside = source.is_dir() and output.resolve().parent == source.resolve() and output.suffix in _BLOCK_SUFFIXES
         if inside or (source.exists() and output.samefile(source)):
-            raise ParameterError(f"{output}: this would overwrite what is read")
+            raise ParameterError(f"{output}: this would overwrite an input")
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _page(output: str | None) -> Iterator[Page]:
 
 
 class _Scan:
-    """One scan and what is said about it."""
+    """One scan and its output."""
 
     def __init__(self, matcher: Matcher, paths: list[str], chosen: str, page: Page) -> None:
         self._matcher = matcher
@@ -134,7 +134,7 @@ class _Scan:
                     shown.clear()
                     show(match)
                     self._totals.add(match)
-        except FormatError as error:  # of a stream; what is malformed in files is reported at the end
+        except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
             where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
             raise SourceError(f"standard input: {where}") from None
 
@@ -161,4 +161,4 @@ class _Scan:
             for block in report.unproven[:_HASHES_SHOWN]:
                 say(f"  {hash_to_hex(block)}")
         if report.segments > 1:
-            say(f"{report.segments:,} runs of blocks with gaps between them, which were not seen")
+            say(f"{report.segments:,} runs of blocks, with missing blocks between them")

@@ -1,4 +1,4 @@
-"""Structures that MIGHT match: arithmetic on bytes, no Bitcoin I/O."""
+"""Bitcoin's probabilistic filters: BIP-37, Golomb-coded sets, BIP-158, and matching and verifying them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The hot loops. This package chooses their backend once, at import; `BACKEND` says which.
+"""The kernel: the hot loops, compiled or in Python. `BACKEND` names the backend, which is chosen once, at import.
 
-"native" is compiled from csrc/, "pure" is its readable twin; they give equal results. SPVFILTER_BACKEND=native|pure|auto
-chooses, auto takes the compiled one where it is installed. Raises ParameterError for another value of it, BackendError (an
-ImportError) where native is forced and missing.
+"native" is compiled from csrc/, "pure" is the readable reference; their results are equal. The environment variable SPVFILTER_BACKEND is
+"native", "pure" or "auto", the default, which takes the compiled backend if it is installed. Importing the package raises ParameterError
+for any other value, and BackendError (an ImportError) if "native" is wanted but missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spvfilter.kernel.values import (
 
 BACKEND, _twin = choose()
 
-if TYPE_CHECKING:  # the reference's signatures are those of both
+if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.address import decode_address
     from spvfilter.kernel.pure.bits import BitCore, CounterCore
     from spvfilter.kernel.pure.blocks import (

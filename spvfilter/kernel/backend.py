@@ -1,4 +1,4 @@
-"""Which twin of the kernel runs: the compiled one where it is installed, else the reference. No loops here."""
+"""The choice of the kernel's backend: the compiled kernel if it is installed, else the reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOW_TO_COMPILE = (
     "with pip's --force-reinstall --no-cache-dir"
 )
 
-# what the twins define, by the reference's modules
+# the names that both backends define, by the reference's modules
 _REFERENCE = {
     "pure.blocks": (
         *("bip37_scan_block", "bip37_scan_tx", "check_block", "is_p2pk", "is_pubkey", "merkle_root", "multisig_keys", "parse_tx"),
@@ -30,21 +30,21 @@ _REFERENCE = {
 
 
 def reference() -> dict[str, object]:
-    """The readable twin, by name."""
+    """The reference's functions and types, by name."""
     return {name: getattr(import_module(f"spvfilter.kernel.{module}"), name) for module, names in _REFERENCE.items() for name in names}
 
 
 def compiled() -> dict[str, object]:
-    """The compiled twin, by name. Raises ImportError where it is not installed, does not load, or was compiled of other sources."""
+    """The compiled functions and types, by name. Raises ImportError if they are missing, broken, or compiled from other sources."""
     native = import_module(_NATIVE)
     try:
         return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
     except AttributeError as error:
-        raise ImportError(f"{error}: it was compiled of other sources", name=_NATIVE) from error
+        raise ImportError(f"{error}: it was compiled from other sources", name=_NATIVE) from error
 
 
 def choose() -> tuple[str, dict[str, object]]:
-    """The backend's name, "native" or "pure", and its twin; see the package for the rules and errors."""
+    """The name of the backend, "native" or "pure", and its functions and types. The package's docstring has the rules and errors."""
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("native", "pure", "auto"):
         raise ParameterError(f"{VARIABLE} is native, pure or auto, not {wanted!r}")
@@ -54,13 +54,13 @@ def choose() -> tuple[str, dict[str, object]]:
         except ImportError as error:
             if wanted == "native":
                 raise BackendError(f"{VARIABLE}=native, but {_complaint(error)}") from error
-            if not _is_missing(error):  # there, but of no use: nobody chose that
+            if not _is_missing(error):  # it is installed but does not load, which nobody chose
                 warnings.warn(f"running the pure kernel, as {_complaint(error)}", SpvFilterWarning, stacklevel=2)
     return "pure", reference()
 
 
 def advice() -> str | None:
-    """Why the pure kernel runs and how to get the compiled one, in one line, for users who did not choose it."""
+    """One line on why the pure kernel runs and how to get the compiled one; None if the user chose it, or the compiled kernel loads."""
     if os.environ.get(VARIABLE) == "pure":
         return None
     try:

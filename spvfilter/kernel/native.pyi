@@ -1,4 +1,4 @@
-"""The compiled twin, made of csrc/: what backend.py takes from it, with the reference's signatures."""
+"""The compiled kernel, built from csrc/: the names that backend.py imports, with the reference's signatures."""
 
 from spvfilter.kernel.pure.address import decode_address as decode_address
 from spvfilter.kernel.pure.bits import BitCore as BitCore, CounterCore as CounterCore

@@ -1,4 +1,4 @@
-"""The values both twins of the kernel give and take: one set of classes, so that their results compare equal. No behaviour."""
+"""The kernel's values: classes and constants that both backends take and return, so that their results compare equal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spvfilter._public import public
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
 COUNTER_LIMIT = 15  # 4 bits
 NO_ENTRY = -1
-NO_VALUE = -1  # satoshi; the value of an output we have not seen
+NO_VALUE = -1  # satoshi; the value of an output that has not been seen
 
 
 @public
 class TxSpan(NamedTuple):
-    """Where the parts of one serialised transaction lie; each script is (offset of its field, start, end)."""
+    """The offsets of the parts of one serialised transaction."""
 
     start: int
     end: int
-    inputs: list[tuple[int, int, int]]  # (outpoint at, scriptSig start, scriptSig end)
-    outputs: list[tuple[int, int, int]]  # (value at, scriptPubKey start, scriptPubKey end)
+    inputs: list[tuple[int, int, int]]  # (outpoint, scriptSig start, scriptSig end)
+    outputs: list[tuple[int, int, int]]  # (value, scriptPubKey start, scriptPubKey end)
     witness: int  # offset of the witness stacks; 0 in a transaction without them
 
 
 @public
 class TxMatch(NamedTuple):
-    """A transaction a filter matched: its place in the block and its bytes raw[start:end]."""
+    """A transaction that a filter matched: its position in the block, its txid, and its bytes, raw[start:end]."""
 
     position: int
     txid: bytes
@@ -36,7 +36,7 @@ class TxMatch(NamedTuple):
 
 @public
 class Family(IntEnum):
-    """Hash families by their stable numbers; filters/families.py has them as values."""
+    """Hash families by the numbers of the file format; bloom/hashing.py has a class for each."""
 
     BIP37 = 1
     FAST = 2
@@ -46,18 +46,18 @@ class Family(IntEnum):
 
 @public
 class Encoding(IntEnum):
-    """What a key must be, and how it becomes bytes; the numbers are part of the file format."""
+    """The type of a filter's keys and how they become bytes; the numbers are part of the file format."""
 
     BYTES = 0  # bytes-like, as they are
     UTF8 = 1  # str
     INT64 = 2  # int, -2^63 to 2^63 - 1, as 8 bytes little endian
     UINT64 = 3  # int, 0 to 2^64 - 1, as 8 bytes little endian
-    CALLABLE = 255  # whatever the user's own function turns into bytes
+    CALLABLE = 255  # anything that the user's own function turns into bytes
 
 
 @public
 class EntryKind(IntEnum):
-    """What an entry of the table is, and so what matches it."""
+    """The kind of a table's entry, which determines what matches it."""
 
     SCRIPT = 0  # outputs whose scriptPubKey is equal
     MULTISIG_KEY = 1  # bare multisig outputs with this public key
@@ -67,19 +67,19 @@ class EntryKind(IntEnum):
 
 @public
 class Coin(NamedTuple):
-    """What is known of a watched outpoint."""
+    """What is known about a watched outpoint."""
 
-    entry: int  # the entry that made us watch it
+    entry: int  # the entry on whose behalf it is watched
     value: int  # satoshi or NO_VALUE
     script: bytes | None
 
 
 @public
 class Hit(NamedTuple):
-    """One output or input that concerns the table, before labels and addresses."""
+    """An output or input that concerns the table, without labels and addresses."""
 
     spend: bool  # an input; else an output
-    position: int  # of the transaction in its block, 0 for a lone one
+    position: int  # of the transaction in its block, 0 without a block
     txid: bytes
     n: int  # of the output or input in its transaction
     outpoint: bytes  # 36 bytes: the output itself, or the one spent

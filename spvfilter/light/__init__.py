@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
-    from spvfilter.light.client import EventStream as EventStream, LightClient as LightClient
+    from spvfilter.light.client import LightClient as LightClient
     from spvfilter.light.events import (
         Event as Event,
         Mode as Mode,
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         Synced as Synced,
     )
     from spvfilter.light.lies import Lie as Lie
+    from spvfilter.light.stream import EventStream as EventStream
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
-        client="EventStream LightClient",
+        client="LightClient",
         events="Event Mode PeerChanged PeerWarning Phase Progress Synced",
         lies="Lie",
+        stream="EventStream",
     )

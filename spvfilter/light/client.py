@@ -1,60 +1,34 @@
-"""LightClient: a wallet's eyes on the network, by BIP-37 or compact filters. What it puts together here is worked elsewhere."""
+"""LightClient: a wallet's eyes on the network, by BIP-37 or compact filters. The shell around the engine."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from spvfilter._public import public
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
+from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.light.compact import CompactSync
-from spvfilter.light.events import Event, Mode, PeerWarning
-from spvfilter.light.peers import LOST, Peers, resolve_seeds
-from spvfilter.light.remote import Remote
-from spvfilter.light.sync import Sync
+from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.events import Mode
+from spvfilter.light.running import Running, check_expressible, opened
+from spvfilter.light.stream import EventStream
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.dns import resolve_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
-from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.store.store import MEMORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.ledger import Ledger
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.events import Settings
-
-T = TypeVar("T")
-_QUEUE = 1_000  # events that wait for whoever iterates; then the client waits
-_MEDIAN_SPAN = 11  # blocks
-_TIMESTAMP_WINDOW_S = 7_200  # a block's time may be two hours off
-
-
-@public
-class EventStream:
-    """An iterator of events; a wait that is cancelled loses none, and the next one goes on."""
-
-    def __init__(self, take: Callable[[], Awaitable[Event]]) -> None:
-        self._take = take
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._take()
-
-    async def aclose(self) -> None:
-        """Nothing is left open; for contextlib.aclosing."""
 
 
 @public
@@ -125,193 +99,96 @@ class LightClient:
         self.watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
-        self.mode = Mode(mode)
-        self._keep_filters = keep_filters
-        self._mempool = mempool
-        self._fp_rate = fp_rate
-        self._from_height = from_height
-        self._birthday = birthday
         self._proxy = None if proxy is None else Proxy.parse(proxy)
         self._discover = discover
-        self._max_peers = max_peers
         self._limits = limits or Limits()
         self._clock = clock or Clock()
-        self._events: deque[Event] = deque()
-        self._changed = asyncio.Event()  # events came or went, or the end did
-        self._task: asyncio.Task[None] | None = None
-        self._is_left = False
-        self._sending: set[asyncio.Task[None]] = set()
-        self._database: ThreadPoolExecutor
-        self._sync: Sync
-        self._peers: Peers
-        self._ledger: Ledger
-        self.chain: HeaderChain
+        patience = Patience(
+            reply_s=self._limits.reply_s,
+            stall_s=self._limits.stall_s,
+            retry_s=self._limits.retry_s,
+            max_retry_s=self._limits.max_retry_s,
+            stale_tip_s=self._limits.stale_tip_s,
+            flight=self._limits.flight,
+            flights=self._limits.flights,
+            filters=self._limits.filters,
+            filter_flights=self._limits.filter_flights,
+        )
+        self._options = Options(Mode(mode), mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience)
+        self._running: Running | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """How blocks are to be searched."""
+        return self._options.mode
 
     async def __aenter__(self) -> Self:
-        if self._task is not None and not self._task.done():
+        if self._running is not None and not self._running.has_ended:
             raise NotRunningError("the client is running already")
-        self._database = ThreadPoolExecutor(1, "spvfilter-store")
+        thread = ThreadPoolExecutor(1, "spvfilter-store")
+        loop = asyncio.get_running_loop()
         try:
-            await self._in_database(self._open)
+            store, saved = await loop.run_in_executor(thread, lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
+            addresses = list(self._addresses)
             if self._discover:
-                self._addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
+                try:
+                    addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
+                except BaseException:
+                    await loop.run_in_executor(thread, store.close)
+                    raise
         except BaseException:
-            await self._close_database()
+            thread.shutdown(wait=False)
             raise
-        kind = Sync if self.mode is Mode.BIP37 else partial(CompactSync, mode=self.mode, keep_filters=self._keep_filters)
-        self._sync = kind(
-            self._ledger,
-            self.chain,
-            self._put,
-            self._database,
-            fp_rate=self._fp_rate,
-            start=self._first_height,
-            mempool=self._mempool,
-            limits=self._limits,
-            clock=self._clock,
-        )
-        self._peers = self._sync.peers = Peers(
-            self._addresses,
-            Settings(self.network, relay=self._mempool and self.mode is not Mode.BIP37),
-            self.chain,
-            self._sync,
-            warn=self._warn,
-            changed=self._sync.wake,
-            most=self._max_peers,
+        self._running = Running(
+            self._options,
+            self.watch,
+            store,
+            saved,
+            thread,
+            list(dict.fromkeys(map(str, addresses))),
             proxy=self._proxy,
             limits=self._limits,
             clock=self._clock,
         )
-        self._is_left = False
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(lambda _: self._changed.set())
+        self._running.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._task is not None
-        self._is_left = True
-        self._task.cancel()
-        try:
-            await asyncio.gather(self._task, *self._sending, return_exceptions=True)
-        finally:
-            await self._close_database()
+        assert self._running is not None
+        await self._running.close()
 
-    def _open(self) -> None:
-        """In the database's thread."""
-        store = Store.open(self._path, self.network, rebuild=self._rebuild)
-        try:
-            if store.tip < 0:
-                store.commit(Batch(headers=self.network.genesis))
-            self.chain = HeaderChain.load(self.network, store.headers(1))
-            self._check_expressible(self.watch)  # before it is kept
-            self._ledger = Ledger(self.watch, store, self._first_height(self.chain))
-            self._check_expressible(self.watch)  # with what the database knew
-            if not len(self.watch):
-                raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
-        except BaseException:
-            store.close()
-            raise
-
-    def _check_expressible(self, watch: WatchList) -> None:
-        """Raises InexpressibleError for entries that the mode cannot find."""
-        if self.mode is not Mode.BIP37:
-            try:
-                watch.gcs_elements()
-                return
-            except InexpressibleError:
-                if self.mode is Mode.COMPACT:
-                    raise
-        watch.bloom_elements()
-
-    async def _in_database(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._database, call)
-
-    async def _close_database(self) -> None:
-        def close() -> None:
-            if hasattr(self, "_ledger"):
-                self._ledger.store.close()
-
-        closing = self._database.submit(close)
-        self._database.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(closing))
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._peers.run())
-            group.create_task(self._sync.run())
-
-    def _warn(self, address: Address, error: Exception, banned: bool) -> None:
-        if len(self._events) < 2 * _QUEUE:  # warnings are not worth waiting for
-            self._add_events([PeerWarning(str(address), error, banned)])
-
-    async def _put(self, event: Event) -> None:
-        while len(self._events) >= _QUEUE:
-            self._changed.clear()
-            await self._changed.wait()
-        self._add_events([event])
-
-    def _add_events(self, events: Iterable[Event]) -> None:
-        self._events.extend(events)
-        self._changed.set()
-
-    def _first_height(self, chain: HeaderChain) -> int:
-        """Where a new wallet's search begins: at its birthday a block's time may be off by two hours, the median of eleven lags."""
-        if self._birthday is None:
-            return self._from_height
-        low, high = 0, chain.height + 1
-        while low < high:  # median times ascend
-            middle = (low + high) // 2
-            if chain.median_time_at(middle) < self._birthday - _TIMESTAMP_WINDOW_S:
-                low = middle + 1
-            else:
-                high = middle
-        return max(low - _MEDIAN_SPAN, self._from_height)
+    @property
+    def _run(self) -> Running:
+        if self._running is None:
+            raise NotRunningError("enter the client first: async with")
+        if self._running.is_left:
+            raise NotRunningError("the client was left")
+        return self._running
 
     # What users do
+
+    @property
+    def chain(self) -> HeaderChain:
+        """The best chain of headers. Raises NotRunningError."""
+        return self._run.engine.chain
 
     def events(self) -> EventStream:
         """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
 
         Raises what ended the client: StoreError, PeerError where every peer lied. NotRunningError before it was entered.
         """
-        if self._task is None:
+        if self._running is None:
             raise NotRunningError("enter the client first: async with")
-        return EventStream(self._next_event)
-
-    async def _next_event(self) -> Event:
-        assert self._task is not None
-        while not self._events:
-            if self._task.done():
-                self._raise_end(self._task)
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        self._changed.set()  # there is room
-        return self._events.popleft()
-
-    def _raise_end(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if error is not None:
-            raise error
-
-    def _check_running(self) -> None:
-        if self._task is None or self._is_left:
-            raise NotRunningError("enter the client first: async with" if self._task is None else "the client was left")
+        return EventStream(self._running.events.take)
 
     async def matches(self) -> list[MatchFound]:
-        """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises StoreError, NotRunningError."""
-        self._check_running()
-        return await self._in_database(lambda: list(self._ledger.matches()))
+        """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises NotRunningError."""
+        return list(self._run.engine.books.matches())
 
     @property
     def height(self) -> int:
         """Up to here every block of the best chain was searched. Raises NotRunningError."""
-        self._check_running()
-        return self._ledger.store.cursor
+        return self._run.engine.books.cursor
 
     @property
     def observed_fp_rate(self) -> float:
@@ -319,47 +196,22 @@ class LightClient:
 
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises NotRunningError.
         """
-        self._check_running()
-        return self._ledger.false_positives / max(1, self._ledger.filtered_txs)
+        books = self._run.engine.books
+        return books.false_positives / max(1, books.filtered_txs)
 
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
         """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
 
-        Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. One that is in the books, in a
-        block or waiting, is offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError where no peer
-        takes it in time, NotRunningError.
+        Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. It is offered again, to every
+        peer and in every run, until a peer announces it by itself or a block has it. One that is in the books, in a block or waiting, is
+        offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError if no peer takes it in time,
+        NotRunningError.
         """
-        self._check_running()
+        running = self._run
         raw = to_bytes(raw_tx)
-        txid = Transaction.parse(raw).txid
-        offers: dict[asyncio.Future[None], Remote] = {}
-        for remote in [remote for remote in self._peers.ready.values() if remote.takes_txs]:
-            try:
-                offers[await remote.offer(raw, ask=True)] = remote
-            except LOST as error:
-                self._peers.leave(remote, error)
-        if not await self._in_database(lambda: self._ledger.has_tx(txid)):
-            await self._taken(offers)
-        sending = asyncio.create_task(self._sync.sent(raw, self._add_events))
-        self._sending.add(sending)  # it is recorded and told even if nobody waits for it
-        sending.add_done_callback(self._sending.discard)
-        await asyncio.shield(sending)
-        return txid
-
-    async def _taken(self, offers: dict[asyncio.Future[None], Remote]) -> None:
-        """Wait for the first peer that takes a transaction. Raises UselessPeerError."""
-        left = set(offers)
-        taken: list[Remote] = []
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.reply_s):
-                while left and not taken:
-                    done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                    taken = [offers[offer] for offer in done if not offer.exception()]
-                for remote in taken:
-                    with suppress(*LOST):
-                        await remote.fence()  # it has dealt with it, too
-        if not taken:
-            raise UselessPeerError(f"of {len(self._peers.ready)} connected peers none takes the transaction")
+        tx = Transaction.parse(raw)
+        await running.broadcast(tx)
+        return tx.txid
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another address; blocks from `from_height` on are searched again. Raises AddressError, NotRunningError, StoreError."""
@@ -378,17 +230,10 @@ class LightClient:
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
-        self._check_running()
+        running = self._run
         trial = WatchList(self.network)
         change(trial)
-        self._check_expressible(trial)  # before anything is changed
-
-        def work() -> None:
-            change(self.watch)
-            self._ledger.rewind(from_height - 1)
-
-        self._from_height = min(self._from_height, from_height)  # should the search not have begun
-        self._birthday = None if from_height < self._first_height(self.chain) else self._birthday
-        self._sync.entries_changed()  # first: what was asked for before is not recorded after
-        await self._in_database(work)
-        self._sync.wake()
+        check_expressible(trial, self.mode)  # before anything is changed
+        change(self.watch)
+        await running.watch_changed(from_height)
+        self._options = replace(self._options, from_height=min(self._options.from_height, from_height))

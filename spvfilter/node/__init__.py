@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spvfilter.node.build import TxIn as TxIn, build_block as build_block, build_coinbase as build_coinbase, build_tx as build_tx
     from spvfilter.node.consensus import UnspentOutput as UnspentOutput
     from spvfilter.node.filterindex import FilterIndex as FilterIndex
-    from spvfilter.node.mempool import Mempool as Mempool
+    from spvfilter.node.mempool import TxMempool as TxMempool
     from spvfilter.node.regtest import ChainListener as ChainListener, Regtest as Regtest
     from spvfilter.node.responder import Responder as Responder
     from spvfilter.node.scripts import (
@@ -33,7 +33,7 @@ else:
         build="TxIn build_block build_coinbase build_tx",
         consensus="UnspentOutput",
         filterindex="FilterIndex",
-        mempool="Mempool",
+        mempool="TxMempool",
         regtest="ChainListener Regtest",
         responder="Responder",
         scripts="Lock multisig op_return p2pk p2pkh p2sh p2tr p2wpkh p2wsh",

@@ -16,8 +16,8 @@ MIN_SIZE = 65  # bytes without witness: one of 64 can pass for an inner node of 
 
 
 @public
-class Mempool:
-    """Transactions in topological order, parents first; no two spend the same outpoint.
+class TxMempool:
+    """Transactions in topological order, parents first; no two spend the same outpoint (Core CTxMemPool).
 
     A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size` bounds the serialised
     bytes. Raises ParameterError if it is negative.

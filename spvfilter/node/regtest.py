@@ -13,7 +13,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.node.blocktree import BlockTree, TipChange, TreeBlock, subsidy
 from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
-from spvfilter.node.mempool import Mempool
+from spvfilter.node.mempool import TxMempool
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import TxOut, hash_to_hex
@@ -55,13 +55,18 @@ class Regtest:
     def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
         self.chain = BlockTree(clock)
         self.filters = FilterIndex(self.chain)
-        self.mempool = Mempool(self.chain, max_mempool)
+        self.mempool = TxMempool(self.chain, max_mempool)
         self.lock = lock
         self.listeners: list[ChainListener] = []
         self._clock = clock
         self._extra = count()
         self._recent: dict[bytes, Transaction] = {}  # of the last block connected, by txid and wtxid
         self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
+
+    @property
+    def time(self) -> int:
+        """Seconds since 1970, by the node's clock."""
+        return int(self._clock())
 
     @property
     def height(self) -> int:

@@ -204,7 +204,7 @@ class Responder:
             last is not None and last.height >= block.height and self.regtest.chain.ancestor(last, block.height) is block
         )
 
-    # Blocks and transactions that are asked for
+    # Requested blocks and transactions
 
     def _answer(self) -> None:
         """Send some transactions or one block (Core ProcessGetData). Items of other kinds are skipped."""

@@ -104,5 +104,5 @@ def op_return(*data: bytes) -> Lock:
 
 def _public(key: bytes) -> bytes:
     if not is_pubkey(key):
-        raise ParameterError(f"not a public key: {len(key)} bytes; 33 starting 02 or 03 expected, or 65 starting 04, 06 or 07")
+        raise ParameterError(f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07")
     return key

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -115,7 +114,7 @@ class Node:
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
-            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=int(time.time())),
+            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=self.regtest.time),
         )
 
     def enter(self, connection: ServerConnection) -> bool:

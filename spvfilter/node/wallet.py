@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from spvfilter.errors import ParameterError
 from spvfilter.node.blocktree import BlockTree
 from spvfilter.node.consensus import COINBASE_MATURITY
-from spvfilter.node.mempool import Mempool
+from spvfilter.node.mempool import TxMempool
 from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction
 
@@ -16,7 +16,7 @@ from spvfilter.transaction import Transaction
 class MinerWallet:
     """Unspent outputs of one scriptPubKey. The owner of chain and mempool reports every change."""
 
-    def __init__(self, chain: BlockTree, mempool: Mempool, script_pubkey: bytes) -> None:
+    def __init__(self, chain: BlockTree, mempool: TxMempool, script_pubkey: bytes) -> None:
         self._chain = chain
         self._mempool = mempool
         self._script = script_pubkey

@@ -1,4 +1,4 @@
-"""Address: where a peer listens, parsed from what a person types."""
+"""Address: the host and the port of a peer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spvfilter.errors import ParameterError
 @public
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a peer listens: a host name or IPv4 or IPv6 address, and a port from 1 to 65535, else ParameterError."""
+    """A host name or an IPv4 or IPv6 address, and a port. Raises ParameterError for an invalid host or a port outside 1 to 65535."""
 
     host: str
     port: int
 
     def __post_init__(self) -> None:
         if not self.host or not 0 < self.port < 65536:
-            raise ParameterError(f"no address of a peer: {str(self)[:80]!r}")
+            raise ParameterError(f"not a peer's address: {str(self)[:80]!r}")
 
     @classmethod
     def parse(cls, text: str, default_port: int) -> Address:
-        """From HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Raises ParameterError."""
+        """Parse HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Raises ParameterError."""
         host, port = text.strip(), str(default_port)
         if host.startswith("["):
             host, bracket, rest = host[1:].partition("]")
@@ -51,7 +51,7 @@ def _is_ip(host: str) -> bool:
 
 
 def _is_name(host: str) -> bool:
-    """Whether it can be asked for: resolvers and proxies stumble over what cannot be encoded, RFC 1035 § 2.3.4."""
+    """Whether resolvers and proxies can encode the name (RFC 1035 § 2.3.4)."""
     if not all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")):
         return False
     try:

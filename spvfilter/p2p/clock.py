@@ -1,4 +1,4 @@
-"""Clock: where time comes from, so that tests can bring their own."""
+"""Clock: the source of time, which tests replace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spvfilter._public import public
 @public
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where time comes from: `monotonic` for waiting, `wall` (seconds since 1970) for what blocks and transactions say."""
+    """The source of time: `monotonic` for waiting, `wall` (seconds since 1970) for the times of blocks and transactions."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time

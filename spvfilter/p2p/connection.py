@@ -1,4 +1,4 @@
-"""One peer over TCP: opens the connection, moves bytes between socket and session, keeps its clocks. What to ask is decided elsewhere."""
+"""Connection: a peer over TCP, with its protocol session, timeouts and backpressure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 
-_BUFFER = 1 << 16  # bytes that wait to be read, and are read at once
-_TURN_S = 0.002  # of work, after which others have their turn
-_HIGH_WATER = 1 << 20  # bytes written and not yet sent from which sending waits
+_BUFFER = 1 << 16  # bytes buffered by the reader, and read at once
+_TURN_S = 0.002  # seconds of work before other tasks get a turn
+_HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
 
 
 @public
 @dataclass(slots=True)
 class Connection:
-    """A peer after its handshake. One task reads with `receive`; any may `send`."""
+    """A connected peer, after the handshake. One task calls `receive`; any task may call `send`."""
 
     address: Address
     ready: Ready
@@ -35,8 +35,9 @@ class Connection:
     _writer: asyncio.StreamWriter
     _limits: Limits
     _clock: Clock
+    _is_proxied: bool = False
     received: int = field(default=0)  # bytes
-    _turn: float = field(default=0.0)  # when others have theirs
+    _turn: float = field(default=0.0)  # when other tasks get their next turn
 
     @classmethod
     async def open(
@@ -50,9 +51,9 @@ class Connection:
         own_nonces: Collection[int] = (),
         draw_nonce: Callable[[], int] | None = None,
     ) -> Connection:
-        """Connect and shake hands; with a `proxy` names are resolved there.
+        """Connect and complete the handshake; a `proxy` also resolves host names.
 
-        Raises OSError where there is no connection, TimeoutError where none came in time, PeerError for a peer that does not fit.
+        Raises OSError if the connection fails, TimeoutError if it takes too long, PeerError for an unsuitable peer.
         """
         limits, clock = limits or Limits(), clock or Clock()
         reader, writer = await _connect(address, proxy, limits)
@@ -60,7 +61,7 @@ class Connection:
             now = clock.monotonic()
             draw = draw_nonce or (lambda: secrets.randbits(64))
             session = Session(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
-            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock)
+            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
             while not isinstance(event := await opening.receive(), Ready):
                 pass
             opening.ready = event
@@ -71,16 +72,16 @@ class Connection:
 
     @property
     def services(self) -> int:
-        """What the peer serves, bits of Service."""
+        """The peer's service bits (Service)."""
         return self.ready.version.services
 
     @property
     def nonce(self) -> int:
-        """Of our version message on this connection."""
+        """The nonce of our version message on this connection."""
         return self._session.nonce
 
     async def receive(self) -> SessionEvent:
-        """The next event but Disconnected, which is raised: as PeerError, or after `close` as ConnectionAbortedError."""
+        """The next event. The end of the session is raised instead: as a PeerError, or after `close` as ConnectionAbortedError."""
         while True:
             if time.perf_counter() >= self._turn:
                 await asyncio.sleep(0)
@@ -92,7 +93,7 @@ class Connection:
                 raise event.error or ConnectionAbortedError(f"{self.address}: closed by us")
             if event is not None:
                 return event
-            await self.drain()  # a peer that does not read is not read
+            await self.drain()  # while the peer does not read, nothing is read from it
             await self._read()
 
     async def _read(self) -> None:
@@ -116,31 +117,46 @@ class Connection:
             self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages; waits while the peer does not take them. Raises SessionError where it does not for long."""
+        """Send messages, waiting while the peer does not read. Raises SessionError after `Limits.send_s`."""
         for message in messages:
             self._session.send(message)
             self._flush()
         await self.drain()
 
+    def post(self, message: Message) -> None:
+        """Send a message without waiting: `receive` waits instead while the peer does not take what it is sent."""
+        if not self._writer.transport.is_closing():
+            self._session.send(message)
+            self._flush()
+
+    @property
+    def host(self) -> str:
+        """The IP address that the connection leads to; behind a proxy, the name that the proxy was given."""
+        if self._is_proxied:
+            return self.address.host
+        place = self._writer.get_extra_info("peername")
+        return str(place[0]) if place else self.address.host
+
     def fence(self) -> int:
-        """Send a ping at once; `receive` gives Fenced with its nonce once the peer has answered all that was sent before it."""
+        """Send a ping at once; `receive` returns Fenced with its nonce once the peer has processed everything sent before it."""
         nonce = self._session.fence(self._clock.monotonic())
         self._flush()
         return nonce
 
     def _flush(self) -> None:
-        if data := self._session.data_to_send():
+        data = self._session.data_to_send()
+        if data and not self._writer.transport.is_closing():
             self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait while the peer does not take what it was sent. Raises SessionError where it does not for long."""
+        """Wait until the peer has read most of what was sent. Raises SessionError after `Limits.send_s`."""
         if self._writer.transport.get_write_buffer_size() < _HIGH_WATER:
             return
         try:
             async with asyncio.timeout(self._limits.send_s):
                 await self._writer.drain()
         except TimeoutError:
-            error = SessionError(f"does not read what it is sent within {self._limits.send_s:g} s", cause=Cause.LOST)
+            error = SessionError(f"did not read what was sent to it within {self._limits.send_s:g} s", cause=Cause.LOST)
             self._session.close(error)
             self._writer.transport.abort()
             raise error from None
@@ -158,7 +174,7 @@ async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tup
         try:
             async with asyncio.timeout(limits.connect_s):
                 return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
-        except TimeoutError as error:  # ours says nothing, the system's does
+        except TimeoutError as error:  # ours has no message, the system's has one
             raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
     socket = await proxy.connect(address.host, address.port, limits.proxy_s)
     try:

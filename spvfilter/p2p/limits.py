@@ -1,4 +1,4 @@
-"""Limits: how long to wait for a peer, and how much is asked of it at once."""
+"""Limits: timeouts for a peer and sizes of requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from spvfilter._public import public
 @public
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long to wait for a peer, in seconds (Core's values unless said), and how much is asked of it at once."""
+    """Timeouts for a peer, in seconds, and the sizes of requests. Values are Core's unless marked as ours."""
 
     connect_s: float = 5.0
     proxy_s: float = 20.0  # for a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)
-    headers_s: float = 900.0  # for all headers a peer has, and a millisecond for each that it says it has
-    reply_s: float = 120.0  # for everything else that was asked for
-    stall_s: float = 2.0  # without a block while another peer could send it; doubles each time, up to max_stall_s
+    headers_s: float = 900.0  # for all headers of a peer, plus a millisecond for each header that it claims to have
+    reply_s: float = 120.0  # for every other request
+    stall_s: float = 2.0  # without a block that another peer could send; doubles each time, up to max_stall_s
     max_stall_s: float = 64.0
     send_s: float = 60.0  # for a peer that does not read; ours
     retry_s: float = 1.0  # before a peer is tried again; doubles each time; ours
     max_retry_s: float = 300.0  # ours
     stale_tip_s: float = 1800.0  # without a new block: ask for headers again
-    flight: int = 125  # filtered blocks asked for at once; ours
-    flights: int = 8  # of these under way; ours
-    filters: int = 250  # compact filters asked for at once; BIP-157: at most 1,000
-    filter_flights: int = 2  # of these under way, of a peer; ours
+    flight: int = 125  # filtered blocks per request; ours
+    flights: int = 8  # such requests under way; ours
+    filters: int = 250  # compact filters per request; BIP-157: at most 1,000
+    filter_flights: int = 2  # such requests under way with one peer; ours

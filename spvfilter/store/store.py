@@ -87,6 +87,7 @@ class Batch:
     notes: dict[str, bytes | None] = field(default_factory=dict)  # named values of the light client; None deletes
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
+    entries: list[tuple[EntryKind, bytes, str | None]] = field(default_factory=list)  # of the attached watch list, those that follow
 
 
 @public
@@ -344,12 +345,13 @@ class Store:
                 if len(watch) > len(known):
                     self._move_cursor(min(self._cursor, max(since, 0) - 1))
 
-    def commit(self, batch: Batch) -> None:
-        """Apply a batch in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
+    def commit(self, *batches: Batch) -> None:
+        """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
         tip, cursor, searched, ids = self._tip, self._cursor, self._searched, len(self._ids)
         try:
             with translated(self.path), self._rows.transaction():
-                self._write(batch)
+                for batch in batches:
+                    self._write(batch)
         except BaseException:
             self._tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
@@ -372,8 +374,8 @@ class Store:
         if batch.headers or batch.fork is not None:
             last = db.execute("SELECT raw FROM headers WHERE height = ?", (self._tip,)).fetchone()
             self._rows.set_meta("tip", sha256d(last[0]) if last else None)
-        if self._watch is not None and len(self._ids) < len(self._watch):
-            self._write_entries({})
+        for kind, value, label in batch.entries:
+            self._add_entry(kind, value, label)
         for identity in batch.withdrawn:
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
         for hit, block, height, completeness in batch.matches:
@@ -391,8 +393,8 @@ class Store:
             self._rows.remove("transactions", "txid = ?", (txid,))
             if kept is not None:
                 self._rows.insert("transactions", (txid, kept.raw, kept.height, int(kept.own)))
-        for name, value in batch.notes.items():
-            self._rows.set_meta(_NOTE + name, value)
+        for name, note in batch.notes.items():
+            self._rows.set_meta(_NOTE + name, note)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self._tip))
         if batch.compact_filters is not None:
@@ -405,6 +407,12 @@ class Store:
         self._cursor = height
         self._searched = max(self._searched, height)
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
+
+    def _add_entry(self, kind: EntryKind, value: bytes, label: str | None) -> None:
+        """Write the watch list's next entry."""
+        row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
+        self._rows.insert("watch", (row, int(kind), value, label))
+        self._ids.append(row)
 
     def _write_entries(self, known: dict[int, tuple[int, str | None]]) -> None:
         """Write the entries of the watch list that have no row id yet. `known`: entry number → id and label of its existing row."""

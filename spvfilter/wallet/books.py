@@ -37,6 +37,7 @@ class Books:
 
     def __init__(self, watch: WatchList, saved: SavedBooks) -> None:
         self.watch = watch
+        self._entries = len(watch)  # that are stored
         self.cursor = saved.cursor  # height up to which blocks have been searched
         self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
         self.filtered_txs = 0  # transactions of the blocks that peers searched by our BIP-37 filter
@@ -322,7 +323,11 @@ class Books:
         return max((pending.seen for pending in self.unconfirmed.pending.values()), default=0)
 
     def entries_added(self, now: int) -> list[WalletEvent]:
-        """Match all unconfirmed transactions against a watch list with new entries."""
+        """Store the new entries of the watch list, and match all unconfirmed transactions against them."""
+        for number in range(self._entries, len(self.watch)):
+            kind, value = self.watch.table.entry(number)
+            self.batch.entries.append((kind, value, self.watch.label(number)))
+        self._entries = len(self.watch)
         events = self._rescan(list(self.unconfirmed.pending))
         for raw in self.unconfirmed.take_unmatched():
             events += self.add_unconfirmed(raw, now)

@@ -1,4 +1,4 @@
-"""What is wanted: the watch list, its file, and the matches it gives."""
+"""The watch list, its text file, and its exact matches."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ParameterError(f"hex digits in pairs expected; these {len(text)} characters are not") from None
+        raise ParameterError(f"expected pairs of hex digits, not these {len(text)} characters") from None
 
 
 def write(watch: Source, path: Path) -> None:

@@ -51,7 +51,7 @@ class WatchList:
     def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
         """A list of addresses or of (address, label) pairs. Raises AddressError for the first invalid one."""
         if isinstance(addresses, str):
-            raise TypeError("an iterable of addresses expected, not one string")
+            raise TypeError("expected an iterable of addresses, not one string")
         watch = cls(network)
         add, kind, network = watch._table.add, EntryKind.SCRIPT, watch.network
         for item in addresses:
@@ -95,7 +95,7 @@ class WatchList:
         """
         key = to_bytes(pubkey)
         if not is_pubkey(key):
-            raise ParameterError(f"not a public key: {len(key)} bytes; 33 starting 02 or 03 expected, or 65 starting 04, 06 or 07")
+            raise ParameterError(f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07")
         for script in pubkey_scripts(key):
             self.add_script(script, label)
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)

@@ -1,4 +1,4 @@
-"""A bcoin full node of the test's own, and bcoin's SPV client."""
+"""Fixtures: a bcoin full node for one test, and bcoin's SPV client."""
 
 from __future__ import annotations
 

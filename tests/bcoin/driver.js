@@ -1,5 +1,5 @@
 /*
- * A real Bitcoin node for the tests: bcoin on regtest, in memory, on 127.0.0.1, spoken to in lines of JSON.
+ * A real Bitcoin node for the tests: bcoin on regtest, in memory, on 127.0.0.1, controlled by lines of JSON.
  *
  *   node driver.js full            a full node with BIP-37; "ready" says on which port
  *   node driver.js spv HOST:PORT   an SPV client that knows that one peer
@@ -29,8 +29,8 @@ const Script = load('bcoin/lib/script/script');
 const wallets = load('bcoin/lib/wallet/plugin');
 const TX = load('bcoin/lib/primitives/tx');
 
-load('bcoin/lib/net/peer').INV_INTERVAL = 100; // ms; its 5 s are for the privacy of real ones
-load('bcoin/lib/net/pool').prototype.discoverExternal = async () => {}; // asks the DNS who we are
+load('bcoin/lib/net/peer').INV_INTERVAL = 100; // ms; bcoin's 5 s protect the privacy of real wallets
+load('bcoin/lib/net/pool').prototype.discoverExternal = async () => {}; // asks the DNS for our address
 
 const [mode, where] = process.argv.slice(2);
 const common = { network: 'regtest', memory: true, workers: false, seeds: [], logConsole: false, logFile: false, plugins: [wallets] };
@@ -38,7 +38,7 @@ const common = { network: 'regtest', memory: true, workers: false, seeds: [], lo
 function fullNode() {
   const listening = { listen: true, host: '127.0.0.1', maxInbound: 600, bip37: true };
   const made = new bcoin.FullNode({ ...common, ...listening, requireStandard: false, rejectAbsurdFees: false, limitFree: false });
-  made.pool.options.port = 0; // a free one; the constructor would not have it
+  made.pool.options.port = 0; // a free port; the constructor does not accept 0
   return made;
 }
 
@@ -55,7 +55,7 @@ plugin.http = closed;
 const say = line => process.stdout.write(`${JSON.stringify(line)}\n`);
 const hex = hash => Buffer.from(hash, 'hex').reverse().toString('hex'); // bcoin holds hashes as hex in wire order
 
-/** The wallet has seen every block: they are taken in turn, under a lock. */
+/** Waits until the wallet has seen every block, which it takes one by one under a lock. */
 async function settled() {
   (await plugin.wdb.txLock.lock())();
 }
@@ -132,7 +132,7 @@ const full = {
     return hashes;
   },
 
-  /** Give the node a transaction that somebody else signed. */
+  /** Submit a transaction that was signed elsewhere. */
   async submit({ raw }) {
     const tx = TX.fromRaw(raw, 'hex');
     const missing = await node.mempool.addTX(tx);

@@ -1,4 +1,4 @@
-"""bcoin itself, as the other tests of this folder rely on it: mines, pays, reorganises, answers, ends."""
+"""The bcoin driver that the other tests of this folder rely on: mining, paying, reorganising, answering, ending."""
 
 from __future__ import annotations
 

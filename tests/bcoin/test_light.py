@@ -27,7 +27,7 @@ STRANGER = p2wpkh(b"\x02" + b"\x77" * 32)
 
 
 async def whole_scan(bcoin: Bcoin, watch: WatchList) -> set[Place]:
-    """What reading every block of the best chain finds."""
+    """The matches found by reading every block of the best chain."""
     found: set[Place] = set()
     height = (await bcoin.call("tip"))["height"]
     for number in range(1, height + 1):
@@ -99,7 +99,7 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, 
         assert {withdrawn.match.txid for withdrawn in run.books.withdrawn} >= {paid.txid, digest}
         assert run.books.confirmed() == await whole_scan(bcoin, watch.copy())
 
-    async with client() as again:  # nothing has happened since, and bcoin does not answer a question for headers that it has not
+    async with client() as again:  # nothing has happened since, and bcoin does not answer a request for headers that it does not have
         await up_to_date(bcoin, Run(again))
 
     late = await pay(bcoin, OPEN[1], 400_000)  # while nobody looks

@@ -1,4 +1,4 @@
-"""Our sans-IO peer talks to bcoin: handshake, headers, filterload, filtered blocks with every proof verified, relay, a reorganisation."""
+"""Our sans-IO session against bcoin: handshake, headers, filterload, filtered blocks with every proof verified, relay, a reorganisation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.bcoin
 SETTINGS = Settings(REGTEST, required_services=Service.NETWORK | Service.BLOOM | Service.WITNESS)
 BLOCKS = 600
 BUSY = effort(10, 30, 100)  # of them with payments
-BATCH = 50  # blocks asked for at once
+BATCH = 50  # blocks per request
 
 
 def filterload(filter_: Bip37Filter) -> FilterLoad:
@@ -33,7 +33,7 @@ def filterload(filter_: Bip37Filter) -> FilterLoad:
 
 
 async def headers_after(talk: Conversation, known: bytes) -> list[Header]:
-    """The headers behind a block, each linked to the one before."""
+    """The headers after a block, each linked to the one before."""
     [message] = [told for told in await talk.answers(GetHeaders((known,))) if isinstance(told, Headers)]
     found = [Header.parse(raw) for raw in message.headers]
     previous = known
@@ -44,7 +44,7 @@ async def headers_after(talk: Conversation, known: bytes) -> list[Header]:
 
 
 async def filtered(talk: Conversation, hashes: list[bytes]) -> list[tuple[MerkleBlock, list[bytes]]]:
-    """Each block's merkleblock, and the transactions sent behind it."""
+    """Each block's merkleblock, and the transactions sent after it."""
     asked = GetData(tuple(InvItem(InvType.FILTERED_BLOCK, digest) for digest in hashes))
     answered: list[tuple[MerkleBlock, list[bytes]]] = []
     for message in await talk.answers(asked):
@@ -62,7 +62,7 @@ async def whole(talk: Conversation, hashes: list[bytes]) -> list[bytes]:
 
 
 def judged(watch: WatchList, height: int, answer: tuple[MerkleBlock, list[bytes]]) -> list[Match]:
-    """What concerns the wallet in a filtered block, once its proof holds and every transaction it proves is here."""
+    """The wallet's matches in a filtered block, after checking its proof and that every transaction it proves has arrived."""
     block, txs = answer
     proof = block.verify()
     assert [proved.txid for proved in proof.matched] == [txid(raw) for raw in txs]
@@ -128,7 +128,7 @@ async def test_a_payment_is_relayed_then_proved_in_the_block_that_is_announced(b
 
 
 async def relayed(talk: Conversation, display: str) -> bytes:
-    """The transaction, once it is announced and asked for."""
+    """Wait until the transaction is announced, request it and return it."""
     wanted = InvItem(InvType.TX, bytes.fromhex(display)[::-1])
     await talk.message(Inv, lambda inv: wanted in inv.items)
     talk.send(GetData((InvItem(InvType.WITNESS_TX, wanted.hash),)))

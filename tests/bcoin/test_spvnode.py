@@ -1,4 +1,4 @@
-"""bcoin's SPV client against our embedded node: it syncs, sees what it is paid, spends it, and follows a reorganisation."""
+"""bcoin's SPV client against our embedded node: it syncs, sees its payments, spends them, and follows a reorganisation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class News:
         self._changed.set()
 
     def responder(self, regtest: Regtest, session: Session) -> Responder:
-        """Of the node's: one that tells when a filter was loaded."""
+        """A responder that reports when a filter is loaded."""
         changed = self._changed
 
         class Watched(Responder):
@@ -69,14 +69,14 @@ async def node(news: News) -> AsyncIterator[Node]:
 
 @pytest.fixture
 async def client(node: Node) -> AsyncIterator[Bcoin]:
-    """Synced with our node."""
+    """bcoin's client, synced with our node."""
     async with running_bcoin("spv", f"127.0.0.1:{node.port}") as client:
         await client.event("connect", lambda event: event["height"] == BLOCKS)
         yield client
 
 
 async def watched_script(client: Bcoin, node: Node, news: News) -> bytes:
-    """Of a fresh address, once our node has the filter that asks for it: bcoin sends it again for every new address."""
+    """The script of a fresh address, once our node has the filter with it: bcoin sends a filter for every new address."""
     script = bytes.fromhex((await client.call("address", {"account": "segwit"}))["script"])
     [program] = script_pushes(script)
     await news.until(lambda: any(responder.filter is not None and program in responder.filter for responder in node.responders))
@@ -110,7 +110,7 @@ async def test_it_syncs_sees_a_receipt_and_its_spend_is_confirmed(client: Bcoin,
 
 
 async def test_it_follows_a_reorganisation(client: Bcoin, node: Node, news: News) -> None:
-    """bcoin goes back to the fork at once, but asks for the new branch only when the block after it is announced."""
+    """bcoin goes back to the fork at once, but requests the new branch only when the block after it is announced."""
     paid = node.regtest.pay(TxOut(5_000_000, await watched_script(client, node, news)))
     await confirmed(client, node, paid)
     stale, branch = node.regtest.chain.tip.hash, node.regtest.reorg(1)

@@ -61,7 +61,7 @@ def golden_filter(name: str) -> Filter:
     return made
 
 
-# What is in it
+# Contents
 
 
 @pytest.mark.parametrize("name", [f"{kind} {family}" for kind in KINDS for family in FAMILIES])
@@ -109,7 +109,7 @@ def test_a_file_written_by_hand_is_a_filter() -> None:
     assert (planes.partitioned, planes.capacity, planes.nominal_fp_rate, planes.hashing) == (True, 9, 0.5, FastHash(1))
 
 
-# There and back
+# Round trips
 
 
 FORMS = [

@@ -18,7 +18,7 @@ from spvfilter.bloom.hashing import CustomHash, FastHash, SipHash
 from spvfilter.errors import FormatError, ParameterError, TooLargeError
 from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
-# Every way to be wrong
+# Invalid files
 
 
 def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: Any) -> set[str]:
@@ -84,7 +84,7 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "header at byte 0: truncated: 64 bytes wanted, 0 there"),
+        (b"", "header at byte 0: truncated: 64 bytes wanted, 0 present"),
         (b"\x89PNG\r\n\x1a\n" * 20, "magic at byte 0: not the file of a filter: it starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
         (whole(version=2), "version at byte 8: version 2, only version 1 is supported"),
         (whole(version=0), "version at byte 8: version 0, only version 1 is supported"),
@@ -106,7 +106,7 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(bits=2**64 - 1), "bits at byte 20: 18446744073709551615 bits for 3 functions"),
         (whole(bits=20, flags=1), "bits at byte 20: 20 bits for 3 functions"),
         (whole(bits=2**32 + 1, family=1), "bits at byte 20: 4294967297 bits, murmur3 reaches 4294967296"),
-        (whole(bits=2**56), "file at byte 71: truncated: 9007199254741060 bytes wanted, 71 there"),
+        (whole(bits=2**56), "file at byte 71: truncated: 9007199254741060 bytes wanted, 71 present"),
         (whole(capacity=2**63, fp_rate=0.5), "capacity at byte 28: 9223372036854775808 keys"),
         (whole(capacity=1, fp_rate=1.0), "fp_rate at byte 36: 1.0 for 1 keys"),
         (whole(capacity=1, fp_rate=-0.5), "fp_rate at byte 36: -0.5 for 1 keys"),
@@ -205,7 +205,7 @@ def test_no_file_is_an_os_error(tmp_path: Path) -> None:
         BloomFilter.open(tmp_path, mmap=True)
 
 
-# What the user must bring along
+# Arguments that the user must pass again
 
 
 def other(data: bytes, i: int) -> int:
@@ -218,7 +218,7 @@ def other(data: bytes, i: int) -> int:
         ({"hashing": CRC}, {}, "the file was made with a custom hash family: pass it as `hashing`"),
         ({"hashing": CRC}, {"hashing": FastHash()}, "the file was made with a custom hash family: pass it as `hashing`"),
         ({"hashing": CRC}, {"hashing": CustomHash("other", other)}, "the file was made with a hash family of another name"),
-        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "2 hash functions expected, 'crc' has 1"),
+        ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "expected 2 hash functions, 'crc' has 1"),
         ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),
         ({"hashing": FastHash(1)}, {"hashing": CRC}, "the file was not made with CustomHash("),
         ({"hashing": SipHash(bytes(16))}, {"hashing": SipHash(b"k" * 16)}, "the file was not made with SipHash()"),

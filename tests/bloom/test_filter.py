@@ -18,7 +18,7 @@ from spvfilter.bloom.hashing import Bip37Hash, HashFamily
 from spvfilter.errors import ParameterError, TooLargeError
 from support.smallfilters import KEYS, every_family, random_keys, small
 
-# How it is made
+# Construction
 
 
 @pytest.mark.parametrize(("capacity", "fp_rate"), [(1, 0.5), (13, 0.01), (1000, 0.001), (10**6, 0.01)])
@@ -128,7 +128,7 @@ def test_memory_that_is_refused_raises_the_same(monkeypatch: pytest.MonkeyPatch)
         BloomFilter(bits=1 << 24, hash_funcs=1)
 
 
-# One key
+# Single keys
 
 
 @every_family

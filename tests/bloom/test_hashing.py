@@ -150,7 +150,7 @@ def test_a_users_list_of_functions_is_asked_one_by_one() -> None:
 
 
 def test_a_list_of_functions_of_another_length_raises() -> None:
-    with pytest.raises(ParameterError, match="3 hash functions expected, 'two' has 2"):
+    with pytest.raises(ParameterError, match="expected 3 hash functions, 'two' has 2"):
         BloomFilter(bits=1000, hash_funcs=3, hashing=CustomHash("two", [zlib.crc32, zlib.adler32]))
 
 

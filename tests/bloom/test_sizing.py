@@ -93,13 +93,13 @@ def test_sizes_are_aligned_to_4_bytes() -> None:
     assert sizing.align_bits(9, unit=8) == 16
 
 
-# Errors to know
+# Well-known errors
 
 
 def test_one_percent_does_not_need_13_bits_and_8_functions() -> None:
     bits, hash_funcs = sizing.optimal(N, 0.01)
     assert (hash_funcs, math.floor(bits / N)) == (7, 9)
-    assert sizing.fp_rate(13 * N, 8, N) < 0.002  # five times better than asked, for a third more bits
+    assert sizing.fp_rate(13 * N, 8, N) < 0.002  # five times better than requested, for a third more bits
 
 
 def test_forgetting_the_square_of_ln_2_gives_4_percent_instead_of_1() -> None:

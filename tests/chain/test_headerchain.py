@@ -24,7 +24,7 @@ from spvfilter.primitives import Header
 from support.build import EASY_BITS, sha256d
 from support.headerchains import EASY_TESTNET3, GENESIS_TIME, NOW, chain_of, grow, hashes, obey, regular, split, state, tip_hash, unproven
 
-# What is there
+# Lookups
 
 
 def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> None:

@@ -267,7 +267,7 @@ def test_every_height_of_31_bits_is_read(height: int) -> None:
         b"\x05\x11\x00\x00\x00\x01",  # longer than a height can be
         b"\x01\x80",  # negative zero
         b"\x02\xff\xff",  # negative
-        b"\x03\x01",  # a push that ends behind the script
+        b"\x03\x01",  # a push that ends after the script
         b"\x4c\x02\x11\x22",  # OP_PUSHDATA1
         b"\x61\x61",  # OP_NOP
         b"\x4f\x4f",  # OP_1NEGATE

@@ -63,7 +63,7 @@ def test_any_messages_give_the_chain_that_the_model_has(nodes: list[Node], data:
     minimum = data.draw(st.sampled_from((0, 0, 40, 100)))
     chain = HeaderChain(replace(NETWORK, min_chain_work=minimum))
     model = Model(minimum, nodes[0], {nodes[0].hash: nodes[0]})
-    shadow: list[bytes] = []  # the best chain as the updates tell it
+    shadow: list[bytes] = []  # the best chain according to the updates
     for _ in range(data.draw(st.integers(1, 25))):
         end = nodes[data.draw(st.integers(0, len(nodes) - 1))]
         count = data.draw(st.integers(0, len(end.path)))

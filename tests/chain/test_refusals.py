@@ -29,7 +29,7 @@ from spvfilter.primitives import Header
 from support.build import sha256d
 from support.headerchains import NOW, chain_of, grow, hashes, mine, regular, split, state, tip_hash, unproven
 
-# What is refused
+# Refused headers
 
 
 def test_a_refused_message_leaves_nothing_behind() -> None:

@@ -42,7 +42,7 @@ class Step:
     message: bytes
     before: SyncPhase
     after: SyncPhase
-    height: int  # how far the phase has come
+    height: int  # height reached by the phase
     update: Update
 
 
@@ -68,7 +68,7 @@ def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
         HeaderSync(HeaderChain(REGTEST), bytes(size))
 
 
-# Straight away
+# Directly
 
 
 def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_full(long_chain: HeaderChain) -> None:

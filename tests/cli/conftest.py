@@ -1,4 +1,4 @@
-"""Running the command line in this process; files for it: the demo's chain and wallet, lines and a filter of them."""
+"""Fixtures: running the command line in this process; files with the demo's chain and wallet, lines, and a filter of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process, piped."""
+    """Run the command line in this process, with standard streams that are not terminals."""
 
     def call(*argv: object) -> Ran:
         code = main([str(item) for item in argv])
@@ -54,7 +54,7 @@ def watch_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
-    """alpha, beta and gamma."""
+    """A file of the lines alpha, beta and gamma."""
     path = tmp_path / "lines.txt"
     path.write_bytes(LINES)
     return path

@@ -1,4 +1,4 @@
-"""`demo`, and that its chain is what it says: judged by python-bitcoinlib."""
+"""`demo`: its output, and its chain checked with python-bitcoinlib."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: 
     blocks = DemoChain(COINBASE_MATURITY).blocks
     events = wallet_events(blocks)
     assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
-    assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1  # a block that is all strangers'
+    assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1  # one block has only strangers' transactions
     assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
     assert ": 8 transactions of the wallet,\n" in shown
 

@@ -1,4 +1,4 @@
-"""What all commands share: help, version, errors of one line, pipes that break, interrupts, streams that are closed."""
+"""Behaviour that all commands share: help, version, errors in one line, broken pipes, interrupts, closed streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`node`: what it prints, its options and commands, and how it ends. What it says to peers is tested with the library."""
+"""`node`: its output, its options and commands, and how it ends. Its protocol is tested in tests/node."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ def test_commands_are_taken_on_standard_input() -> None:
     assert said[0].startswith("block 102 ")
     assert said[3] == "height 103, 1 transactions in the mempool, 0 connections"
     assert said[4].endswith(", 2 tx")
-    assert said[5] == "reorganisation: 1 blocks left, 2 joined"
+    assert said[5] == "reorganisation: 1 blocks disconnected, 2 connected"
     assert said[8] == "height 105, 1 transactions in the mempool, 0 connections"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("mine 0", "a whole number from 1 to 100000 expected, not '0'"),
-        ("mine many", "a whole number from 1 to 100000 expected, not 'many'"),
+        ("mine 0", "expected a whole number from 1 to 100000, not '0'"),
+        ("mine many", "expected a whole number from 1 to 100000, not 'many'"),
         ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
         (f"pay {ADDRESS} 5", "1005 satoshi needed, 0 can be spent: mine more blocks, coinbases mature after 100"),
         (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
-        ("dance", "no such command, or not so: 'dance' (try 'help')"),
-        ("mine 1 2", "no such command, or not so: 'mine' (try 'help')"),
-        ("\x1b[31m", "no such command, or not so: '\\x1b[31m' (try 'help')"),
+        ("dance", "unknown command or wrong arguments: 'dance' (try 'help')"),
+        ("mine 1 2", "unknown command or wrong arguments: 'mine' (try 'help')"),
+        ("\x1b[31m", "unknown command or wrong arguments: '\\x1b[31m' (try 'help')"),
     ],
 )
 def test_a_command_that_cannot_be_done_is_one_line_and_it_goes_on(text: str, said: str) -> None:
@@ -138,8 +138,8 @@ def test_addresses_are_paid_at_the_start_and_in_every_block_of_the_interval() ->
     [
         (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
         (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi needed, 0 can be spent"),
-        (["--interval", 0], "argument --interval: seconds from 0.01 to 86400 expected, not '0'"),
-        (["--port", 65536], "argument --port: a whole number from 0 to 65535 expected"),
+        (["--interval", 0], "argument --interval: expected seconds from 0.01 to 86400, not '0'"),
+        (["--port", 65536], "argument --port: expected a whole number from 0 to 65535"),
         (["--host", "192.0.2.1", "--blocks", 0], "cannot listen on 192.0.2.1 port 0: "),
         (["--host", "no.such.host.invalid", "--blocks", 0], "cannot listen on no.such.host.invalid port 0: "),
     ],

@@ -1,4 +1,4 @@
-"""`scan` over files: formats, totals, exit codes, and everything it must not do to files."""
+"""`scan` over files: formats, totals, exit codes, and files that it must not overwrite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SATOSHI = (
 
 
 def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
-    """What one JSON line each should say of the demo's P2PKH address: paid in block 2, spent in block 4."""
+    """The JSON lines expected for the demo's P2PKH address: paid in block 2, spent in block 4."""
     paid = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     outpoint = f"{paid.GetTxid()[::-1].hex()}:0"
     spender = next(tx for tx in CBlock.deserialize(chain[3]).vtx if tx.vin[0].prevout.hash == paid.GetTxid())
@@ -180,9 +180,9 @@ def test_nothing_readable_at_all_is_exit_code_2(run: Any, tmp_path: Path) -> Non
         (["scan", "x", "--address", P2PKH], "an address of testnet3, testnet4, signet or regtest, not of mainnet"),
         (["scan", "x", "--address", "1BoatSLRHtKNngkdXEeobR76b53LETtpyu"], "bad base58 checksum"),
         (["scan", "x", "--address"], "argument --address: expected at least one argument"),
-        (["scan", "x", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and goes with no other PATH"),
-        (["scan", "-", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and goes with no other PATH"),
-        (["scan", "x", "--jobs", "0"], "argument --jobs: a whole number from 1 to 256 expected, not '0'"),
+        (["scan", "x", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and cannot be combined with another PATH"),
+        (["scan", "-", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and cannot be combined with another PATH"),
+        (["scan", "x", "--jobs", "0"], "argument --jobs: expected a whole number from 1 to 256, not '0'"),
         (["scan", "x", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
         (["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "nothing to scan: x: no such file"),
             (["scan", "/", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "/nonexistent/x: No such file"),
@@ -217,7 +217,7 @@ def test_neither_watch_file_nor_blocks_are_overwritten(run: Any, block_file: Pat
         for paths in ([block_file], [block_file.parent]):
             before = output.read_bytes()
             ran = run("scan", *paths, "--watch", watch_file, "--network", "regtest", "--output", output)
-            assert (ran.code, ran.err) == (2, f"spvfilter: {output}: this would overwrite what is read\n")
+            assert (ran.code, ran.err) == (2, f"spvfilter: {output}: this would overwrite an input\n")
             assert output.read_bytes() == before
 
 
@@ -232,7 +232,7 @@ def test_duplicates_are_said_and_not_counted(run: Any, tmp_path: Path, chain: Se
 def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
     for number in (0, 1, 3):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
-    assert "2 runs of blocks with gaps between them" in run("scan", tmp_path, "--address", P2PKH, "--network", "regtest").err
+    assert "2 runs of blocks, with missing blocks between them" in run("scan", tmp_path, "--address", P2PKH, "--network", "regtest").err
 
 
 @pytest.mark.vectors

@@ -1,4 +1,4 @@
-"""`scan` live: blocks on standard input, progress and labels on a terminal, interrupts, a pipe that breaks."""
+"""`scan` live: blocks on standard input, progress and labels on a terminal, interrupts, a broken pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hex_lines(blocks: Sequence[bytes]) -> bytes:
 
 
 def fork(chain: Sequence[bytes]) -> bytes:
-    """Another block on block 1, with what block 2 holds; its tip has less work than the chain's."""
+    """A second block on block 1 with the transactions of block 2; the branch has less work than the chain."""
     other = bytearray(chain[1])
     other[68] ^= 1  # time
     return bytes(other)
@@ -100,7 +100,7 @@ def test_a_terminal_shows_progress_and_rows_of_80_columns(code: str, block_file:
     assert ended == 0
     assert "100%" in screen
     lines = [line.rpartition("\r")[2] for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).split("\n")]
-    assert any(line.startswith("   height   ") for line in lines)  # the progress made way
+    assert any(line.startswith("   height   ") for line in lines)  # the progress line was cleared
     rows = [line for line in lines if "received  " in line and "+" in line]
     assert len(rows) == 8
     assert max(map(len, rows)) <= 80

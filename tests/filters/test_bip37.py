@@ -237,7 +237,7 @@ def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothin
     assert (bytes(found), found.current_fp_rate, found.estimated_elements) == (raw, 1.0, math.inf)
 
 
-# What every filter holds
+# Properties of every filter
 
 filters = st.builds(payload, st.binary(max_size=300), st.integers(0, 50), st.integers(0, 2**32 - 1), st.integers(0, 255))
 

@@ -1,4 +1,4 @@
-"""BIP-37 filters for a wallet: what they find on a chain, their sizes, decoys and warnings."""
+"""BIP-37 filters for a wallet: their matches on a chain, sizes, decoys and warnings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def watching(*scripts: bytes) -> WatchList:
     return watch
 
 
-# What they find
+# Matches
 
 SCRIPTS = {
     "P2PK": build.p2pk(KEY),
@@ -76,7 +76,7 @@ def test_a_script_is_found_with_its_spend_on_a_chain(name: str) -> None:
     alone.insert(element)
     assert [tx.raw for tx in alone.scan_block(block)] == [funding, spending]
     assert not Bip37Filter(100, 1e-9, 6).scan_block(block)
-    assert [str(match.kind) for match in watch.match_block(block)] == ["output", "input"]  # and the list agrees
+    assert [str(match.kind) for match in watch.match_block(block)] == ["output", "input"]  # the list finds the same
 
 
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
@@ -95,7 +95,7 @@ def test_a_public_key_is_found_with_its_spend_in_all_five_forms(key: bytes) -> N
             alone.insert(element)
             if alone.scan_block(block):
                 helpful.add(element)
-    assert helpful == set(watch.bloom_elements())  # none is there for nothing
+    assert helpful == set(watch.bloom_elements())  # every element is needed
 
 
 def test_data_and_outpoints_are_found() -> None:
@@ -234,7 +234,7 @@ def test_the_protocols_cap_is_warned_of_when_it_doubles_the_rate() -> None:
     with pytest.warns(FpRateWarning, match="20000 elements in the 36000 bytes and 50 functions that BIP-37 allows: the real rate is 0.00"):
         made = Bip37Filter.for_watchlist(wallet(20_000), 1e-4)
     assert made.current_fp_rate > 2e-4
-    with pytest.warns(FpRateWarning, match="20000 elements"):  # the room asked for counts as used
+    with pytest.warns(FpRateWarning, match="20000 elements"):  # the requested room counts as used
         Bip37Filter.for_watchlist(wallet(1), 1e-4, elements=20_000)
 
 
@@ -254,10 +254,10 @@ def test_keys_alone_lose_no_spend_with_p2pubkey_only(script: bytes) -> None:
     watch = watching(script)
     made = quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY))
     block, funding, spending = funded_and_spent(script)
-    assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]  # the silence is earned
+    assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]  # no warning was due
     with pytest.warns(LostSpendsWarning):
         lossy = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE)
-    assert [tx.raw for tx in lossy.scan_block(block)] == [funding]  # and so is the warning
+    assert [tx.raw for tx in lossy.scan_block(block)] == [funding]  # the warning was due
 
 
 def test_a_public_key_loses_the_spends_of_its_hashes() -> None:

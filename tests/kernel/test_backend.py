@@ -1,4 +1,4 @@
-"""The choice of the kernel's backend: what SPVFILTER_BACKEND says, what is installed, and what the user is told."""
+"""The choice of the kernel's backend: SPVFILTER_BACKEND, what is installed, and the messages to the user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled kernel is there but does not load."""
+    """The compiled kernel is installed but does not load."""
 
     def refuse(name: str) -> ModuleType:
         if name == NATIVE:
@@ -87,7 +87,7 @@ def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: A
 def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: ModuleType) -> None:
     wanted("native")
     del there.walk_block
-    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled of other sources"):
+    with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled from other sources"):
         backend.choose()
 
 

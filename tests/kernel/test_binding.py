@@ -1,4 +1,4 @@
-"""Rules of the binding's C that no compiler holds."""
+"""Rules of the binding's C that no compiler checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a header commits to, merkle root and witness commitment, and the shapes of scripts that pay public keys."""
+"""Commitments of a header (merkle root, witness commitment) and the forms of scripts that pay public keys."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_block_without_witnesses_is_held_to_no_commitment() -> None:
     kernel.check_block(build.block(build.GENESIS, [first, LEGACY]))
 
 
-# Shapes of scripts
+# Forms of scripts
 
 KEYS = [b"\x02" + bytes((number,)) * 32 for number in range(17)]
 LONG_KEY = b"\x04" + bytes(64)

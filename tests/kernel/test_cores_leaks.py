@@ -1,4 +1,4 @@
-"""The compiled BitCore and CounterCore keep nothing: memory stays flat over very many calls, those that fail included."""
+"""The compiled BitCore and CounterCore do not leak: memory stays flat over very many calls, including those that fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def broken() -> Iterator[bytes]:
 
 
 def calls(kind: str) -> list[Callable[[], object]]:
-    """Every operation, with what it takes and what it refuses."""
+    """Every operation, with arguments that it accepts and arguments that it refuses."""
     made, other = core(kind), core(kind)
     frozen = core(kind, buffer=bytes(1 << 15))
     texts, numbers = core(kind, encoding=Encoding.UTF8), core(kind, encoding=Encoding.UINT64)

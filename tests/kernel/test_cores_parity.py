@@ -1,4 +1,4 @@
-"""The compiled BitCore and CounterCore against their reference: the same results, bytes and errors, whatever they are made of and told."""
+"""The compiled BitCore and CounterCore against their reference: the same results, bytes and errors in any sequence of calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuses(data: bytes) -> int:
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> object:
-    """What a call gives, or how it refuses."""
+    """The result of a call, or its error."""
     try:
         return call(*arguments)
     except Exception as error:
@@ -41,12 +41,12 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> object:
 
 
 def own_encoding(key: Any) -> Any:
-    """A user's function: bytes of most things, and now and then none."""
+    """A user's function that returns bytes for most keys, and sometimes something else."""
     return key if isinstance(key, (bytes, memoryview)) else repr(key).encode() if key != 3 else key
 
 
 class Twins:
-    """A compiled core and its reference, each over its own copy of the same bytes, told and asked the same."""
+    """A compiled core and its reference, each over its own copy of the same bytes, given the same calls."""
 
     def __init__(self, kind: str, arguments: dict[str, Any], raw: bytes, form: str) -> None:
         from spvfilter.kernel import native
@@ -137,7 +137,7 @@ def some_key(rng: random.Random, encoding: Encoding) -> Any:
 
 
 def some_batch(rng: random.Random, encoding: Encoding) -> Any:
-    """A batch, or what makes one anew for each."""
+    """A batch, or a factory that makes one for each core."""
     count = rng.choice([0, 1, 5, 33, 40, 200])
     if rng.random() < 0.3:
         width, dtype = rng.choice([0, 1, 8, 20]), rng.choice(["int64", "uint64", "int32", "uint16", "uint8", "float64", ">i8", "bool"])

@@ -1,4 +1,4 @@
-"""Threads and processes that write to one filter at once: what comes out is what one after the other would have made of it."""
+"""Threads and processes that write to one filter at once: the result is that of the same writes one after the other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore"])
 
 
 def at_once(works: list[Callable[[], object]]) -> None:
-    """All of them in threads that start together; what one of them raises is raised."""
+    """Run all of them in threads that start together; an error of one of them is raised."""
     ready, failures = threading.Barrier(len(works)), list[BaseException]()
 
     def run(work: Callable[[], object]) -> None:
@@ -65,7 +65,7 @@ def rows(share: Any) -> list[bytes]:
 
 
 def ways_of_adding(made: Any) -> list[Callable[[], object]]:
-    """A share of the keys each, by every kind of call."""
+    """Functions that each add a share of the keys, by every kind of call."""
     listed = [rows(share) for share in SHARES[:5]]
     return [
         lambda: made.update(listed[0]),

@@ -1,4 +1,4 @@
-"""Damaged transactions and blocks: every truncation, every mutation and every absurd count is refused, by its own name."""
+"""Damaged transactions and blocks: every truncation, every mutation and every absurd count is refused with its own error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BLOCK = build.block_of(build.GENESIS, 5, [LEGACY, SEGWIT])
 
 
 def readers() -> list[Callable[[bytes], object]]:
-    """Everything that reads a whole block."""
+    """Run everything that reads a whole block."""
     watch = WatchList()
     watch.add_script(b"\x51")
     found = Bip37Filter(10, 0.01)
@@ -84,7 +84,7 @@ def test_truncation_of_large_real_blocks_raises_at_sampled_bytes() -> None:
 
 
 def assert_cuts_raise(raw: bytes, cuts: Sequence[int]) -> None:
-    """That the transaction a cut runs through is refused: those before it are as they were. `cuts` ascend."""
+    """Check that the transaction at each cut is refused if it is cut there. `cuts` ascend."""
     spans = iter(whole(raw))
     tx = next(spans)
     for cut in cuts:
@@ -131,7 +131,7 @@ def test_single_byte_mutations_of_a_real_block_raise_nothing_but_format_errors()
             read += 1
         except FormatError:
             refused += 1
-        with pytest.raises(FormatError):  # no change behind the header goes unnoticed
+        with pytest.raises(FormatError):  # no change after the header goes unnoticed
             kernel.check_block(mutated)
     assert read
     assert refused

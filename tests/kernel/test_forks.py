@@ -1,4 +1,4 @@
-"""Children forked while other threads are inside the kernel: nothing of theirs is waited for, and nothing is found half-changed."""
+"""Children forked while other threads are inside the kernel: they wait for none of these threads and find nothing half-changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 FORKS = effort(12, 100, 2_000)
-PATIENCE = 20  # seconds for what takes a child milliseconds
+PATIENCE = 20  # seconds; a child needs milliseconds
 ROWS = np.random.default_rng(0).integers(0, 256, (1 << 16, 32), np.uint8)
 
 
@@ -66,7 +66,7 @@ def children(child: Callable[[], None], *threads: Callable[[], object], before: 
 
 
 def whole(table: Any, of: list[bytes]) -> None:
-    """The table holds some of the scripts, each where it says."""
+    """The table holds some of the scripts, each under its own number."""
     entries = list(table.entries())
     assert len(entries) == len(table)
     assert all(table.find(*entry) == number for number, entry in enumerate(entries))

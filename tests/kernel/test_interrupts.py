@@ -1,4 +1,4 @@
-"""Ctrl-C during a call that would never end: it is seen soon, whatever is iterated."""
+"""Ctrl-C during a call that would never end: it is handled soon, whatever is iterated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.kernelentries import ENTRIES
 
 pytestmark = pytest.mark.native
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120  # seconds for what takes one; a call that sees no signal never ends
+PATIENCE = 120  # seconds, where one suffices; a call that misses the signal never ends
 LIMIT = 1.0  # seconds of processor time: 0.02 to 0.2 as measured, and room for a busy machine
 
 RUN = """

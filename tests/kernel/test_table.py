@@ -1,4 +1,4 @@
-"""WatchTable: what its entries match, the coins it learns, and scans that change nothing."""
+"""WatchTable: matches of its entries, the coins that it learns, and scans that change nothing."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_table_may_change_while_it_is_iterated() -> None:
         made.add(EntryKind.DATA, number.to_bytes(2, "big"))
         made.set_coin(number.to_bytes(36, "big"), 0, 0, None)
     made.set_coin(b"\x02" * 36, 0, 5, b"script")
-    assert [value for _, value in entries] == [b"\x01", b"\x02"]  # those there when it was asked for
+    assert [value for _, value in entries] == [b"\x01", b"\x02"]  # the entries at the time of the call
     assert [coin for _, coin in coins] == [(1, NO_VALUE, None), (2, 5, b"script")]  # each as it is when its turn comes
     assert (next(entries, None), next(coins, None)) == (None, None)
 

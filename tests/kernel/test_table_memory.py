@@ -1,4 +1,4 @@
-"""What the compiled WatchTable takes: bytes for each entry at any count, nothing more for calls that fail or are over. Linux's /proc."""
+"""Memory of the compiled WatchTable: bytes per entry at any count, and none kept by calls that fail or have ended. Uses Linux's /proc."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = effort(100_000, 1_000_000, 1_000_000)
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 

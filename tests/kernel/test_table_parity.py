@@ -1,4 +1,4 @@
-"""The compiled WatchTable against its reference: the same results and the same errors, whatever they are given and in whatever order."""
+"""The compiled WatchTable against its reference: the same results and the same errors for any arguments in any order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compiled() -> type[WatchTable]:
 
 
 def outcome(table: WatchTable, method: str, *arguments: object) -> object:
-    """What a call gives or how it refuses."""
+    """The result of a call, or its error."""
     try:
         return getattr(table, method)(*arguments)
     except FormatError as error:
@@ -35,13 +35,13 @@ def outcome(table: WatchTable, method: str, *arguments: object) -> object:
 
 
 class Twins:
-    """A compiled table and its reference, told and asked the same."""
+    """A compiled table and its reference, given the same calls."""
 
     def __init__(self, *tables: WatchTable) -> None:
         self.tables = tables or (compiled()(), Reference())
 
     def same(self, method: str, *arguments: object) -> object:
-        """What a method gives or how it refuses: both alike. Twins among the arguments stand for the one of the same kind."""
+        """The result of a method, or its error, which must be the same in both. A twin among the arguments is replaced by its own kind."""
         one, other = (
             outcome(table, method, *(item.tables[kind] if isinstance(item, Twins) else item for item in arguments))
             for kind, table in enumerate(self.tables)
@@ -53,7 +53,7 @@ class Twins:
         return Twins(*(table.copy() for table in self.tables))
 
     def contents(self) -> object:
-        """What they hold, which is the same."""
+        """The contents of both, which must be the same."""
         one, other = contents(self.tables)
         assert one == other
         return one

@@ -1,4 +1,4 @@
-"""WatchTable from several threads: scans go on while others change what they scan for, nothing is lost, nobody waits for ever."""
+"""WatchTable from several threads: scans continue while other threads change the table, nothing is lost, and no thread waits for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.build import TxIn, TxOut
 from support.vectors import effort
 
 ROUNDS = effort(60, 200, 5_000)
-PATIENCE = 300  # seconds, for what ends in a few
+PATIENCE = 300  # seconds, where a few suffice
 MINE = [build.p2wpkh(number.to_bytes(20, "big")) for number in range(50)]
 FUNDING = build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(number, script) for number, script in enumerate(MINE)])
 SPENDING = [build.tx([TxIn(build.txid(FUNDING), number)], [TxOut(1, MINE[number])]) for number in range(len(MINE))]
@@ -22,7 +22,7 @@ BLOCK = build.block_of(build.GENESIS, 1, [FUNDING, *SPENDING])
 
 
 def together(*work: Callable[[], object]) -> list[object]:
-    """What each gives, begun at the same time in threads of their own."""
+    """The results of these calls, started at the same time, each in its own thread."""
     start = threading.Barrier(len(work))
 
     def begin(one: Callable[[], object]) -> object:

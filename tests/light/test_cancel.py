@@ -50,7 +50,7 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_
             assert task.cancelled()
             await asyncio.sleep(0)
             assert asyncio.all_tasks() == before
-            with Store.open(path, REGTEST) as store:  # it opens: everything in it belongs together
+            with Store.open(path, REGTEST) as store:  # it opens: its contents are consistent
                 watch = world.watch()
                 store.attach(watch)
                 known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
@@ -72,7 +72,7 @@ async def test_a_consumer_that_gives_up_waiting_misses_nothing() -> None:
     world.grow(20, share=0.8)
     async with Node(world.regtest) as node, running(world, node) as run:
         while run.books.synced is None:
-            task = asyncio.ensure_future(anext(run.client.events()))  # cancelled in the middle, then asked anew
+            task = asyncio.ensure_future(anext(run.client.events()))  # cancelled in the middle, then called again
             await asyncio.sleep(0)
             if not task.done():
                 task.cancel()

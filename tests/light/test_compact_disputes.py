@@ -1,4 +1,4 @@
-"""Disputes over compact filters that no block decides: nobody honest is banned, nothing is hidden, and a silent peer ends nothing."""
+"""Disputes over compact filters that no block decides: no honest peer is banned, nothing is hidden, and a silent peer ends nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import pytest
+from spvfilter.light.compact_headers import MAX_UNDECIDED
 
 from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import hash160
-from spvfilter.light.compact_headers import MAX_UNDECIDED
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterIndex
@@ -30,7 +30,7 @@ LOOKALIKE = Lock(b"\xa9\x14" + hash160(REDEEM) + b"\x87", push(SIGNATURE) + push
 
 @dataclass
 class Lie:
-    """What a liar's filters have more or less than the true ones, by height."""
+    """Elements that a liar's filters have in addition to the true ones, or lack, by height."""
 
     more: dict[int, bytes] = field(default_factory=dict)
     fewer: dict[int, set[bytes]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def transfer(world: World, lock: Lock) -> int:
 
 
 def hidden_payment(world: World) -> tuple[int, set[bytes]]:
-    """A block that pays the wallet, and what a liar leaves out of its filter."""
+    """A block that pays the wallet, and the elements that a liar leaves out of its filter."""
     world.regtest.mine(3)
     world.receive(world.locks[1], 50_000_000)
     world.regtest.mine()
@@ -73,7 +73,7 @@ def hidden_payment(world: World) -> tuple[int, set[bytes]]:
 
 
 async def finds_all(run: Run, world: World, liar: Node) -> None:
-    """Every payment is found, the liar is banned, and no honest peer is even warned of as a liar."""
+    """Every payment is found, the liar is banned, and no warning calls an honest peer a liar."""
     wanted = world.scan()
     await run.until(lambda books: books.synced and books.confirmed() == wanted and any(warning.banned for warning in books.warnings))
     assert {warning.address for warning in run.books.warnings if warning.banned} == {where(liar)}
@@ -146,7 +146,7 @@ async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_fro
 
 
 class Mute(Responder):
-    """Shakes hands and then says nothing."""
+    """Completes the handshake and then sends nothing."""
 
     mute = False
 

@@ -1,4 +1,4 @@
-"""Filters imported into the database of a light client: used where peers commit to them, never believed, and nothing is asked twice."""
+"""Filters imported into the database of a light client: used if peers commit to them, not believed alone, and never requested again."""
 
 from __future__ import annotations
 

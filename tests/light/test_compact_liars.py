@@ -1,4 +1,4 @@
-"""Peers that lie about compact filters: each is caught under its own name, and the truth wins, whoever was there first."""
+"""Peers that lie about compact filters: each lie is named, and the truth wins, whichever peer was there first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world() -> World:
 
 
 class FalseIndex(FilterIndex):
-    """Leaves the wallet's scripts out of one block's filter, and makes headers of that."""
+    """Leaves the wallet's scripts out of one block's filter, and makes headers that commit to that."""
 
     def build(self, block: TreeBlock) -> bytes:
         if block.height != LIED_ABOUT:
@@ -55,7 +55,7 @@ def scripts_of(txs: list[Transaction]) -> list[bytes]:
 
 
 class Omits(Responder):
-    """Its filters fit its headers and lack what is the wallet's."""
+    """Its filters fit its headers and lack the wallet's scripts."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -68,7 +68,7 @@ class EmptyIndex(FilterIndex):
 
 
 class Empties(Omits):
-    """All its filters are empty, and its headers say so."""
+    """All its filters are empty, and its headers commit to them."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -81,7 +81,7 @@ class Malformed(EmptyIndex):
 
 
 class Truncates(Omits):
-    """Filters that are none, with headers that commit to them."""
+    """Malformed filters, with headers that commit to them."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -131,7 +131,7 @@ class SendsUnasked(Responder):
 
 
 class Slow(Responder):
-    """Honest, but says nothing about filter headers until told."""
+    """Honest, but withholds filter headers until told."""
 
     release = False
 
@@ -153,12 +153,12 @@ LIARS: list[tuple[type[Responder], set[Lie]]] = [
 
 
 def causes(books: Books) -> dict[str, str]:
-    """Of every peer left for good, the name of its lie."""
+    """The lie of every banned peer, by its name."""
     return {warning.address: getattr(warning.error, "cause", "") for warning in books.warnings if warning.banned}
 
 
 async def truth(run: Run, liars: int) -> Books:
-    """Until the true matches are there and every liar is left."""
+    """Wait until the true matches are found and every liar is banned."""
     wanted = world().scan()
     await run.until(lambda books: books.confirmed() == wanted and len(causes(books)) >= liars and books.synced)
     return run.books
@@ -172,7 +172,7 @@ async def test_a_liar_is_caught_under_its_name(responder: type[Responder], names
         peers = (liar, honest) if liar_first else (honest, liar)
         async with running(made, *peers, limits=LIMITS, mode="compact") as run:
             if responder is SendsWrongFilters and not liar_first:
-                await run.until(lambda books: books.synced)  # it may never be asked for a filter
+                await run.until(lambda books: books.synced)  # it may never receive a request for a filter
             else:
                 await truth(run, 1)
             assert run.books.confirmed() == made.scan()

@@ -1,4 +1,4 @@
-"""Answers about compact filters held against what was asked: everything else is a lie with a name, and nothing waits for ever."""
+"""Answers about compact filters checked against the requests: any other answer is a named lie, and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from spvfilter.light.remote_compact import CompactQuestions
 
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_headers
 from spvfilter.light.lies import Lie
-from spvfilter.light.remote_compact import CompactQuestions
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 from support.lightworld import FAST

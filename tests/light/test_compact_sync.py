@@ -1,4 +1,4 @@
-"""The light client over compact filters: the same matches as a full scan and as BIP-37, whatever happens to chain, peers and process."""
+"""The light client over compact filters: the same matches as a full scan and as BIP-37, through changes of chain, peers and process."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: P
 
 
 class Hesitates(Responder):
-    """Takes a tenth of the patience that the test below has to tell its headers."""
+    """Answers getheaders after `LIMITS.stall_s`, a tenth of the time that the test below allows."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -105,7 +105,7 @@ class Hesitates(Responder):
 
 
 class Deaf(Responder):
-    """Takes no filter."""
+    """Fails if it receives a BIP-37 filter."""
 
     def on_message(self, message: Message) -> None:
         assert not isinstance(message, FilterLoad | FilterAdd)
@@ -305,7 +305,7 @@ async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filte
         waiting = world.receive()
         async with running(world, *nodes, limits=LIMITS, mode="compact") as run:
             await run.synced(world)
-            if services & Service.BLOOM:  # BIP-35 asks for it
+            if services & Service.BLOOM:  # BIP-35 requires it
                 await run.until(lambda books: waiting in books.waiting())
             for _ in range(3):
                 world.others(5)

@@ -1,4 +1,4 @@
-"""A client started on a damaged database: it refuses it by name, or goes on to just the matches of a full scan. And a rebuild."""
+"""A client started on a damaged database: it raises the right error, or continues to exactly the matches of a full scan. And a rebuild."""
 
 from __future__ import annotations
 

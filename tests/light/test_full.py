@@ -1,4 +1,4 @@
-"""A disk that is full from one write on, whichever: the client ends with that error, and with room again nothing is lost or doubled."""
+"""A disk that is full from any write on: the client ends with that error, and with room again nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITES = ("CREATE", "INSERT", "DELETE", "COMMIT", "PRAGMA journal_mode", "PRAGMA
 
 
 class Disk:
-    """Has room for so many writes, and then for none."""
+    """Has room for some writes, and then for none."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -109,7 +109,7 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
                 check_stored(path, world)
             async with running(world, node, store=path, limits=FAST, **MODES[name]) as run:
                 for each in await run.client.matches():
-                    run.books.take(each)  # refuses what is there twice
+                    run.books.take(each)  # fails if a match is there twice
                 assert told <= run.books.confirmed()
                 run.books.events.clear()
                 await run.synced(world)

@@ -1,4 +1,4 @@
-"""Interleavings of reader, loop and database that only a loaded machine makes by itself, made here each time."""
+"""Interleavings of reader, loop and database that otherwise occur only on a loaded machine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from spvfilter.wire.session import Session
 from support.compactworld import LIMITS
 from support.lightworld import FAST, World, running
 
-HELD_S = 20  # at most, where what should end it does not come
+HELD_S = 20  # at most, if the event that should end it does not come
 
 
 class Held:
-    """A function of the database's thread that is entered, and goes on only when it is let go."""
+    """A function of the database's thread that is held after it is entered, until it is released."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -44,7 +44,7 @@ class Held:
 
 
 async def test_a_peer_that_comes_back_while_its_blocks_are_recorded_is_followed_and_not_its_own_company() -> None:
-    """Its last flight has failed and it is connected anew, while the database still records its first."""
+    """The peer's last flight has failed and it has reconnected, while the database still records its first."""
     world = World(3, mature=110)
     world.grow(20, share=1)
     is_back = threading.Event()
@@ -108,7 +108,7 @@ async def test_work_for_a_peer_that_is_cancelled_before_it_began_is_over() -> No
 
 
 async def test_a_greeting_that_is_cut_short_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else transactions of ours would not be offered to the peer."""
+    """Otherwise our transactions would not be offered to the peer."""
     world = World(3, mature=110)
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
@@ -128,7 +128,7 @@ async def test_a_greeting_that_is_cut_short_is_made_again(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 async def test_a_transaction_back_from_a_block_before_the_books_have_left_it_is_found(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database records one transaction while peers tell of a reorganisation, and of another that is in the mempool again."""
+    """The database records one transaction while peers announce a reorganisation and another transaction, which is in the mempool again."""
     world = World(3, mature=110)
     returning = world.receive()
     back = world.regtest.find_tx(returning)
@@ -137,7 +137,7 @@ async def test_a_transaction_back_from_a_block_before_the_books_have_left_it_is_
     world.regtest.mine()
 
     class Fences(Responder):
-        """Asks whether a transaction has come."""
+        """Sends a ping after the transaction, to learn when the client has read it."""
 
         def send(self, message: wire.Message) -> None:
             super().send(message)
@@ -166,7 +166,7 @@ async def test_a_transaction_back_from_a_block_before_the_books_have_left_it_is_
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 async def test_a_mempool_asked_for_before_a_reorganisation_and_told_after_it_is_found_once(mode: Mode) -> None:
-    """A match of the mempool may be told before the new tip is reached, or after: never before the block that held it is left."""
+    """A match of the mempool may be reported before or after the new tip, but never before the block that held it is disconnected."""
     world = World(3, mature=110)
     returning = world.receive()
     world.regtest.mine()

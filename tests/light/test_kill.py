@@ -29,7 +29,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class Victims:
-    """Clients one after the other, each in a process of its own."""
+    """Clients one after the other, each in its own process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -38,7 +38,7 @@ class Victims:
 
     @asynccontextmanager
     async def one(self, **order: object) -> AsyncIterator[Victims]:
-        """Killed at the end."""
+        """A client that is killed at the end."""
         self._orders.write(json.dumps(order).encode() + b"\n")
         async with asyncio.timeout(30):
             child = int((await self._output.readline()).lstrip(b"."))
@@ -48,7 +48,7 @@ class Victims:
                 pass
 
     async def told(self, events: int) -> int:
-        """Wait until it has told so many events, or has nothing to tell; how many it did not."""
+        """Wait until it has reported this many events or has no more to report; returns how many are missing."""
         while events > 0:
             try:
                 async with asyncio.timeout(0.2):
@@ -98,7 +98,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
             world.grow(2, share=1.0)
         async with running(world, node, store=path, **MODES[name]) as run:
             for each in await run.client.matches():
-                run.books.take(each)  # refuses what is there twice
+                run.books.take(each)  # fails if a match is there twice
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
             assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()

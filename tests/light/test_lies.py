@@ -1,4 +1,4 @@
-"""Scripted lies: each is caught under its own name, its teller left for good, and what the honest peer gives is unharmed."""
+"""Scripted lies and faults: each is named, only a proven lie bans, and the honest peer's data is unharmed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from spvfilter.errors import (
     EnvelopeError,
     LieError,
     MedianTimeError,
+    MessageError,
     PeerError,
     ProofError,
     ProofOfWorkError,
@@ -80,14 +81,14 @@ class InjectsTxs(Responder):
 
 
 class Omits(Responder):
-    """Knows nothing of ours."""
+    """Sends none of our transactions."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
 class OmitsSpends(Responder):
-    """Tells what we are paid, and not what we spend."""
+    """Sends our receipts, but not our spends."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched[:1])
@@ -146,7 +147,7 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
 
 
 def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> type[Responder]:
-    """A responder that changes the headers it is asked for."""
+    """A responder that changes the headers in its answers."""
 
     class TellsHeaders(Responder):
         def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
@@ -169,7 +170,6 @@ def upon_tip(responder: Responder, **changes: Any) -> list[Header]:
 
 
 LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
-    "withheld": (WithholdsTxs, LieError, Lie.WITHHELD_TX),
     "unproved": (SendsOthers, LieError, Lie.UNPROVED_TX),
     "unasked": (SendsUnasked, LieError, Lie.UNASKED_TX),
     "another block": (SendsAnotherBlock, LieError, Lie.UNASKED_BLOCK),
@@ -177,10 +177,6 @@ LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
     "injected": (InjectsTxs, LieError, Lie.FILTERED_OUT_TX),
     "omitted": (Omits, LieError, Lie.OMITTED_TX),
     "omitted spends": (OmitsSpends, LieError, Lie.OMITTED_TX),
-    "malformed": (BreaksMessages, LieError, Lie.MALFORMED),
-    "checksum": (BreaksChecksums, LieError, Lie.MALFORMED),
-    "garbage": (SendsGarbage, EnvelopeError, None),
-    "oversize": (SendsTooMuch, EnvelopeError, None),
     "wrong root": (forged(lambda m: replace(m, hashes=(b"\x01" * 32, *m.hashes[1:]))), ProofError, Flaw.WRONG_ROOT),
     "no transactions": (forged(lambda m: replace(m, total=0)), ProofError, Flaw.NO_TRANSACTIONS),
     "too many transactions": (forged(lambda m: replace(m, total=20_000)), ProofError, Flaw.TOO_MANY_TRANSACTIONS),
@@ -194,6 +190,14 @@ LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
     "no work": (with_headers(bad_work), ProofOfWorkError, None),
     "other bits": (with_headers(lambda s, h: upon_tip(s, bits=0x207FFFFE)), DifficultyError, None),
     "old time": (with_headers(lambda s, h: upon_tip(s, time=1)), MedianTimeError, None),
+}
+
+FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing node or line does the same: no ban
+    "withheld": (WithholdsTxs, LieError, Lie.WITHHELD_TX),
+    "malformed": (BreaksMessages, MessageError, "merkleblock"),
+    "checksum": (BreaksChecksums, EnvelopeError, "checksum"),
+    "garbage": (SendsGarbage, EnvelopeError, "magic"),
+    "oversize": (SendsTooMuch, EnvelopeError, "4000001"),
 }
 
 
@@ -215,6 +219,22 @@ async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
         assert run.books.confirmed() == world.scan()
 
 
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_costs_the_connection_and_bans_nobody(name: str) -> None:
+    responder, error, words = FAULTS[name]
+    world = World(30, mature=110)
+    world.grow(25, share=0.8)
+    async with Node(world.regtest, responder=responder) as faulty, Node(world.regtest) as honest, running(world, faulty, honest) as run:
+        await run.until(lambda books: books.warnings)
+        await run.synced(world)
+        await run.until(lambda books: books.confirmed() == world.scan())
+        assert {warning.address for warning in run.books.warnings} == {f"{faulty.host}:{faulty.port}"}
+        assert not any(warning.banned for warning in run.books.warnings)
+        first = run.books.warnings[0].error
+        assert type(first) is error
+        assert words in str(first) or words == getattr(first, "cause", None)
+
+
 async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() -> None:
     world = World(31)
     world.grow(20, share=0.8)
@@ -230,8 +250,8 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
     world = World(32)
     world.grow(10, share=0.8)
     async with (
-        Node(world.regtest, responder=WithholdsTxs) as one,
-        Node(world.regtest, responder=SendsGarbage) as two,
+        Node(world.regtest, responder=SendsOthers) as one,
+        Node(world.regtest, responder=SwapsBlocks) as two,
         running(world, one, two) as run,
     ):
         with pytest.raises(UselessPeerError, match="every one of them lied"):

@@ -1,4 +1,4 @@
-"""A day of blocks, mempool and reorganisations passes, simulated: the client's memory does not grow by more than what it must keep."""
+"""A simulated day of blocks, mempool and reorganisations: the client's memory grows only by what it must keep."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from support.worldprocess import BLOCK_S
 PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 WARM_UP = 40  # blocks
 BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
-PER_BLOCK = 6  # allocations: of what is kept for blocks that no second peer has answered for; headers are in arrays
+PER_BLOCK = 6  # allocations kept for blocks that no second peer has confirmed; headers are in arrays
 SLACK = 1_000  # allocations: timers that were cancelled, and what Python does once
 
 
 class Day:
-    """A client that forgets what it is told, and a node in another process."""
+    """A client whose events are dropped, and a node in another process."""
 
     def __init__(self, client: LightClient, process: asyncio.subprocess.Process, now: list[float]) -> None:
         self.found = 0
@@ -63,7 +63,7 @@ class Day:
 
 
 def census() -> tuple[int, Counter[str]]:
-    """Allocations there are, and objects by type, to tell where more have come from."""
+    """The number of allocations, and objects by type, to find the cause of growth."""
     gc.collect()
     return sys.getallocatedblocks(), Counter(type(each).__name__ for each in gc.get_objects())
 

@@ -28,7 +28,7 @@ from support.vectors import effort
 
 
 class Stalls(Responder):
-    """Answers nothing from a height on, but goes on talking."""
+    """Answers no requests for blocks above height 40, but stays connected."""
 
     def step(self) -> bool:
         if self._requests and self.regtest.chain.blocks[self._requests[0].hash].height > 40:
@@ -37,14 +37,14 @@ class Stalls(Responder):
 
 
 class IsSilent(Responder):
-    """Says nothing after the handshake."""
+    """Sends nothing after the handshake."""
 
     def on_message(self, message: object) -> None:
         pass
 
 
 class Dies(Responder):
-    """Goes away in the middle of a block: the payment is there, its spend is not."""
+    """Disconnects in the middle of a block: the payment has arrived, its spend has not."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         if block.height > 105 and matched:
@@ -84,7 +84,7 @@ async def test_a_peer_lost_between_a_payment_and_its_spend_loses_neither(tmp_pat
 
 @asynccontextmanager
 async def listening(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]) -> AsyncIterator[str]:
-    """A raw socket that does what it is told to whoever connects; its address."""
+    """The address of a raw socket that calls `talk` for each client."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -224,7 +224,7 @@ async def test_progress_reaches_its_total_and_never_goes_back() -> None:
 
 
 async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all at once, and each of them at the others' pace
+    monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all run at once and slow each other down
     world = World(50)
     world.grow(10, share=0.8)
     expected = world.scan()
@@ -251,7 +251,7 @@ async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> Non
 
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
 async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_accused(seed: int) -> None:
-    """Coins found in flights that are under way are spent flights later: a witness that was not asked for the former cannot see it."""
+    """Coins found in flights that are under way are spent flights later: a witness that was not asked for those flights cannot see it."""
     world = World(seed, mature=110)
     for number in range(30):
         world.receive()

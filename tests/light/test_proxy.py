@@ -1,4 +1,4 @@
-"""Through a SOCKS5 proxy of our own on loopback: what it is asked, what it alone resolves, and every way it fails. And DNS seeds."""
+"""Connections through a SOCKS5 proxy on loopback: its requests, its name resolution, its failures. And DNS seeds."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def discovering(world: World, port: int, seeds: tuple[str, ...] = SEEDS) -> Watc
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> list[str]:
-    """A resolver that knows these names; the names it is asked for."""
+    """A resolver that knows these names; returns the list of names that it is asked for."""
     asked: list[str] = []
 
     async def getaddrinfo(host: str, port: int, **named: Any) -> list[Any]:

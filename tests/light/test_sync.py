@@ -1,4 +1,4 @@
-"""A light client against nodes over loopback: what it finds is what a full scan of the same chain finds."""
+"""A light client against nodes over loopback: its matches are those of a full scan of the same chain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None
             assert books.confirmed() == world.scan()
             assert len(books.confirmed()) > 100
             assert not books.warnings
-        async with running(world, node, store=tmp_path / "w.db") as again:  # nothing is told twice, all is kept
+        async with running(world, node, store=tmp_path / "w.db") as again:  # nothing is reported twice, everything is kept
             await again.synced(world)
             assert not again.books.matches
             kept = {place(found.match) for found in await again.client.matches()}
@@ -57,7 +57,7 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
 
 
 class Silent(Responder):
-    """Does not answer a question for headers where it has none, as Core far behind and bcoin."""
+    """Does not answer getheaders if it has no new ones, like bcoin, and Core while it is far behind."""
 
     def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
         if blocks:
@@ -87,7 +87,7 @@ async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> 
 
 
 class HasNoHeaders(Responder):
-    """A node in its initial block download, as it says of itself: it answers getheaders with nothing."""
+    """A node in its initial block download, according to its own answers: it answers getheaders with no headers."""
 
     def on_getheaders(self, asked: GetHeaders) -> None:
         self.send(Headers(()))

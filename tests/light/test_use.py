@@ -1,4 +1,4 @@
-"""The light client as programs use it: entered, left, asked at the wrong time, waited for with a timeout, given transactions to send."""
+"""The light client as programs use it: entering, leaving, calls at the wrong time, timeouts, transactions to send."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from spvfilter.light.remote import Remote
 
 from spvfilter.errors import NotRunningError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.light import remote, waiting
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
-from spvfilter.light.remote import Remote
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterRequest
@@ -206,7 +206,7 @@ async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one
 
 
 class Malleates(Responder):
-    """Sends back what it was given, with another witness."""
+    """Sends a transaction back with another witness."""
 
     def on_tx(self, raw: bytes) -> None:
         other = bytearray(raw)
@@ -259,7 +259,7 @@ async def test_a_node_on_another_branch_of_equal_work_is_no_reason_to_wait(mode:
 
 
 class BlocksOnly(Responder):
-    """As Core with -blocksonly: leaves who announces a transaction."""
+    """Like Core with -blocksonly: disconnects a peer that announces a transaction."""
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
         self.end("transaction sent in violation of protocol")

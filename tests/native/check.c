@@ -7,7 +7,7 @@
 
 #ifdef GUARDED
 
-enum { SLOTS = 256, ROOM = 1 << 16, STRIDE = 2 * ROOM }; /* bytes: each slot's room, then as much that may not be touched */
+enum { SLOTS = 256, ROOM = 1 << 16, STRIDE = 2 * ROOM }; /* bytes: the room of each slot, then as many that are not accessible */
 
 static struct {
     uint8_t *memory;
@@ -70,7 +70,7 @@ uint8_t *exact_copy(const uint8_t *data, size_t size) {
     return copy;
 }
 
-bool same(const void *one, const void *other, size_t size) { /* without memcmp, whose every call libFuzzer takes note of */
+bool same(const void *one, const void *other, size_t size) { /* not memcmp, whose calls libFuzzer traces */
     const uint8_t *left = one, *right = other;
     size_t at = 0;
     for (; size - at >= 8; at += 8)

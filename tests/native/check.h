@@ -1,4 +1,4 @@
-/* What the self-test and the fuzz targets share: claims that must hold, memory that shows every byte read beyond it, blocks walked. */
+/* Helpers of the self-test and the fuzz targets: checks, memory that detects every access beyond its end, walking blocks. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -21,14 +21,14 @@
 uint8_t *exact_copy(const uint8_t *data, size_t size);
 /* `count` zeroed items, with nothing after them either. */
 void *zeroed(size_t count, size_t size);
-/* Gives back what the functions of this file returned; NULL is nothing. */
+/* Frees memory that the functions of this file returned; NULL is allowed. */
 void release(void *memory);
-/* A whole file, exactly; ends the program where it cannot be read. */
+/* A whole file, exactly; ends the program if it cannot be read. */
 uint8_t *read_file(const char *path, size_t *size);
-/* Whether `size` bytes are equal; of no bytes any pointer will do. */
+/* Whether `size` bytes are equal; if `size` is 0, the pointers may be NULL. */
 bool same(const void *one, const void *other, size_t size);
 
-/* That a refusal names a place within `size` bytes, a field and a reason. */
+/* Checks that an error names a place within `size` bytes, a field and a reason. */
 void check_refusal(spv_status status, const spv_error *error, size_t size);
 void check_same_refusal(const spv_error *one, const spv_error *other);
 

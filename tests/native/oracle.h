@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* The portable compression, which the self-test holds against published digests. */
+/* The portable compression, which the self-test compares with published digests. */
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]);
 void oracle_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]);
 void oracle_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);

@@ -1,4 +1,4 @@
-/* BIP-37 as Bitcoin Core has it, one element and one function after the other, for comparison with the kernel's scan. */
+/* BIP-37 as in Bitcoin Core, one element and one function at a time, for comparison with the kernel's scan. */
 #ifndef ORACLE_BIP37_H
 #define ORACLE_BIP37_H
 

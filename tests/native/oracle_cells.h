@@ -16,7 +16,7 @@ typedef struct {
     uint8_t *cells; /* values of 0 and 1, or of 0 to 15 */
 } plain_filter;
 
-/* The key's cells, one of each function; how many: hash_funcs, or 0 where there is no cell. */
+/* The key's cells, one per function; returns their number: hash_funcs, or 0 for a filter without cells. */
 size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t size, uint64_t *positions);
 
 bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t count);
@@ -27,7 +27,7 @@ unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size
 /* How many cells from `first` to before `end` are not 0. */
 uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end);
 
-/* That packed cells, of 1 or 4 bits, are the plain ones, with nothing behind the last. */
+/* Checks that packed cells, of 1 or 4 bits, equal the plain ones, with zeros after the last. */
 void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width);
 
 #endif

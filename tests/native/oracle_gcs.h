@@ -9,17 +9,17 @@ typedef struct {
     size_t count;
 } plain_set;
 
-/* pure.gcs.gcs_values, or false for a set that is not sound. */
+/* pure.gcs.gcs_values, or false for a malformed set. */
 bool plain_decode(const uint8_t *data, size_t size, unsigned p, plain_set *set);
 
 /* The value of an item in a set of `count` elements. */
 uint64_t plain_value(const spv_bytes *item, const uint8_t *key, uint64_t count, uint64_t m);
 bool plain_contains(const plain_set *set, uint64_t value);
 
-/* How many different items there are. */
+/* The number of distinct items. */
 size_t plain_distinct(const spv_bytes *items, size_t count);
 
-/* That the set holds the items' values and no other. */
+/* Checks that the set holds the items' values and no other. */
 void check_holds_just(const plain_set *set, const spv_bytes *items, size_t count, const uint8_t *key, uint64_t m);
 
 #endif

@@ -7,14 +7,14 @@
 
 typedef struct {
     unsigned opcode;
-    spv_bytes data; /* what it pushes; of no bytes where it pushes none */
+    spv_bytes data; /* the data that it pushes; empty if it pushes none */
     size_t end;     /* where the next one begins */
 } plain_operation;
 
-/* The operation at `at`; false at the end and where a push goes beyond it. */
+/* The operation at `at`; false at the end, or if a push goes beyond it. */
 bool plain_next(spv_bytes script, size_t at, plain_operation *operation);
 
-/* The pushes of one byte or more, up to the first operation that does not parse; at most `room` of them, how many there are. */
+/* The pushes of one byte or more, up to the first operation that does not parse; at most `room` of them; returns their number. */
 size_t plain_pushes(spv_bytes script, spv_bytes *pushes, size_t room);
 
 /* Core Solver: P2PK, and bare multisig with its keys. */

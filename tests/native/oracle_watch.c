@@ -29,7 +29,7 @@ plain_coin *plain_find_coin(const plain_table *table, const uint8_t *outpoint) {
 }
 
 uint32_t plain_find(const plain_table *table, unsigned kind, spv_bytes value) {
-    if (kind == SPV_OUTPOINT) { /* found only as long as the coin is its own */
+    if (kind == SPV_OUTPOINT) { /* found only while the coin belongs to it */
         const plain_coin *coin = plain_find_coin(table, value.data);
         if (!coin || coin->entry >= table->entry_count)
             return SPV_NONE;
@@ -100,7 +100,7 @@ uint32_t plain_match_script(const plain_table *table, spv_bytes script) {
     return number == SPV_NONE ? match_pushes(table, script) : number;
 }
 
-/* pure_table.WatchTable._scan: what is known of the outpoint an input spends, if it concerns the table. */
+/* pure_table.WatchTable._scan: the coin of the outpoint that an input spends, if it concerns the table. */
 static bool spent_by(
     const plain_table *table, const plain_table *earlier, const plain_table *fresh, const uint8_t *outpoint, spv_bytes script, plain_coin *coin
 ) {

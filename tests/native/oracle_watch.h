@@ -14,7 +14,7 @@ typedef struct {
     uint8_t outpoint[36];
     uint32_t entry;
     int64_t value;
-    spv_bytes script; /* not copied; `at` is NULL where it is unknown */
+    spv_bytes script; /* not copied; `at` is NULL if it is unknown */
 } plain_coin;
 
 typedef struct {
@@ -45,9 +45,9 @@ void plain_set_coin(plain_table *table, const plain_coin *coin, bool replace);
 /* The hits of walked transactions, appended. `found` may be NULL or `table`; false for duplicated transactions, and it is as it was. */
 bool plain_scan(const plain_table *table, plain_table *found, const uint8_t *raw, const spv_tx *txs, uint32_t count, plain_hits *hits);
 
-/* That both found the same, hit by hit; `hits` are of `raw`. */
+/* Checks that both found the same, hit by hit; `hits` refer to `raw`. */
 void check_same_hits(const spv_hits *hits, const plain_hits *plain);
-/* That both hold the same entries and coins. */
+/* Checks that both hold the same entries and coins. */
 void check_same_table(const spv_table *table, const plain_table *plain);
 
 #endif

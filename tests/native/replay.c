@@ -1,4 +1,4 @@
-/* Runs a fuzz target over files, without a fuzzer: for what no fuzzer runs under. */
+/* Runs a fuzz target over files without a fuzzer, for tools under which no fuzzer runs. */
 #include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

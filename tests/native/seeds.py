@@ -31,13 +31,13 @@ def blocks(vectors: Path) -> Iterator[bytes]:
 
 
 def small_blocks(vectors: Path) -> list[bytes]:
-    """Real ones, some of the many, and all that are no mere coinbase."""
+    """Real blocks: all with more than a coinbase, and some of the others."""
     small = [raw for raw in blocks(vectors) if len(raw) <= LARGEST]
     return [raw for number, raw in enumerate(small) if number % 50 == 0 or raw[80] > 1]
 
 
 def transactions(vectors: Path) -> list[bytes]:
-    """Some of each block, and published ones."""
+    """Some transactions of each real block, and published ones."""
     cut = []
     for raw in blocks(vectors):
         spans = list(pure.walk_block(raw))
@@ -120,7 +120,7 @@ def watched(raw: bytes, start: int, tx: TxSpan) -> tuple[bytes, bytes]:
 
 
 def watch(vectors: Path) -> Iterator[bytes]:
-    """Tables of what some transactions hold, before the blocks that hold them, in runs of up to three."""
+    """Tables of scripts and coins of some transactions, then the blocks that hold them, in runs of up to three."""
     alone = 8
     small = small_blocks(vectors)
     runs = [(0, small[at : at + 3]) for at in range(0, len(small), 2)] + [(alone, [raw]) for raw in transactions(vectors)]
@@ -138,7 +138,7 @@ def watch(vectors: Path) -> Iterator[bytes]:
 
 
 def bits(vectors: Path) -> Iterator[bytes]:
-    """Every kind of filter, with some operations on it; nothing of the vectors."""
+    """Every kind of filter, with random operations on it; the vectors are not used."""
     for kind in range(256):
         cells = random.choice((0, 1, 7, 64, 300, 1_000, 4_999))
         seed = bytes([kind, random.choice((0, 1, 3, 7, 20, 33, 40))]) + cells.to_bytes(2, "little") + random.randbytes(16)
@@ -149,7 +149,7 @@ def bits(vectors: Path) -> Iterator[bytes]:
 
 
 def address(vectors: Path) -> Iterator[bytes]:
-    """Published addresses, valid and not, alone and as labelled lines, and hashes to make others of."""
+    """Published addresses, valid and not, alone and as labelled lines, and payloads to encode."""
     texts: list[str] = []
     for name in ("valid", "invalid", "segwit_addresses", "bech32_strings"):
         cases = json.loads((vectors / f"05_addresses/{name}.json").read_text())["vectors"]

@@ -1,4 +1,4 @@
-/* The parts of the self-test; each stops the program where something does not hold. */
+/* The parts of the self-test; each stops the program if a check fails. */
 #ifndef SELFTEST_H
 #define SELFTEST_H
 

@@ -1,4 +1,4 @@
-/* Hashes against published digests, and every way this machine has to compute one against the plain one. */
+/* Hashes against published digests, and every implementation that this machine supports against the plain one. */
 #include "selftest.h"
 
 #include "block/txid.h"

@@ -1,4 +1,4 @@
-/* The watch table's lock and the filters' gate: who gets in beside whom, alone, with threads that wait, and in a child of fork. */
+/* The watch table's lock and the filters' gate: which threads enter together, alone or after waiting, and in a child of fork. */
 #define _DEFAULT_SOURCE /* fork, alarm, usleep */
 #include "selftest.h"
 
@@ -37,7 +37,7 @@ static void who_gets_in(void) {
 typedef struct {
     spv_lock lock;
     pthread_t thread;
-    _Atomic unsigned inside; /* writers that got in */
+    _Atomic unsigned inside; /* writers that have entered */
 } guarded;
 
 static void *write_once(void *of) {
@@ -63,7 +63,7 @@ static unsigned waiting(guarded *g, bool writers) {
     return count;
 }
 
-/* A writer that waits keeps new readers out; readers that wait get in before the next writer. */
+/* A waiting writer keeps new readers out; waiting readers enter before the next writer. */
 static void who_waits_for_whom(void) {
     guarded g = {.inside = 0};
     pthread_t writer, reader;
@@ -89,7 +89,7 @@ static void who_waits_for_whom(void) {
         sched_yield();
     spv_end_write(&g.lock);
     CHECK(!pthread_join(reader, NULL) && !pthread_join(writer, NULL) && g.inside == 4);
-    CHECK(spv_try_write(&g.lock)); /* nobody is counted who is not there */
+    CHECK(spv_try_write(&g.lock)); /* no thread is counted that has left */
     spv_end_write(&g.lock);
     CHECK(spv_try_read(&g.lock));
     spv_end_read(&g.lock);
@@ -164,7 +164,7 @@ static void gates(void) {
     CHECK(g.gate.shared && !g.gate.alone);
 }
 
-/* How a child of this process ends that does `work`, which waits for no thread of the parent. */
+/* Checks that `work`, which waits for no thread of the parent, succeeds in a child. */
 static void in_a_child(bool (*work)(void *), void *of) {
     CHECK(spv_watch_forks());
     const pid_t child = fork();
@@ -203,7 +203,7 @@ static bool wait_for_visitors(void *of) {
     return alone && spv_generation() > 1;
 }
 
-/* What threads of the parent hold, a child finds free; the parent's stays as it was. */
+/* Locks held by threads of the parent are free in a child, and unchanged in the parent. */
 static void forks(void) {
     spv_gate gate = {false, 0};
     CHECK(!spv_gate_enter_unlocked(&gate));
@@ -266,7 +266,7 @@ static void fork_during_a_change(void) {
 }
 
 void test_threads(void) {
-    alarm(120); /* s: who waits for ever ends the program */
+    alarm(120); /* s; a thread that waits for ever ends the program */
     who_gets_in();
     who_waits_for_whom();
     readers_and_writers();

@@ -1,4 +1,4 @@
-/* The exact scan of real blocks against lists searched from end to end, with tables of what the blocks hold among much else. */
+/* The exact scan of real blocks against lists searched from end to end, with tables of scripts of the blocks among many others. */
 #include "selftest.h"
 
 #include "oracle_watch.h"

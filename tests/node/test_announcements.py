@@ -1,4 +1,4 @@
-"""What the embedded node tells without being asked: blocks by headers or inv, transactions by inv, as Core's SendMessages does."""
+"""Announcements of the embedded node: blocks by headers or inv, transactions by inv, as in Core's SendMessages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def regtest(blocks: int) -> Regtest:
 
 
 async def sync(peer: Client, made: Regtest) -> None:
-    """Fetch the headers up to the tip: the node knows then that the peer has them."""
+    """Fetch the headers up to the tip, after which the node knows that the peer has them."""
     await peer.ask("getheaders", locate([made.chain.tip.hash]))
 
 
@@ -44,7 +44,7 @@ async def test_a_block_is_announced_by_inv_unless_headers_are_preferred() -> Non
         made.mine()
         ((command, payload),) = await peer.answers()
         assert (command, parse_headers(payload)) == ("headers", headers_from(made, 5))
-        made.mine()  # it counts as known what was announced
+        made.mine()  # announced blocks count as known
         ((command, payload),) = await peer.answers()
         assert (command, parse_headers(payload)) == ("headers", headers_from(made, 6))
 

@@ -1,4 +1,4 @@
-"""The embedded node's BIP-37: filtered blocks, each connection's own filter and what it learns, relay, mempool, limits and punishments."""
+"""The embedded node's BIP-37: filtered blocks, the filter of each connection and its updates, relay, mempool, limits and disconnections."""
 
 from __future__ import annotations
 
@@ -70,10 +70,6 @@ def matched(answer: Sequence[Received], block: bytes) -> list[bytes]:
 async def filtered(peer: Client, made: Regtest, height: int | None = None) -> list[bytes]:
     block = made.chain.tip if height is None else made.chain.active[height]
     return matched(await peer.ask("getdata", inventory((FILTERED_BLOCK, block.hash))), block.raw)
-
-
-async def answers_without_invs(peer: Client) -> list[Received]:
-    return [received for received in await peer.answers() if received[0] != "inv"]
 
 
 # Filtered blocks
@@ -212,7 +208,7 @@ async def test_relay_begins_with_filterload_and_is_filtered() -> None:
         made.pay(lock.pays(5))
         assert await peer.answers() == []
         await peer.ask("filterload", bytes(filter_of(element(lock))))
-        assert await peer.answers() == []  # what came before has to be asked for
+        assert await peer.answers() == []  # earlier transactions must be requested
         made.pay(STRANGER.pays(5))
         ours = made.pay(lock.pays(9_000))
         assert await peer.answers() == [("inv", inventory((TX, ours)))]
@@ -238,7 +234,7 @@ async def test_what_the_mempool_relay_taught_the_filter_counts_in_blocks() -> No
         made.submit_tx(build_tx([lock.spends(OutPoint(paid, 0))], [STRANGER.pays(8_000)]))
         made.mine()
         await peer.answers()
-        assert len(await filtered(peer, made)) == 1  # the block with the receipt was never asked for
+        assert len(await filtered(peer, made)) == 1  # the block with the receipt was never requested
 
 
 @pytest.mark.parametrize("relay", [False, True])
@@ -255,7 +251,7 @@ async def test_mempool_is_answered_with_everything_or_what_the_filter_matches(re
         assert await peer.ask("mempool") == []
 
 
-# Limits and punishments
+# Limits and disconnections
 
 
 async def test_filters_at_the_limits_are_taken() -> None:

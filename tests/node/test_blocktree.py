@@ -1,4 +1,4 @@
-"""The embedded node's block tree: what it takes, what it refuses and why, and what a reorganisation does to its coins."""
+"""The embedded node's block tree: the blocks that it accepts, those that it refuses and why, and its coins after a reorganisation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def block_on(parent: TreeBlock, txs: Sequence[bytes] = (), *, time: int | None =
 
 
 def extend(chain: BlockTree, count: int, parent: TreeBlock | None = None, **more: Any) -> list[TreeBlock]:
-    """Accept empty blocks, one upon the other."""
+    """Accept empty blocks, each on the one before."""
     added = []
     for _ in range(count):
         raw = block_on(parent or chain.tip, **more)
@@ -75,7 +75,7 @@ def chain() -> BlockTree:
 
 
 def refusal(chain: BlockTree, raw: bytes) -> str:
-    """The reason a block is refused for; the chain is as before."""
+    """The reason for which a block is refused; checks that the chain is unchanged."""
     before = (chain.tip, dict(chain.coins), len(chain.active))
     with pytest.raises(RefusedError) as caught:
         chain.accept(raw)
@@ -208,7 +208,7 @@ def test_a_body_that_breaks_a_rule_is_refused_by_its_cause(chain: BlockTree, rea
 
 
 def test_the_limits_themselves_are_taken(chain: BlockTree) -> None:
-    """A spend of the oldest coinbase that takes all it has, with a lock time just passed; the fee goes to the miner."""
+    """A spend of the whole oldest coinbase, with a lock time just passed; the fee goes to the miner."""
     worth = subsidy(1)
     fee = 1_000
     raw = spend(first_coin(chain), value=worth - fee, lock_time=chain.tip.height)
@@ -258,7 +258,7 @@ def test_the_first_seen_of_equals_stays_and_more_work_wins() -> None:
 
 
 def replayed(chain: BlockTree) -> dict[bytes, object]:
-    """The coins of the best chain, from a second tree that has seen nothing else."""
+    """The coins of the best chain, from a second tree that has only its blocks."""
     fresh = empty_chain()
     for block in chain.active[1:]:
         fresh.accept(block.raw)
@@ -280,7 +280,7 @@ def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(
 def test_a_branch_that_turns_out_invalid_leaves_everything_as_it_was(chain: BlockTree) -> None:
     fork = chain.active[-3]
     side = extend(chain, 1, fork, extra=b"side")[0]
-    bad = block_on(side, [spend(OutPoint(bytes(32), 9))])  # as much work as the best chain, so not looked at yet
+    bad = block_on(side, [spend(OutPoint(bytes(32), 9))])  # as much work as the best chain, so not checked yet
     assert chain.accept(bad).connected == ()
     on_bad = chain.blocks[sha256d(bad[:80])]
     assert refusal(chain, block_on(on_bad)) == "bad-txns-inputs-missingorspent"

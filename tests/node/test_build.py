@@ -1,4 +1,4 @@
-"""What the embedded node builds: scripts of every type, transactions and mined blocks, judged by python-bitcoinlib and other builders."""
+"""Builders of the embedded node: scripts of every type, transactions, mined blocks, checked by python-bitcoinlib and other builders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compact filters from the embedded node over a socket: what Core answers, refuses and is silent about (BIP-157)."""
+"""Compact filters from the embedded node over a socket: answered, refused and ignored requests as in Core (BIP-157)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded node under load and at its end: many connections, bounded memory, peers that flood or do not read, clean shutdown."""
+"""The embedded node under load and at shutdown: many connections, bounded memory, peers that flood or do not read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def with_large_block() -> Regtest:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Room for both ends of 500 connections."""
+    """Raise the limit of open files to hold both ends of 500 connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 3 * CONNECTIONS
     if soft < wanted:
@@ -73,7 +73,7 @@ async def test_500_connections_at_once_all_hear_of_a_block_and_get_their_answers
 
 @asynccontextmanager
 async def greedy(node: Node) -> AsyncIterator[socket.socket]:
-    """A client that asks for as much as it can and reads nothing."""
+    """A client that requests as much as it can and reads nothing."""
     loop = asyncio.get_running_loop()
     with socket.socket() as sock:
         sock.setblocking(False)
@@ -308,5 +308,5 @@ async def test_mutated_messages_never_break_the_node(caplog: pytest.LogCaptureFi
 
 
 async def is_answered(peer: Client) -> bool:
-    """Whether the node still gives it headers, whatever it tells besides."""
+    """Whether the node still sends it headers, among any other messages."""
     return "headers" in [command for command, _ in await peer.ask("getheaders", locate([REGTEST.genesis_hash]))]

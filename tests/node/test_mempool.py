@@ -1,4 +1,4 @@
-"""The embedded node's mempool: what it refuses and why, chains of unconfirmed transactions, conflicts, blocks, reorganisations."""
+"""The embedded node's mempool: refusals and their reasons, chains of unconfirmed transactions, conflicts, blocks, reorganisations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from support.build import txid, wtxid
 
 NOW = 1_700_000_000
-ANY = Lock(b"\x51" + bytes(20))  # nobody checks it; long enough that a transaction has its 65 bytes
+ANY = Lock(b"\x51" + bytes(20))  # never checked; long enough for a transaction of 65 bytes
 
 
 def regtest(blocks: int = 104, **more: int) -> Regtest:
@@ -41,7 +41,7 @@ def pool(made: Regtest) -> list[bytes]:
 
 
 def refusal(made: Regtest, raw: bytes) -> str:
-    """Why a transaction is refused; the mempool is as before."""
+    """The reason for which a transaction is refused; checks that the mempool is unchanged."""
     before = (pool(made), made.mempool.size)
     with pytest.raises(RefusedError) as caught:
         made.submit_tx(raw)
@@ -196,7 +196,7 @@ def test_spends_of_coinbases_that_a_reorganisation_unmade_or_made_young_fall() -
     spent = made.pay(TxOut(1, ANY.script_pubkey))
     assert spent in made.mempool
     made.reorg(101, blocks=102)
-    assert len(made.mempool) == 0  # that coinbase is no more
+    assert len(made.mempool) == 0  # that coinbase has gone
     again = made.pay(TxOut(1, ANY.script_pubkey))
     made.mine(1)
     assert made.find_tx(again) is not None

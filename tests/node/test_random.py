@@ -19,7 +19,7 @@ LOCKS = [Lock(bytes((0x51, number)) + bytes(20)) for number in range(5)]
 
 
 def replayed(made: Regtest) -> Regtest:
-    """A twin that was given the best chain's blocks and then the mempool's transactions, in their order."""
+    """A second Regtest, given the best chain's blocks and then the mempool's transactions, in order."""
     twin = Regtest(clock=lambda: NOW)
     for block in made.chain.active[1:]:
         twin.submit_block(block.raw)
@@ -29,7 +29,7 @@ def replayed(made: Regtest) -> Regtest:
 
 
 def any_spend(made: Regtest, rng: random.Random) -> bytes:
-    """Of random coins of the chain or the mempool, perhaps spent already, perhaps immature."""
+    """A spend of random coins of the chain or the mempool, which may be spent already or immature."""
     coins = [outpoint for tx in made.mempool for outpoint in unspent_outputs(tx, 0)] + list(made.chain.coins)[-60:]
     chosen = rng.sample(coins, min(len(coins), rng.choice((1, 1, 2, 3))))
     outputs = [rng.choice(LOCKS).pays(rng.randrange(1, 5_000)) for _ in range(rng.choice((1, 2)))]

@@ -24,7 +24,7 @@ SCRIPT = b"\x00\x14" + bytes(20)
 
 
 class Log:
-    """A listener that keeps what it is told."""
+    """A listener that keeps every call."""
 
     def __init__(self) -> None:
         self.tips: list[tuple[int, int]] = []  # blocks disconnected and connected
@@ -57,7 +57,7 @@ def test_mined_blocks_follow_each_other_by_real_proof_of_work() -> None:
         times.append(block.nTime)
     assert times[0] == NOW
     assert times == sorted(times)
-    assert times[-1] < NOW + 20  # they wait for the median only
+    assert times[-1] < NOW + 20  # times advance only as the median demands
 
 
 def test_coinbases_mature_after_100_blocks_and_pay_what_is_asked() -> None:
@@ -93,7 +93,7 @@ def test_it_pays_from_unconfirmed_change_and_from_many_coins() -> None:
 
 
 def expected_balance(made: Regtest) -> int:
-    """By looking at every coin."""
+    """The balance, by looking at every coin."""
     script, tip = made.lock.script_pubkey, made.height + 1
     unspent = dict(made.chain.coins)
     for tx in made.mempool:
@@ -268,5 +268,5 @@ def test_listeners_hear_of_new_transactions_and_of_every_change_of_the_tip() -> 
     made.mine(2)
     made.reorg(2)
     made.mine(on=made.chain.active[5].hash)  # a side branch
-    assert log.txids == [paid]  # its return is not told again
+    assert log.txids == [paid]  # its return is not reported again
     assert log.tips == [(0, 1), (0, 1), (2, 3)]

@@ -1,4 +1,4 @@
-"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and where it is silent."""
+"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and requests that it ignores."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def regtest(blocks: int) -> Regtest:
 
 
 def hashes(made: Regtest, start: int, end: int) -> list[bytes]:
-    """Of heights start to end, both included."""
+    """The hashes from height `start` to `end`, both included."""
     return [block.hash for block in made.chain.active[start : end + 1]]
 
 
@@ -103,7 +103,9 @@ async def test_headers_stop_at_2000_and_at_the_stop_hash_which_is_included() -> 
         assert parse_headers(answer) == headers(made, 2_001, 2_005)
         ((_, answer),) = await peer.ask("getheaders", locate([GENESIS], hashes(made, 3, 3)[0]))
         assert parse_headers(answer) == headers(made, 1, 3)
-        ((_, answer),) = await peer.ask("getheaders", locate(hashes(made, 9, 9), hashes(made, 3, 3)[0]))  # stops behind us
+        ((_, answer),) = await peer.ask(
+            "getheaders", locate(hashes(made, 9, 9), hashes(made, 3, 3)[0])
+        )  # the stop hash is below the locator
         assert parse_headers(answer) == headers(made, 10, 2_005)
 
 
@@ -257,7 +259,7 @@ async def test_a_transaction_announced_by_a_peer_is_fetched_and_told_to_the_othe
     announced, fetched = ((WTX, wtxid(raw)), (WTX, wtxid(raw))) if wtxidrelay else ((TX, txid(raw)), (WITNESS_TX, txid(raw)))
     async with Node(made) as node, client(node, *(["wtxidrelay"] * wtxidrelay)) as sender, client(node) as other:
         assert await sender.ask("inv", inventory(announced, (BLOCK, UNKNOWN))) == [("getdata", inventory(fetched))]
-        assert await sender.ask("tx", raw) == []  # nothing is said of it to the one who sent it
+        assert await sender.ask("tx", raw) == []  # it is not announced to its sender
         assert await other.answers() == [("inv", inventory((TX, txid(raw))))]
         assert txid(raw) in made.mempool
         assert await sender.ask("inv", inventory(announced)) == []  # known

@@ -1,4 +1,4 @@
-"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that do not keep to the rules."""
+"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that break the rules."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_port_where_nobody_listens_is_refused() -> None:
 
 
 async def served(first: bytes, *, read: bool = True) -> tuple[asyncio.Server, Address, list[asyncio.StreamWriter]]:
-    """A server that says `first` after a version and verack to whoever connects, and then nothing."""
+    """A server that sends `first` after version and verack to each client, and then nothing."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,7 +148,7 @@ async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_w
     server, address, writers = await served(flood, read=False)
     connection = await Connection.open(address, SETTINGS, limits=Limits(send_s=0.2))
     connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-    with pytest.raises(SessionError, match="does not read"):
+    with pytest.raises(SessionError, match="did not read"):
         await connection.receive()
     assert connection._writer.transport.get_write_buffer_size() < 2_000_000
     await closed(server, writers)

@@ -1,4 +1,4 @@
-"""Compact filters in the database: chained with the headers, whole or refused, cut back with them."""
+"""Compact filters in the database: chained like the headers, refused if damaged, cut back in a reorganisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters brought into a wallet's database: the true ones get in, false ones are told, those of blocks to come wait and do no harm."""
+"""Import of filters into a wallet's database: true ones are stored, false ones refused, those of unknown blocks wait and do no harm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spvfilter.store.store import Batch, Store
 
 @dataclass(frozen=True)
 class Line:
-    """What is known of a filter."""
+    """A filter with the facts that a file may state."""
 
     block: bytes
     data: bytes
@@ -151,7 +151,7 @@ def test_a_filter_header_that_does_not_follow_is_refused(tmp_path: Path, tip: in
         for wrong in (replace(LINES[9], data=false(LINES[9]).data), replace(LINES[9], header=bytes(32))):
             with pytest.raises(SourceError, match=LINES[9].block[::-1].hex()):
                 take(FilterImport(store), [*LINES[:9], wrong])
-        with pytest.raises(SourceError, match="does not follow"):  # what a line leaves out is reckoned
+        with pytest.raises(SourceError, match="does not follow"):  # what a line leaves out is computed
             take(FilterImport(store), [*LINES[:8], replace(LINES[8], header=None), replace(LINES[9], header=LINES[8].header)])
         with pytest.raises(SourceError, match=LINES[0].block[::-1].hex()):
             take(FilterImport(store), [replace(LINES[0], header=filter_header(HASHES[0], HASHES[0]))])
@@ -171,7 +171,7 @@ def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(tmp_pa
         importing = FilterImport(store)
         for line in LINES[:21]:
             importing.add(line.block, line.data)
-        assert importing.counts.kept == 16  # and now the process dies
+        assert importing.counts.kept == 16  # here the process dies
     with Store.open(path, REGTEST) as store:
         assert store.compact_filters.kept(0, 50).keys() == set(range(16))
         again = FilterImport(store)

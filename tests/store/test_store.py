@@ -1,4 +1,4 @@
-"""The wallet's database: what is written is what is read, all of a batch or nothing, and each way of being unusable has its own error."""
+"""The wallet's database: it returns what was written, commits a batch whole or not at all, and has an error for each way to be unusable."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp
             store.attach(watch := WatchList(REGTEST))
             assert (store.secret, store.bip37_parameters) == (secret, parameters)
             assert SCRIPT in watch
-            assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or made anew
+            assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or rebuilt
     assert 5 < broken < 20
 
 

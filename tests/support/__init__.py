@@ -1,1 +1,1 @@
-"""What tests share: builders of blocks and chains, oracles, peers and processes, vectors. No assertions but where a name says so."""
+"""Helpers of the tests: builders of blocks and chains, oracles, peers and processes, vectors. No assertions, unless a name says so."""

@@ -180,7 +180,7 @@ def block_hash(raw: bytes) -> bytes:
 
 
 def chain_of(bodies: Sequence[Sequence[bytes]], previous: bytes = GENESIS, height: int = 0) -> list[bytes]:
-    """Blocks one upon the other, one for each list of transactions."""
+    """A chain of blocks, one for each list of transactions."""
     blocks: list[bytes] = []
     for number, body in enumerate(bodies):
         blocks.append(block_of(previous, height + number, body))

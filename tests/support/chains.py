@@ -1,4 +1,4 @@
-"""Random chains in which a wallet is paid and spends, trees of branches, blk files, and what a scan of them must find. No assertions."""
+"""Random chains in which a wallet is paid and spends, trees of branches, blk files, and the expected results of a scan. No assertions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def exact(match: Match) -> Exact:
 
 
 async def found_by(matcher: Matcher, blocks: object, **options: bool) -> list[Match]:
-    """Everything a scan gives."""
+    """All matches of a scan."""
     async with aclosing(matcher.scan(blocks, **options)) as matches:  # type: ignore[arg-type]  # tests pass wrong things too
         return [match async for match in matches]
 
@@ -77,7 +77,7 @@ def xored(data: bytes, key: bytes, offset: int = 0) -> bytes:
 
 @dataclass
 class Interest:
-    """What a wallet watches, to be told to the package and to the oracle alike."""
+    """A wallet's entries, for the package and for the oracle alike."""
 
     scripts: list[bytes] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Interest:
         return wallet
 
     def expected(self, chain: Iterable[bytes]) -> list[Exact]:
-        """What the oracle finds in blocks that are in chain order."""
+        """The oracle's matches in blocks that are in chain order."""
         wallet = self.wallet()
         return [
             (kind, tx_hash, index, point, block_hash(raw), value)
@@ -170,7 +170,7 @@ class Purse:
         return all((txin.txid, txin.index) in unspent or txin.txid not in origins for txin in self.made[raw][0])
 
     def adopt(self, raw: bytes) -> None:
-        """Take note of a transaction made in this fork or in another."""
+        """Apply a transaction made in this fork or in another."""
         inputs, outputs = self.made[raw]
         spent = {(txin.txid, txin.index) for txin in inputs}
         self.unspent = [coin for coin in self.unspent if coin[:2] not in spent]
@@ -197,7 +197,7 @@ def random_chain(seed: int, length: int = 30, *, backwards: bool = False) -> tup
 
 @cache
 def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...]]:
-    """A wallet and blocks with branches upon branches, the same transactions in several of them."""
+    """A wallet and a tree of branches, with the same transactions in several of them."""
     rng = random.Random(seed)
     root = Purse(rng)
     tips: list[tuple[bytes, int, Purse]] = [(rng.randbytes(32), 100, root)]
@@ -225,7 +225,7 @@ def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...
 
 
 def best_chain(blocks: Iterable[bytes]) -> list[bytes]:
-    """Of blocks that all stand on one root: the branch with the most work, of equal ones that with the smaller hash at its tip."""
+    """The branch with the most work among blocks above one root; of equal ones, the one whose tip has the smaller hash."""
     known = {block_hash(raw): raw for raw in blocks}
 
     def branch(raw: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Worlds and runs for tests of compact filters: a chain that has grown, a node that counts what it is asked. No assertions."""
+"""Worlds and runs for tests of compact filters: a chain that has grown, and a node that counts requests. No assertions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def grown(seed: int = 1, blocks: int = 30) -> World:
 
 
 async def reach_tip(run: Run, world: World) -> None:
-    """Without books: a later run withdraws what an earlier one found."""
+    """Take events up to the tip without checking them, since a later run withdraws matches of an earlier one."""
     async with asyncio.timeout(TIMEOUT_S):
         async for event in run.client.events():
             if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
@@ -29,7 +29,7 @@ async def reach_tip(run: Run, world: World) -> None:
 
 
 class Counting(Responder):
-    """Remembers what every responder was asked for."""
+    """Counts the requests of each kind, over all responders."""
 
     asked: Counter[str]
 

@@ -1,4 +1,4 @@
-"""Which spvfilter the tests run: the installed one, editable or not, wherever they are started; the tree beside them where none is."""
+"""The choice of the spvfilter under test: the installed one, editable or not, or the tree beside the tests if none is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def prefer_installed() -> None:
-    """Keep the tree, which `python -m pytest` has put first, from hiding what is installed. Children inherit that."""
+    """Keep the tree, which `python -m pytest` puts first, from hiding the installed package. Children inherit that."""
     found, sys.path[:] = sys.path[:], [entry for entry in sys.path if Path(entry).resolve() != ROOT]
     if find_spec("spvfilter") is None:
         sys.path[:] = found

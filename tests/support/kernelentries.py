@@ -1,7 +1,7 @@
-"""Every entry of the kernel, with sound arguments and the places of the bytes among them: what holds of all entries is tested over these.
+"""Every entry point of the kernel, with valid arguments and the places of the bytes among them, for tests of rules that hold for all.
 
-An entry is a function, a constructor or a method that takes something. `make` gives, of either kernel, what is called with `arguments`: it
-builds what the entry belongs to anew for each call and gives all that can be seen of what was done.
+An entry is a function, a constructor or a method that takes something. `make` returns, for either kernel, the function to call with
+`arguments`: it builds the entry's object for each call and returns everything that can be observed of the call.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ ROWS = [b"key %d" % number for number in range(300)]
 class Entry:
     make: Callable[[Kernel], Callable[..., object]]
     arguments: tuple[Any, ...] = ()
-    taken: tuple[Path, ...] = ()  # where bytes are taken
-    iterated: tuple[int, ...] = ()  # arguments that are iterables of anyone's
-    keywords: tuple[str, ...] = ()  # of the arguments, where they have names for the caller
-    unbounded: tuple[int, ...] = ()  # arguments whose number the reference takes time and memory by
+    taken: tuple[Path, ...] = ()  # places that take bytes
+    iterated: tuple[int, ...] = ()  # arguments that take any iterable
+    keywords: tuple[str, ...] = ()  # of the arguments that callers can name
+    unbounded: tuple[int, ...] = ()  # arguments whose value determines the reference's time and memory
 
 
 def function(name: str) -> Callable[[Kernel], Callable[..., object]]:
@@ -65,7 +65,7 @@ def core(kernel: Kernel, kind: str, **changes: Any) -> Any:
 
 
 def of_core(kind: str, method: str, **changes: Any) -> Callable[[Kernel], Callable[..., object]]:
-    """A method of a core in which are a few keys: what it gives and what then is in the cells."""
+    """A method of a core with a few keys: its result, and the cells afterwards."""
 
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(*arguments: Any) -> object:
@@ -109,7 +109,7 @@ def exchanged(kind: str) -> Callable[[Kernel], Callable[..., object]]:
 
 
 def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
-    """A method of a table that watches some scripts: what it gives and what the table then holds."""
+    """A method of a table that watches some scripts: its result, and the table's contents afterwards."""
 
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(*arguments: Any) -> object:
@@ -215,10 +215,10 @@ ENTRIES |= {
     "CounterCore.set_cells": Entry(of_core("CounterCore", "set_cells")),
     "CounterCore.to_bits": Entry(of_core("CounterCore", "to_bits")),
 }
-ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body"}  # that are read only
+ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body"}  # read-only
 OWN_FUNCTIONS = [zlib.crc32] * 5
 
-# an entry again, with what else runs on its way: the user's own functions
+# entries again, now with user functions that run during the call
 CHANGES: dict[str, dict[str, Any]] = {
     "own functions": {"family": Family.CUSTOM, "custom": OWN_FUNCTIONS},
     "own encoding": {"encoding": Encoding.CALLABLE, "encode": bytearray},
@@ -260,7 +260,7 @@ def at(arguments: Any, path: Path) -> Any:
 
 
 def outcome(call: Callable[..., object], *arguments: Any) -> object:
-    """What a call gives, or how it refuses."""
+    """The result of a call, or its error."""
     try:
         return call(*arguments)
     except Exception as error:

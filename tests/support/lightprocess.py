@@ -1,6 +1,6 @@
-"""Light clients in processes of their own, to be killed: python lightprocess.py forks one for each line of JSON it reads.
+"""Light clients in child processes, to be killed: python lightprocess.py forks one for each line of JSON that it reads.
 
-What takes long, starting Python, is done once. No threads, no loop before the fork.
+Python, which is slow to start, starts only once. There are no threads and no loop before the fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A wallet with scripts of every type, a regtest chain that pays it and is spent from, and a light client run against nodes."""
+"""A wallet with scripts of every type, a regtest chain with its payments and spends, and a light client run against nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Place = tuple[str, bytes, int, int | None, bytes | None]  # kind, txid, index, h
 
 
 class World:
-    """A chain and a wallet. The same seed makes the same."""
+    """A chain and a wallet, determined by a seed."""
 
     def __init__(
         self, seed: int = 1, locks: Iterable[Lock] = LOCKS, *, mature: int = 101, clock: Callable[[], float] = lambda: START
@@ -50,14 +50,14 @@ class World:
         return watch
 
     def receive(self, lock: Lock | None = None, value: int = 20_000) -> bytes:
-        """A payment to the wallet in the mempool; its txid."""
+        """Put a payment to the wallet into the mempool; returns its txid."""
         lock = lock or self.rng.choice(self.locks)
         txid = self.regtest.pay(lock.pays(value))
         self.coins.append((OutPoint(txid, 0), value, lock))
         return txid
 
     def spending(self, *, fee: int = 500, to: Lock = STRANGER, change: Lock | None = None) -> bytes:
-        """A transaction, not submitted, that spends a coin of the wallet."""
+        """A transaction that spends a coin of the wallet, not yet submitted."""
         outpoint, value, lock = self.coins.pop(self.rng.randrange(len(self.coins)))
         outputs = [to.pays(value // 2 - fee)] + ([change.pays(value // 2)] if change else [])
         return build_tx([lock.spends(outpoint)], outputs)
@@ -70,7 +70,7 @@ class World:
             self.regtest.pay(p2wpkh(b"\x02" + self.rng.randbytes(32)).pays(self.rng.randrange(1_000, 9_000)))
 
     def grow(self, blocks: int, share: float = 0.5) -> None:
-        """Blocks with payments to and from the wallet, a receipt and its spend in one block now and then."""
+        """Mine blocks with payments to and from the wallet, sometimes with a receipt and its spend in one block."""
         for _ in range(blocks):
             if self.rng.random() < share:
                 self.receive()
@@ -100,7 +100,7 @@ def identity(match: Match) -> tuple[str, bytes, int]:
 
 
 class Books:
-    """What a consumer of the events believes; refuses what contradicts itself."""
+    """The state according to the events; fails if events contradict each other."""
 
     def __init__(self) -> None:
         self.matches: dict[tuple[str, bytes, int], Match] = {}
@@ -138,7 +138,7 @@ class Books:
 
 
 class Run:
-    """A client and what it has told."""
+    """A client and its events."""
 
     def __init__(self, client: LightClient) -> None:
         self.client = client
@@ -152,7 +152,7 @@ class Run:
                 self.books.take(await anext(self._events))
 
     async def synced(self, world: World) -> Books:
-        """Up to the tip of the world's chain."""
+        """Take events up to the tip of the world's chain."""
         tip = world.regtest.chain.tip
         await self.until(lambda books: books.synced is not None and books.synced.hash == tip.hash)
         return self.books
@@ -196,12 +196,12 @@ async def running(
 
 
 def check_stored(path: Path, world: World) -> None:
-    """What is in the database of a client that ended somehow belongs together: every match of the blocks it searched, and no other."""
+    """Check the database of a client that ended in any way: it has every match of the blocks searched, and no other."""
     with Store.open(path, REGTEST) as store:
         store.attach(world.watch())
         chain = world.regtest.chain.active
         if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
-            return  # of a branch that it was not yet told to leave
+            return  # on a branch that it has not left yet
         searched = max(store.cursor, store.searched)
         known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
         assert known == {

@@ -1,4 +1,4 @@
-"""What the tests of the matcher share: scripts, chains that pay, kinds of sources, and the threads of a scan."""
+"""Helpers of the matcher's tests: scripts, chains with payments, kinds of sources, and the threads of a scan."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def spend(of: bytes, script_sig: bytes = b"") -> bytes:
 
 
 def once(matches: Sequence[Match]) -> set[Match]:
-    """The matches as a set, each identity being there but once."""
+    """The matches as a set; fails if an identity occurs twice."""
     assert not [which for which, count in Counter(map(identity, matches)).items() if count > 1]
     return set(matches)

@@ -40,9 +40,9 @@ def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
 
 
 def extracted(count: int, hashes: Sequence[bytes], flags: bytes) -> tuple[bytes, list[tuple[int, bytes]]] | None:
-    """What a partial tree proves: its root, and (position, txid) of the matched leaves; None for one that no builder makes.
+    """The root and the (position, txid) of the matched leaves that a partial tree proves; None for a tree that no builder makes.
 
-    Level by level from the top, as the definition goes, where an implementation would go depth first.
+    It goes level by level from the top, as the definition does, where an implementation would go depth first.
     """
     bits = [flags[at // 8] >> at % 8 & 1 for at in range(8 * len(flags))]
     height = 0

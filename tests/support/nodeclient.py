@@ -1,4 +1,4 @@
-"""A P2P client from struct and hashlib alone, to speak with a node over a socket message by message. What is said is for tests to judge."""
+"""A P2P client from struct and hashlib alone, which exchanges messages with a node over a socket. No assertions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse_headers(payload: bytes) -> list[bytes]:
 
 @dataclass
 class Client:
-    """One connection; what it was told during the handshake is kept."""
+    """One connection; it keeps the messages of the handshake."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -67,7 +67,7 @@ class Client:
             await self.writer.drain()
 
     async def receive(self) -> Received:
-        """The next message. Raises EOFError at the end, ConnectionError where the connection is cut."""
+        """The next message. Raises EOFError at the end, ConnectionError if the connection is cut."""
         async with asyncio.timeout(TIMEOUT_S):
             envelope = await self.reader.readexactly(24)
             magic, name, size, checksum = struct.unpack("<4s12sI4s", envelope)
@@ -76,7 +76,7 @@ class Client:
         return name.rstrip(b"\0").decode(), payload
 
     async def answers(self) -> list[Received]:
-        """Everything the node says to what was sent before: a ping is sent, and its pong awaited."""
+        """All answers of the node to earlier messages: sends a ping and reads up to its pong."""
         self._nonce += 1
         await self.send("ping", struct.pack("<Q", self._nonce))
         found = []
@@ -107,7 +107,7 @@ class Client:
 
 @asynccontextmanager
 async def connection(node: Node) -> AsyncIterator[Client]:
-    """A socket to the node on which nothing was said yet."""
+    """A socket to the node, before any message."""
     reader, writer = await asyncio.open_connection(node.host, node.port, limit=1 << 20)
     try:
         yield Client(reader, writer)
@@ -117,7 +117,7 @@ async def connection(node: Node) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def client(node: Node, *offers: str, **version: object) -> AsyncIterator[Client]:
-    """A client that has shaken hands."""
+    """A client after its handshake."""
     async with connection(node) as made:
         await made.greet(*offers, **version)
         yield made

@@ -1,4 +1,4 @@
-"""`spvfilter node` in a process of its own, told what to do line by line, and a command that is read line by line while it runs."""
+"""`spvfilter node` in a child process, controlled line by line, and a command whose output is read line by line while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NodeProcess(NamedTuple):
         return f"127.0.0.1:{self.port}"
 
     def do(self, *orders: str) -> list[str]:
-        """Give orders and wait until they are done; what it said of them."""
+        """Send commands, wait until they are done, and return the output."""
         assert self.child.stdin is not None
         self.child.stdin.write("".join(f"{order}\n" for order in (*orders, "status")).encode())
         self.child.stdin.flush()
@@ -52,7 +52,7 @@ def running(*argv: object) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def node_process(*argv: object) -> Iterator[NodeProcess]:
-    """A node on a free port, 110 blocks high, in which nothing is paid to anybody."""
+    """A node on a free port, with 110 blocks and no payments."""
     with running("node", "--port", 0, *argv) as child:
         words = line(child).replace(",", "").split()
         yield NodeProcess(child, int(words[words.index("port") + 1]))

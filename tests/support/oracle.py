@@ -1,4 +1,4 @@
-"""A second opinion: python-bitcoinlib reads the bytes, a dict of scripts and a filter written from the BIP's text judge them.
+"""An independent oracle: python-bitcoinlib parses, a dict of scripts and a filter written from the BIP's text decide.
 
 Nothing here imports the package under test.
 """
@@ -55,7 +55,7 @@ def pays_key(script: bytes) -> bool:
 
 
 class Wallet:
-    """What is wanted, and what was found of it so far."""
+    """The wallet's entries, and the outpoints learned so far."""
 
     def __init__(self) -> None:
         self.scripts: set[bytes] = set()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
-WITH_SIGINT = (  # a test run in the background has SIGINT ignored, and its children inherit that
+WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children inherit that
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
 )
 LINES = b"alpha\nbeta\ngamma\n"

@@ -1,14 +1,14 @@
-"""What is public: modules and packages that list their names, and the classes and functions among these."""
+"""The public names: modules and packages with `__all__`, and the classes and functions in them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 from importlib import import_module
-from types import FunctionType, GetSetDescriptorType, MethodDescriptorType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from support.raising import plain
+from support.raising import COMPILED, plain
 
 MODULES = ["address", "errors", "hashes", "network", "primitives", "transaction"]
 ROOMS = ["bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "wire", "wire.messages"]
@@ -33,10 +33,10 @@ def own() -> list[tuple[str, str, Any]]:
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties of a class and of the package's classes below it, those that are public or make an object."""
+    """Methods and properties of a class and of the package's classes it derives from, those that are public or make an object."""
     seen: set[str] = set()
     for base in cls.__mro__:
-        if base.__module__.startswith("spvfilter") and not base.__module__.startswith("spvfilter.kernel"):
+        if base.__module__.startswith("spvfilter"):
             for name, member in vars(base).items():
                 if name not in seen and (not name.startswith("_") or name in CONSTRUCTORS) and is_code(member):
                     yield name, member
@@ -48,4 +48,4 @@ def is_code(member: object) -> bool:
     function = plain(member)
     if isinstance(function, FunctionType):
         return function.__module__.startswith("spvfilter") and "<" not in function.__code__.co_filename
-    return isinstance(function, (GetSetDescriptorType, MethodDescriptorType))
+    return isinstance(function, COMPILED)

@@ -1,4 +1,7 @@
-"""Which errors of the package a function raises, read from its source: by itself, or through functions that are not public."""
+"""Which errors of the package a function raises, read from its source: by itself, or through functions that are not public.
+
+The compiled kernel has no source: its methods raise what the reference's do.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from types import FunctionType
+from types import FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from spvfilter import errors
+from spvfilter.kernel import backend
+
+COMPILED = (GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)  # attributes, methods, __init__
 
 Error = type[BaseException]
 Function = Callable[..., object]
 
 
 class Raising:
-    """`public` are the modules whose functions document what they raise: calls of those are not followed."""
+    """`public` are the modules whose functions document their errors: calls of those are not followed."""
 
     def __init__(self, public: Iterable[str]) -> None:
         self._public = frozenset(public)
@@ -34,21 +40,33 @@ class Raising:
                 new = {raised} if raised else set()
             elif isinstance(node, ast.Call):
                 called = _named(node.func, function, owner)
-                new = self.by(called, owner, callers=(*callers, function)) if self._is_internal(called) else set()
+                new = self.by(called, owner, callers=(*callers, function)) if self._is_internal(called, function) else set()
             else:
                 continue
             found |= {error for error in new if not issubclass(error, caught)}
         return found
 
-    def _is_internal(self, called: object) -> bool:
-        if not isinstance(called, FunctionType) or not called.__module__.startswith("spvfilter") or is_kernel(called):
+    def _is_internal(self, called: object, caller: Function) -> bool:
+        if not isinstance(called, FunctionType) or not called.__module__.startswith("spvfilter"):
             return False
+        if is_kernel(called):  # followed within the reference only, so that both backends are judged alike
+            return is_kernel(caller) and called.__qualname__.split(".")[0] not in backend.reference()
         return (called.__name__.startswith("_") and not called.__name__.startswith("__")) or called.__module__ not in self._public
 
 
-def is_kernel(function: FunctionType) -> bool:
-    """Whether a function is the reference's, of which the compiled kernel has no source: neither is followed."""
+def is_kernel(function: Function) -> bool:
+    """Whether a function is the reference's."""
     return function.__module__.startswith("spvfilter.kernel")
+
+
+def sourced(member: object, owner: type) -> tuple[Any, type]:
+    """The function of a class's member, and the class in which its names are looked up; for a compiled one, those of the reference."""
+    function = plain(member)
+    if isinstance(function, COMPILED):
+        twin = backend.reference()[function.__objclass__.__name__]
+        assert isinstance(twin, type)
+        return plain(inspect.getattr_static(twin, function.__name__)), twin
+    return function, owner
 
 
 def says(doc: str, error: Error) -> bool:
@@ -62,14 +80,14 @@ def _definition(function: Function) -> ast.AST:
 
 
 def _error(value: object) -> Error | None:
-    """The error that `raise value` raises: its class, or what the function that makes it says to return."""
+    """The error that `raise value` raises: its class, or the return annotation of the function that makes it."""
     if isinstance(value, FunctionType):
         value = getattr(errors, str(value.__annotations__.get("return")), None)
     return value if isinstance(value, type) and issubclass(value, errors.SpvFilterError) else None
 
 
 def _named(node: ast.AST, function: Function, owner: type | None) -> Any:
-    """What a name stands for in a function: a global, or an attribute of `self` or `cls`."""
+    """The object that a name in a function refers to: a global, or an attribute of `self` or `cls`."""
     match node:
         case ast.Name(name):
             return function.__globals__.get(name, getattr(builtins, name, None))

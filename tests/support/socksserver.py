@@ -1,4 +1,4 @@
-"""A SOCKS5 proxy of the tests' own on loopback (RFC 1928, 1929): it knows the names it is given, and fails as it is told."""
+"""A SOCKS5 proxy on loopback for tests (RFC 1928, 1929), which resolves the given names and fails on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IPV4, NAME, IPV6 = 1, 3, 4
 
 @dataclass
 class SocksProxy:
-    """`names` are resolved here only. `reply` stands in for the answer to a request, or b"" closes; None is an honest one."""
+    """`names` are resolved only here. `reply` replaces the answer to a request; b"" closes, None is an honest answer."""
 
     names: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     user: tuple[str, str] | None = None
@@ -31,7 +31,7 @@ class SocksProxy:
 
     @contextmanager
     def running(self) -> Iterator[SocksProxy]:
-        """In a thread with a loop of its own, so that tasks of the test's loop are the client's."""
+        """Run the server in a thread with its own loop, so that all tasks of the test's loop are the client's."""
         stop, ready = asyncio.Event(), threading.Event()
         loop = asyncio.new_event_loop()
 

@@ -1,4 +1,4 @@
-"""One or more of every public value: what a program may pickle, by room."""
+"""Samples of every public value that a program may pickle, by room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many tests share: the vectors' folder, scaling by effort, synthetic transactions and blocks. No assertions."""
+"""The folder of vectors, and the scaling of long tests by effort. No assertions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A World with its node in a process of its own, so that the memory of another is the client's: python worldprocess.py SEED.
+"""A World with its node in a child process, so that the memory of the test's process is the client's: python worldprocess.py SEED.
 
-Says the node's port; then for each line it reads, "mempool", "mine", "reorg N" or "tip", what the tip is.
+Prints the node's port; then, for each line it reads ("mempool", "mine", "reorg N" or "tip"), the tip.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ async def main(seed: int) -> None:
     async with Node(world.regtest) as node:
         print(node.port, flush=True)
         while order := (await reader.readline()).decode().split():
-            match order:  # and anything else changes nothing
+            match order:  # anything else changes nothing
                 case ["mempool"]:
                     world.others(3)
                     world.receive()

@@ -1,4 +1,4 @@
-"""Random wallets and the blocks that concern them, whole and damaged: what both twins of the table are tried on. No assertions."""
+"""Random wallets and blocks that concern them, whole and damaged, for tests of both kernels. No assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes. Events tell the same story."""
+"""The ledger against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and its events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THEIRS = p2wpkh(b"\xee" * 20)
 
 
 class Model:
-    """Blocks as lists of transactions, and a ledger that is told of them as a peer with a perfect filter would."""
+    """Blocks as lists of transactions, and a ledger that receives them as from a peer with a perfect filter."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -36,7 +36,7 @@ class Model:
         self.books = Books()
         self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
         self.scanned = 0
-        self.mempool: dict[bytes, bytes] = {}  # what the network has, rivals included
+        self.mempool: dict[bytes, bytes] = {}  # transactions of the network, rivals included
         self.now = 0
 
     def tell(self, events: object) -> None:
@@ -86,7 +86,7 @@ class Model:
         self.store.commit(Batch(headers=last))
 
     def body(self) -> list[bytes]:
-        """A valid block's: parents first, no outpoint spent twice."""
+        """The transactions of a valid block: parents first, no outpoint spent twice."""
         gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
         there = {txid(raw) for _, txs in self.chain for raw in txs}
         chosen: list[bytes] = [coinbase(len(self.chain), [TxOut(5, self.rng.choice([*OURS, THEIRS]))], self.rng.randbytes(4))]
@@ -108,13 +108,13 @@ class Model:
         self.mempool = {digest: raw for digest, raw in self.mempool.items() if digest not in there}
 
     def drop(self, dead: set[bytes]) -> None:
-        """Transactions that can stand in no block, and all upon them."""
+        """Transactions that no block can contain, with all their descendants."""
         while dead:
             self.mempool = {digest: raw for digest, raw in self.mempool.items() if digest not in dead}
             dead = {digest for digest, raw in self.mempool.items() if any(point[:32] in dead for point in spends(raw))}
 
     def search(self) -> None:
-        """Blocks above the cursor, as many at once as it happens."""
+        """Connect blocks above the cursor, a random number at once."""
         first = self.store.cursor + 1
         last = min(len(self.chain) - 1, first + self.rng.randrange(4))
         blocks = []
@@ -142,7 +142,7 @@ class Model:
         self.ledger.rewind(self.rng.randrange(-1, len(self.chain)))
 
     def crash(self) -> None:
-        """A new start upon the same database."""
+        """A restart with the same database."""
         watch = WatchList(REGTEST)
         for script in OURS:
             watch.add_script(script)
@@ -153,7 +153,7 @@ class Model:
         self.now += MEMPOOL_EXPIRY_S // 3
         self.tell(self.ledger.expire(self.now))
 
-    # What must hold
+    # Invariants
 
     def check(self) -> None:
         kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.ledger.matches()}
@@ -229,7 +229,7 @@ def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting
 
 def test_a_conflict_with_the_first_unconfirmed_payments_is_seen_whatever_comes_later() -> None:
     model = Model(1)
-    model.watch.add_outpoint(f"{'07' * 32}:0")  # watched by hand: in the filter whoever makes it
+    model.watch.add_outpoint(f"{'07' * 32}:0")  # watched explicitly: in every filter
     first = tx([TxIn(bytes([9]) * 32, 0)], [TxOut(1_000, OURS[1])])
     model.tell(model.ledger.add_unconfirmed(first, 0))
     for number in range(3):

@@ -132,7 +132,7 @@ def test_every_match_in_a_real_block_is_the_oracles_and_none_is_missing(block: R
         watch, wallet = draw(rng, [parsed], kinds)
         expected = wallet.block(parsed)
         assert found(watch.match_block(block.raw)) == expected
-        assert expected or kinds == "pubkey"  # it was drawn from the block
+        assert expected or kinds == "pubkey"  # the entries were drawn from the block
         assert {bytes(point) for point in watch.outpoints()} == set(wallet.coins)
 
 

@@ -1,4 +1,4 @@
-"""WatchList: what each kind of entry matches, what the list learns, and which filter elements it gives."""
+"""WatchList: the matches of each kind of entry, learned outpoints, and filter elements."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_value_out_of_range_raises(value: int) -> None:
         WatchList().add_outpoint(POINT, value=value)
 
 
-# What matches
+# Matches
 
 
 def test_an_output_and_its_spend_are_told_in_full() -> None:
@@ -245,7 +245,7 @@ def test_its_repr_counts_and_names_no_address() -> None:
     assert repr(watch) == "<WatchList mainnet 1 entries, 1 outpoints>"
 
 
-# What a filter must hold
+# Elements of filters
 
 
 def test_a_filter_holds_the_longest_push_of_a_script_and_every_outpoint() -> None:

@@ -65,7 +65,7 @@ def check_client(client: object) -> None:
     from redis.asyncio.cluster import RedisCluster
 
     if not isinstance(client, (Redis, RedisCluster)):
-        raise TypeError(f"a client of redis.asyncio expected, not {type(client).__module__}.{type(client).__name__}")
+        raise TypeError(f"expected a client of redis.asyncio, not {type(client).__module__}.{type(client).__name__}")
 
 
 async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
@@ -101,7 +101,7 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
             case "MISSING":
                 return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
             case "ANOTHER":
-                return MismatchError(f"{key} belongs to another filter than the one opened: it was made anew meanwhile")
+                return MismatchError(f"{key} belongs to another filter than the one opened: it was created again meanwhile")
             case _:
                 return RemoteTypeError(f"{key} is not a string but a {ours[3]}")
     theirs = _THEIRS.search(message)

@@ -33,7 +33,7 @@ class RedisBloomFilter:
     """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from` or `open`.
 
     `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header and {name}:bits:0 … (see layout.py). Every
-    operation compares the header, so a filter that was made anew with another shape is refused. A SipHash key is part of the header:
+    operation compares the header, so a filter that was created again with another shape is refused. A SipHash key is part of the header:
     whoever can read it can choose keys that fill the filter.
 
     Each operation on a key is one atomic script: it sets all bits of the key or none, also across shards, and if several writers add the
@@ -43,7 +43,7 @@ class RedisBloomFilter:
     retries by itself, as redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
 
     Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone or a part of it was
-    evicted (never a wrong "not contained"); MismatchError if it was made anew; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if
+    evicted (never a wrong "not contained"); MismatchError if it was recreated; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if
     there is something to write (adding a key whose bits are all set writes nothing); RemoteError for other errors of the server.
     """
 

@@ -162,7 +162,7 @@ def _prefix(name: str) -> bytes:
 
 def _parse(raw: bytes) -> tuple[FileHeader, int]:
     if len(raw) != HEADER_SIZE + 8:
-        raise FormatError(f"not a filter in Redis: {HEADER_SIZE + 8} bytes expected, not {len(raw)}", offset=0, field="header")
+        raise FormatError(f"not a filter in Redis: expected {HEADER_SIZE + 8} bytes, not {len(raw)}", offset=0, field="header")
     header, shard_size = FileHeader.parse(raw), int.from_bytes(raw[HEADER_SIZE:], "little")
     if header.kind != KIND_BITS:
         raise FormatError(f"kind {header.kind} is not a Bloom filter", offset=10, field="kind")

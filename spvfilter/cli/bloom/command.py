@@ -25,10 +25,10 @@ _SHAPE = ("capacity", "fp_rate", "hash_funcs", "key")
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Bloom filters of lines. A filter never misses a line that was added; it takes a few others for one. INPUT is a file, or - for "
+        "Bloom filters of lines. A filter never misses a line that was added; it also reports a few others. INPUT is a file, or - for "
         "standard input, which is also the default. A filter file is replaced as a whole at the end; several writers at once need --redis."
     )
-    create = parser.add_action("create", "make a filter", "Make a filter, and add the lines of every INPUT named.")
+    create = parser.add_action("create", "make a filter", "Make a filter and add the lines of every INPUT.")
     create.add_argument("filter", metavar="FILTER", help="the file to make")
     _add_inputs(create, "lines to add; default: none")
     _add_shape(create, required=True)
@@ -42,26 +42,26 @@ def configure(parser: Parser) -> None:
     check.add_argument("filter", metavar="FILTER")
     _add_inputs(check, "lines to look up")
     check.add_argument("--invert", action="store_true", help="print the lines that are certainly not in it")
-    check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, that never count as being in it")
+    check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, to treat as not in it")
 
     dedupe = parser.add_action(
         "dedupe", "print each line once",
-        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs; without it, memory does.",
+        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs.",
     )  # fmt: skip
-    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if the first is one; then lines")
+    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="an existing filter, if any, then lines")
     _add_null(dedupe)
     _add_shape(dedupe, required=False)
 
     info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
     info.add_argument("filters", metavar="FILTER", nargs="+")
 
-    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of all FILTERs, which must have one shape.")
+    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options.")
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
     _add_force(merge)
 
     for action, perform in ((create, _create), (add, _add), (check, _check), (dedupe, _dedupe), (info, _info), (merge, _merge)):
-        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER being a key: redis://host:port/0 or unix:///path")
+        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path")
         action.set_defaults(perform=perform)
 
 
@@ -77,14 +77,16 @@ def _add_null(parser: Parser) -> None:
 def _add_shape(parser: Parser, *, required: bool) -> None:
     default = ("", "") if required else (f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}")
     parser.add_argument(
-        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size it for{default[0]}"
+        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size the filter for{default[0]}"
     )
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, required=required,
-        help=f"share of other lines that a filter of N lines takes for one of them{default[1]}",
+        help=f"false-positive rate: share of other lines that a filter of N lines also reports{default[1]}",
     )  # fmt: skip
-    parser.add_argument("--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="default: the best number for P")
-    parser.add_argument("--key", metavar="HEX|random", type=_key, help="secret of 16 bytes: needed where an attacker may choose lines")
+    parser.add_argument(
+        "--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="number of hash functions; default: the best for P"
+    )
+    parser.add_argument("--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines")
 
 
 def _add_force(parser: Parser) -> None:
@@ -154,7 +156,7 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """A function that gives one byte for each line of a batch: whether --allow names it."""
+    """A function that returns one byte for each line of a batch: whether --allow has it."""
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)
@@ -187,7 +189,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
                 shown.update(keys.done, keys.total)
                 if room >= 0 > (room := room - new.count(1)):
                     shown.clear()
-                    complain(f"warning: {store.name} is at its capacity: from here on it drops more and more new lines as repeated")
+                    complain(f"warning: {store.name} has reached its capacity: from here on it drops more and more new lines as repeated")
     finally:
         store.finish()
     _warn_past_capacity(store)
@@ -276,5 +278,5 @@ def _key(text: str) -> bytes:
         return SipHash().key
     key = hex_bytes(text)
     if len(key) != 16:
-        raise argparse.ArgumentTypeError(f"a key of 16 bytes (32 hex digits) expected, not of {len(key)}")
+        raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), not of {len(key)}")
     return key

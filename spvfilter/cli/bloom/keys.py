@@ -14,16 +14,16 @@ from spvfilter.bloom.fileformat import MAGIC
 from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import SourceError
 
-CHUNK = 1 << 16  # bytes read at a time, fewer where fewer are there; what a pipe holds
+CHUNK = 1 << 16  # bytes per read at most: the capacity of a pipe on Linux
 MAX_KEY = 64 << 20  # bytes
 
 
 class Keys:
-    """The keys of some files, or of standard input where none is named or one is "-", in the batches in which they come.
+    """The keys in files, or on standard input if none is named or one is "-", in batches as they arrive.
 
-    Keys end with a newline, and a carriage return before it is not part of them; with `nul` they end with a NUL and are anything else.
-    The last one need not end. An empty key is a key. Raises OSError for a file that cannot be read, before anything is; SourceError for
-    a key of more than 64 MiB, and for a filter.
+    A key ends with a newline, and a carriage return before that is dropped; with `nul` it ends with NUL and may hold any other byte. The
+    last one needs no end. An empty key is a key. Raises OSError, before anything is read, if a file cannot be; SourceError for a key of
+    more than 64 MiB and for a file that is a filter.
     """
 
     def __init__(self, paths: Sequence[str], nul: bool) -> None:
@@ -40,7 +40,7 @@ class Keys:
                 yield from self._of(stream, path)
 
     def _of(self, stream: BinaryIO, path: str) -> Iterator[list[bytes]]:
-        rest: list[bytes] = []  # pieces of a key whose end has not come
+        rest: list[bytes] = []  # pieces of a key whose end has not been read
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
             if start and chunk.startswith(MAGIC):
@@ -64,7 +64,7 @@ class Keys:
 
 
 def _size(path: str) -> int | None:
-    """Bytes of a file that can be read; None where that is not known before its end. Nothing is opened: that would start a FIFO."""
+    """Size of a readable file in bytes, None if it cannot be known beforehand. Nothing is opened: that would start a FIFO's writer."""
     if path == "-":
         return None
     status = Path(path).stat()

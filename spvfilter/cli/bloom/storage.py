@@ -27,7 +27,7 @@ Shape = tuple[int, float, int | None]  # capacity, rate, hash functions
 
 
 class Facts(NamedTuple):
-    """What can be said of a filter."""
+    """The parameters and the state of a filter."""
 
     counting: bool
     kind: str
@@ -43,24 +43,24 @@ class Facts(NamedTuple):
 
 
 class FilterStorage(ABC):
-    """One filter at a time, its keys lines: made or opened, used, finished."""
+    """Storage of one filter of lines at a time, which is created or opened, used and finished."""
 
     name = "the filter in memory"
 
     @abstractmethod
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
-        """A new one; without a name it is kept nowhere."""
+        """Make a new filter. Without a name it is not kept."""
 
     @abstractmethod
     def open(self, name: str, *, change: bool = False) -> None: ...
 
     @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
-        """One byte for each line: whether it was new."""
+        """Add the lines and return one byte for each: whether it was new."""
 
     @abstractmethod
     def update(self, lines: list[bytes]) -> int:
-        """Add the lines; how many were new."""
+        """Add the lines and return how many were new."""
 
     @abstractmethod
     def contains_many(self, lines: list[bytes]) -> bytes: ...
@@ -70,19 +70,19 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def read(self, name: str) -> Local:
-        """The whole of it, in memory."""
+        """Read a whole filter into memory."""
 
     @abstractmethod
     def write(self, name: str, made: Local, *, replace: bool) -> None: ...
 
     def merge(self, names: Sequence[str], output: str, *, replace: bool) -> None:
-        """Write what all of them contain, once all are read: the output may be one of them."""
+        """Write the union of the filters after all are read: the output may be one of them."""
         merged = self.read(names[0])
         for name in names[1:]:
             part = self.read(name)
             try:
                 if type(part) is not type(merged):
-                    raise MismatchError("one of them counts")
+                    raise MismatchError("one of them is a counting filter")
                 merged |= part  # type: ignore[operator]  # of one kind
             except MismatchError as error:
                 raise MismatchError(f"{names[0]} and {name} cannot be merged: {error}") from None
@@ -90,10 +90,10 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Keep what was added."""
+        """Save what was added."""
 
     def _encoded(self, encoding: Encoding, lines: list[bytes]) -> list[bytes] | list[str]:
-        """The lines as keys of a filter that may have been made in Python."""
+        """The lines in the encoding of the filter's keys, which a Python program may have chosen."""
         match encoding:
             case Encoding.BYTES:
                 return lines
@@ -101,13 +101,13 @@ class FilterStorage(ABC):
                 try:
                     return [line.decode() for line in lines]
                 except UnicodeDecodeError as error:
-                    raise SourceError(f"{self.name} is of text, and this line is not UTF-8: {error.object[:40]!r}") from None
+                    raise SourceError(f"the keys of {self.name} are text, and this line is not UTF-8: {error.object[:40]!r}") from None
             case _:
-                raise ParameterError(f"{self.name} is not of lines: its keys are {encoding.name.lower()}")
+                raise ParameterError(f"{self.name} does not hold lines: its keys are {encoding.name.lower()}")
 
 
 def is_filter(path: Path) -> bool:
-    """Whether a regular file is there that starts as a filter's does; of anything else nothing is read."""
+    """Whether `path` is a regular file that starts like a filter. Only regular files are read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -132,21 +132,21 @@ class FileStorage(FilterStorage):
         self._filter = BloomFilter(*shape, hashing=hashing)
 
     def _claim(self, name: str, replace: bool) -> None:
-        """Let `finish` write there. Only a filter is ever replaced."""
+        """Let `finish` write to this file. Only a filter is ever replaced."""
         path = Path(os.path.realpath(name))
         if path.exists() and not is_filter(path):
-            raise SourceError(f"{name} is there and is not a filter")
+            raise SourceError(f"{name} exists and is not a filter")
         if path.exists() and not replace:
-            raise SourceError(f"{name} is there already: --force replaces it")
-        if not os.access(path.parent, os.W_OK | os.X_OK):  # said now, not after hours of reading
-            raise SourceError(f"{name}: {path.parent} is not a directory that can be written to")
+            raise SourceError(f"{name} exists: --force replaces it")
+        if not os.access(path.parent, os.W_OK | os.X_OK):  # reported now, not after hours of reading
+            raise SourceError(f"{name}: {path.parent} is not a writable directory")
         self.name, self._path = name, path
 
     def open(self, name: str, *, change: bool = False) -> None:
         self._filter = self.read(name)
         self.name = name
         if change:
-            self._keys([])  # refuses what is not of lines
+            self._keys([])  # raises if the filter does not hold lines
             self._claim(name, replace=True)
 
     def add_many(self, lines: list[bytes]) -> bytes:
@@ -198,14 +198,14 @@ class FileStorage(FilterStorage):
         try:
             mode = self._path.stat().st_mode if self._path.exists() else None
             self._opened.save(self._path)
-            if mode is not None:  # a filter that others may read stays one
+            if mode is not None:  # a filter that others may read stays readable
                 self._path.chmod(stat.S_IMODE(mode))
-        except OSError as error:  # it names a temporary file
+        except OSError as error:  # its own message names a temporary file
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
 
 
 class RedisStorage(FilterStorage):
-    """A filter in Redis; every batch is there at once."""
+    """A filter in Redis, which has every batch as soon as it is added."""
 
     def __init__(self, url: str) -> None:
         from spvfilter.bloom.redis.client import connect
@@ -227,7 +227,7 @@ class RedisStorage(FilterStorage):
             self._runner.close()
 
     async def _leave(self) -> None:
-        """End what an interrupt has left behind, then the connection: the other way round, its error would be nobody's."""
+        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be lost."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -280,11 +280,11 @@ class RedisStorage(FilterStorage):
     def write(self, name: str, made: Local, *, replace: bool) -> None:
         from spvfilter.bloom.redis.filter import RedisBloomFilter
 
-        assert isinstance(made, BloomFilter)  # there are no others in Redis
+        assert isinstance(made, BloomFilter)  # Redis holds no other kind
         self._run(self._make(name, partial(RedisBloomFilter.create_from, self._client, name, made), replace))
 
     def finish(self) -> None:
-        """Nothing: it is there."""
+        """Do nothing: every batch is in Redis already."""
 
     async def _there(self, name: str) -> RedisBloomFilter:
         from spvfilter.bloom.redis.filter import RedisBloomFilter
@@ -295,7 +295,7 @@ class RedisStorage(FilterStorage):
             raise SourceError(f"{name}: {error}") from None
 
     async def _make(self, name: str, make: Callable[[], Awaitable[RedisBloomFilter]], replace: bool) -> None:
-        """What is there goes only when all else that can be refused was not."""
+        """Make a filter. An existing one is deleted only after everything else has been checked."""
         try:
             made = await make()
         except RemoteExistsError as error:

@@ -88,7 +88,7 @@ def _hash(text: str) -> bytes:
     try:
         return hash_from_hex(text)
     except ParameterError:
-        raise argparse.ArgumentTypeError(f"a hash of 64 hex digits expected, not these {len(text)} characters") from None
+        raise argparse.ArgumentTypeError(f"expected a hash of 64 hex digits, not these {len(text)} characters") from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,9 +121,9 @@ def _build(args: argparse.Namespace, page: Page) -> int:
             refs.append(found)
     order, runs = chain_order(refs)
     if args.prevouts is not None and len(order) != 1:
-        raise ParameterError(f"--prevouts goes with one block, not with {len(order)}")
+        raise ParameterError(f"--prevouts needs exactly one block, not {len(order)}")
     if args.previous is not None and runs != 1:
-        raise ParameterError(f"--previous goes with one run of linked blocks, not with {runs}")
+        raise ParameterError(f"--previous needs one run of linked blocks, not {runs}")
     given = None if args.prevouts is None else read_prevouts(args.prevouts)
     outputs = SeenOutputs(forget=len({ref.previous for ref in order}) == len(order))
     headers = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
@@ -193,7 +193,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
     as_json = _is_json(args, page)
-    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))  # name, block and height of those read last
+    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))  # name, block and height of the last ones read
     filters = found = 0
 
     def pairs() -> Iterator[tuple[bytes, bytes]]:
@@ -222,11 +222,11 @@ def _match(args: argparse.Namespace, page: Page) -> int:
 
 
 def _records(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
-    """The filters named, each with a name for errors. Raises ParameterError, SourceError, OSError."""
+    """The given filters, each with a name for error messages. Raises ParameterError, SourceError, OSError."""
     if args.block is None:
         return _records_of(args.filters)
     if len(args.filters) > 1:
-        raise ParameterError(f"--block goes with one filter, not with {len(args.filters)}")
+        raise ParameterError(f"--block needs exactly one filter, not {len(args.filters)}")
     return iter([_alone(args)])
 
 
@@ -237,7 +237,7 @@ def _records_of(names: Sequence[str]) -> Iterator[tuple[str, FilterRecord]]:
 
 
 def _alone(args: argparse.Namespace) -> tuple[str, FilterRecord]:
-    """One filter in hex or as bytes."""
+    """One filter given in hex or as bytes."""
     data = read_hex_or_bytes(args.filters[0], MAX_BLOCK_SIZE, "a filter")  # a filter is smaller than its block
     return "the filter", FilterRecord(args.block or bytes(32), None, None, data, None)
 
@@ -280,7 +280,7 @@ class _Unlinked(NamedTuple):
 
 
 class _FilterTotals:
-    """Sums over many filters. Every stated header is checked against that of the block before, in whatever order the lines come."""
+    """Sums over many filters. Every stated header is checked against that of the block before, in any order of the lines."""
 
     def __init__(self, previous: bytes | None) -> None:
         self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # by block

@@ -20,11 +20,11 @@ from spvfilter.store.importer import FilterImport, ImportCounts
 from spvfilter.store.store import Store
 
 _INCOMPLETE = 1  # exit code
-_AT_ONCE = 500  # filters read from the database, or imported until that is shown
+_AT_ONCE = 500  # filters per read from the database, or per update of the progress display
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
-    """Put filters, each with a name for errors, into a database; an exit code. What comes before an error stays.
+    """Import filters, each with a name for error messages, and return an exit code. The filters before an error are kept.
 
     Raises SourceError, StoreError.
     """
@@ -56,17 +56,17 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 def _tell(counts: ImportCounts, db: str) -> None:
     page = Page(sys.stderr)
     for block in counts.stale_blocks:
-        complain(f"block {hash_to_hex(block)} is not of the best chain that {db} holds: left out")
+        complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: left out")
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
-    present = f", {counts.present:,} were there" if counts.present else ""
+    present = f", {counts.present:,} were there before" if counts.present else ""
     page.line(f"{counts.kept:,} filter(s) kept{present}")
     if counts.waiting:
-        page.line(f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes, and uses what they commit to")
+        page.line(f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes and uses what they commit to")
 
 
 def export_filters(db: str, network: Network, page: Page) -> int:
-    """The filters kept in a database as JSON lines, from the lowest block up; an exit code. Raises SourceError, StoreError."""
+    """Print the filters kept in a database as JSON lines, lowest block first, and return an exit code. Raises SourceError, StoreError."""
     if not Path(db).is_file():
         raise SourceError(f"{db}: no such file")
     count = size = 0
@@ -84,9 +84,9 @@ def export_filters(db: str, network: Network, page: Page) -> int:
         waiting = store.compact_filters.waiting()
     if not count:
         if waiting:
-            raise SourceError(f"{db}: {waiting:,} filter(s) kept wait for their filter headers: run watch --mode compact first")
-        raise SourceError(f"{db}: no filter is kept")
+            raise SourceError(f"{db}: its {waiting:,} filter(s) wait for their filter headers: run watch --mode compact first")
+        raise SourceError(f"{db}: no filters are kept")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
-    more = f"; {waiting:,} more are of no block whose filter header is known" if waiting else ""
+    more = f"; {waiting:,} more wait for their filter headers" if waiting else ""
     Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
     return 0

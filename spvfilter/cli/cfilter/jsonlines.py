@@ -1,4 +1,4 @@
-"""Files of `spvfilter cfilter`: compact filters as JSON lines, spent outputs, and blocks in the order to build filters in."""
+"""Files of `spvfilter cfilter`: compact filters as JSON lines, spent outputs, and the order of blocks to build filters in."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from spvfilter.scan.sources import BlockRef
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
 _OP_RETURN = 0x6A
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
-_START = 4_096  # bytes read at once until there is something else than blanks
-_OBJECT = re.compile(rb'\{\s*"[a-z]')  # of a filter's bytes, one in ten million begins so
+_START = 4_096  # bytes per read until something other than blanks is found
+_OBJECT = re.compile(rb'\{\s*"[a-z]')  # the bytes of one filter in ten million begin like this
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class FilterRecord:
 
 
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
-    """The lines of a file, `-` for standard input, with their numbers. Raises SourceError for what is no such line, OSError."""
+    """The records of a file (`-`: standard input) with their line numbers. Raises OSError; SourceError for a line that is no record."""
     if name == "-":
         yield from _records(standard_input(), "standard input")
         return
@@ -72,9 +72,9 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
 
 
 def is_of_lines(name: str) -> bool:
-    """Whether a file, `-` for standard input, is one of JSON lines: it begins with an object, behind a byte order mark and blanks or not.
+    """Whether a file holds JSON lines: it begins with an object, after an optional byte order mark and blanks.
 
-    So are standard input and pipes, which cannot be looked into; what cannot be opened is not.
+    True for standard input (`-`) and pipes, which cannot be looked into, and False for a file that cannot be opened.
     """
     try:
         if name == "-" or Path(name).is_fifo():
@@ -92,9 +92,9 @@ def _record(line: bytes) -> FilterRecord:
     try:
         fields = json.loads(line)
     except ValueError:
-        raise ParameterError("no JSON") from None
+        raise ParameterError("not JSON") from None
     if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in ("block", "filter")):
-        raise ParameterError('no object with "block" and "filter"')
+        raise ParameterError('not an object with "block" and "filter"')
 
     def hash_field(name: str) -> bytes | None:
         value = fields.get(name)
@@ -105,15 +105,15 @@ def _record(line: bytes) -> FilterRecord:
     try:
         data = bytes.fromhex(fields["filter"])
     except ValueError:
-        raise ParameterError('"filter" is not in hex') from None
+        raise ParameterError('"filter" is not hex') from None
     stated = hash_field("filter_hash")
     if stated not in (None, filter_hash(data)):
-        raise ParameterError("the filter is not the one that filter_hash states: the line is damaged")
+        raise ParameterError("the filter does not hash to filter_hash: the line is damaged")
     return FilterRecord(block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header"))
 
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
-    """Raises SourceError for what shows itself as of another network: by the genesis block that it is of, or that comes before."""
+    """Raises SourceError if the record's block or the one before it is a genesis block, but not this network's."""
     genesis = network.genesis_hash
     first = None  # the block that would be the genesis block
     if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:
@@ -126,7 +126,7 @@ def check_network(name: str, record: FilterRecord, network: Network) -> None:
 
 
 def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
-    """The blocks without duplicates, parents first; and the number of blocks whose parent is missing."""
+    """The blocks without duplicates, parents first, and the number of blocks whose parent is missing."""
     known = {ref.hash: ref for ref in refs}
     children: dict[bytes, list[BlockRef]] = {}
     roots = []
@@ -143,14 +143,14 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 class SeenOutputs:
-    """scriptPubKeys of the outputs of blocks, for blocks that spend them. With `forget` what is spent is forgotten: there are no forks."""
+    """The scriptPubKeys of outputs, kept for the blocks that spend them. With `forget` (no forks), spent outputs are dropped."""
 
     def __init__(self, forget: bool) -> None:
         self._forget = forget
         self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Keep a block's outputs; the scripts that it spends, in order, None for an output that was never seen."""
+        """Keep a block's outputs and return the scripts that it spends, in order; None for an output that was never seen."""
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)

@@ -23,7 +23,7 @@ _START = 1_700_000_000  # time of the first block
 
 
 def _locks(owner: str) -> dict[str, Lock]:
-    """An output of each kind, of keys that nobody has."""
+    """A lock of each kind, for keys that nobody has."""
 
     def key(kind: str) -> bytes:
         return sha256(f"spvfilter demo: {owner} {kind}".encode()).digest()
@@ -44,22 +44,22 @@ def wallet_addresses() -> dict[str, str]:
 
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
-    """Inputs that spend the first outputs of a transaction, which these locks lock."""
+    """Inputs that spend a transaction's first outputs, which have these locks."""
     txid = Transaction.parse(raw).txid
     return [lock.spends(OutPoint(txid, index)) for index, lock in enumerate(locks)]
 
 
 class DemoChain:
-    """Blocks on regtest's genesis: coins for strangers, receipts on every kind of address, spends, one block that is all strangers'.
+    """Blocks on regtest's genesis: coins for strangers, payments to every kind of address, spends, and a block without the wallet.
 
-    After the first block come `empty` ones: with COINBASE_MATURITY of them a node takes the chain.
+    `empty` blocks without transactions follow the first: with COINBASE_MATURITY of them a node accepts the chain.
     """
 
     def __init__(self, empty: int = 0) -> None:
         self.blocks: list[bytes] = []
         self._tip = NETWORK.genesis_hash
         self._names = count()
-        self._coins: deque[tuple[TxIn, int]] = deque()  # what strangers may spend, and its value
+        self._coins: deque[tuple[TxIn, int]] = deque()  # what strangers can spend, with its value
         self._pending: list[bytes] = []  # transactions of the next block, but for the coinbase
         self._mine(coins=STRANGERS)
         for _ in range(empty):
@@ -81,7 +81,7 @@ class DemoChain:
         self._trade_and_mine()
 
     def time(self) -> float:
-        """When the block after the last is found."""
+        """The time of the block after the last."""
         return _START + 600 * (len(self.blocks) + 1)
 
     def next_payments(self) -> tuple[bytes, bytes]:
@@ -98,26 +98,26 @@ class DemoChain:
         return kinds[number % len(kinds)]
 
     def _add(self, coins: Sequence[TxIn], *paid: tuple[Lock, int]) -> list[TxIn]:
-        """Put a transaction into the next block; the inputs that spend its outputs."""
+        """Put a transaction into the next block and return inputs that spend its outputs."""
         raw = build_tx(coins, [lock.pays(value) for lock, value in paid])
         self._pending.append(raw)
         return _spends(raw, [lock for lock, _ in paid])
 
     def _receive(self, lock: Lock, value: int) -> TxIn:
-        """A stranger pays the wallet; what spends it."""
+        """Let a stranger pay the wallet; returns the input that spends the payment."""
         coin, worth = self._coins.popleft()
         received, change = self._add([coin], (lock, value), (self._stranger(), worth - value))
         self._coins.append((change, worth - value))
         return received
 
     def _spend(self, coins: Sequence[TxIn], value: int, lock: Lock, change: int) -> TxIn:
-        """The wallet pays a stranger; what spends its change."""
+        """Let the wallet pay a stranger; returns the input that spends the change."""
         paid, kept = self._add(coins, (self._stranger(), value), (lock, change))
         self._coins.append((paid, value))
         return kept
 
     def _trade_and_mine(self) -> None:
-        """Strangers pay each other, half of them before and half after what the wallet does, and a block is made of all."""
+        """Mine a block in which strangers pay each other, half of them before the wallet's transactions and half after."""
         wallets, self._pending = self._pending, []
         for number in range(STRANGERS):
             if number == STRANGERS // 2:
@@ -128,7 +128,7 @@ class DemoChain:
         self._mine()
 
     def _mine(self, coins: int = 1) -> None:
-        """A block of what is pending, its coinbase paying so many equal outputs."""
+        """Mine a block of what is pending; its coinbase pays `coins` equal outputs."""
         height = len(self.blocks) + 1
         locks, value = [self._stranger() for _ in range(coins)], subsidy(height) // coins
         coinbase = build_coinbase(height, [lock.pays(value) for lock in locks], self._pending)

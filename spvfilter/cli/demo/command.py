@@ -29,10 +29,10 @@ _FP_RATE = 0.005  # high, so that a chain this small shows false positives
 _TWEAK = 0x5EED  # a wallet's is random; here every run shall look the same
 _DECOY_KEY = b"the demo's, no secret at all"
 _HEX_COLUMNS = 64
-_TIMEOUT_S = 60.0  # for all of it; it takes two
+_TIMEOUT_S = 60.0  # for the whole demo, which takes two seconds
 
 _YOUR_OWN = """\
-Put your addresses into a file, one a line, each with ,LABEL behind it or not:
+Put your addresses into a file, one per line, optionally followed by ,LABEL:
 
   spvfilter watch --watch wallet.txt --connect HOST:PORT --db wallet.db
   spvfilter scan ~/.bitcoin/blocks --watch wallet.txt
@@ -41,7 +41,7 @@ Put your addresses into a file, one a line, each with ,LABEL behind it or not:
 
 The first follows them live through a full node and remembers, the second
 looks through the blocks of your own node, the third prints the filterload
-payload, the fourth is a node like the demo's, to try things out. All know
+payload, the fourth is a node like the demo's, to try things out. All take
 --help."""
 
 
@@ -87,8 +87,8 @@ def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
         ("hash functions", str(made.hash_funcs)),
         ("tweak", str(made.tweak)),
         ("flags", "all: the node adds the outpoints of what it matches"),
-        ("fp rate asked for", f"{made.nominal_fp_rate:.3%}"),
-        ("fp rate as it stands", f"{made.current_fp_rate:.3%} of what is looked up"),
+        ("requested fp rate", f"{made.nominal_fp_rate:.3%}"),
+        ("current fp rate", f"{made.current_fp_rate:.3%}"),
     ]
 
 
@@ -103,7 +103,7 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
                 page.title("4. And then, live")
                 await _happenings(client, node, chain, story, page)
                 story.balances.show(page)
-            page.title("5. The same wallet asks for it all again, in both ways")
+            page.title("5. The same wallet fetches everything again, in both modes")
             await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), page)
 
 
@@ -120,7 +120,7 @@ def _prepared(path: Path, watch: WatchList) -> Path:
 
 
 class _Story:
-    """What the client tells, printed."""
+    """Prints the client's events."""
 
     def __init__(self, events: AsyncIterator[Event], page: Page) -> None:
         self.matches: list[Match] = []
@@ -130,7 +130,7 @@ class _Story:
         self._show: Callable[[Match], None] = printer(page, "table")
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        """Go on until so many events of a kind have come."""
+        """Print events until `count` of one kind have come."""
         async for event in self._events:
             match event:
                 case MatchWithdrawn(match):
@@ -173,7 +173,7 @@ async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, sto
 
 
 async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
-    """What each way costs and gives away."""
+    """Show what each mode costs and gives away."""
     ours: set[bytes] = set()
     sessions = []
     for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
@@ -191,9 +191,9 @@ async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
         ["traffic", megabytes(bloom.size), megabytes(compact.size)],
         ["for each block", "proof and transactions", "its filter"],
         ["whole blocks fetched", str(bloom.sent["block"]), str(blocks)],
-        ["transactions for nothing", str(bloom.sent["tx"] - len(ours)), "those in these blocks"],
+        ["unneeded transactions", str(bloom.sent["tx"] - len(ours)), "the others in these blocks"],
         ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
     ]
     page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
     page.line(f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by chance.")
-    page.line("  Of compact filters a node learns but which blocks are wanted whole.")
+    page.line("  With compact filters a node learns only which blocks are fetched.")

@@ -1,4 +1,4 @@
-"""The demo's node: serves a chain on a real socket, and counts for each connection what it sent and what it was told."""
+"""The demo's node: serves a chain on a real socket, and counts what each connection sends and reveals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spvfilter.wire.session import Session
 
 
 class WatchfulResponder(Responder):
-    """A responder that remembers."""
+    """A responder that counts what it sends and keeps the first filter it is sent."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -38,7 +38,7 @@ class WatchfulResponder(Responder):
 
 
 class DemoNode(Node):
-    """A node whose responders stay known after their end."""
+    """A node that keeps its responders after their connections end."""
 
     def __init__(self, blocks: Iterable[bytes], clock: Callable[[], float]) -> None:
         self.seen: list[WatchfulResponder] = []
@@ -55,7 +55,7 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """Scripts paid on the chain that a filter matches, for all the node can tell the wallet's; and how many there are."""
+        """The number of scripts paid on the chain that a filter matches, any of which may be the wallet's, and the number of scripts."""
         scripts = {
             block.raw[start:end] for block in self.regtest.chain.active for tx in walk_block(block.raw) for _, start, end in tx.outputs
         }

@@ -1,1 +1,1 @@
-"""`spvfilter inspect`: what some bytes are and what they hold."""
+"""`spvfilter inspect`: the kind of some bytes and their contents."""

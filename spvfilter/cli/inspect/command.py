@@ -18,7 +18,7 @@ from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
 _MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE  # bytes: of a block in a message
 _MOST_REFUSALS = 3  # shown
-# what bytes may be, the likeliest first, and the fact that decides it where there is one
+# what bytes may be, the likeliest first, and the fact that decides it, if there is one
 _PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
     "block": (payloads.block, "merkle root ok"),
     "merkleblock": (payloads.merkleblock, "proof ok"),
@@ -30,12 +30,12 @@ _PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Say what bytes are and what they hold: a filterload, merkleblock or headers payload, a transaction, a block, "
+        "Identify bytes and show what they hold: a filterload, merkleblock or headers payload, a transaction, a block, "
         "or a whole P2P message with its envelope."
     )
     parser.add_argument(
         "what", metavar="HEX|FILE|-", nargs="?", default="-",
-        help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input, either way",
+        help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input",
     )  # fmt: skip
     add_network(parser)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:
-    """Everything that these bytes are from first to last, the likeliest first. Raises ParameterError with what each parser said."""
+    """Everything that all of these bytes parse as, the likeliest first. Raises ParameterError with what each parser said."""
     if magic_of(raw) and raw[4:5].isalpha():
         try:
             return [message(raw)]
         except FormatError as error:
-            raise ParameterError(f"{len(raw)} bytes that are no P2P message: {error}") from None
+            raise ParameterError(f"{len(raw)} bytes that are not a P2P message: {error}") from None
     found: list[Finding] = []
     refusals: list[tuple[int, str]] = []
     for kind, (parse, settled_by) in _PARSERS.items():
@@ -73,10 +73,10 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
         found.append(finding)
     if found:
         return sorted(found, key=lambda finding: finding.fact(_PARSERS[finding.kind][1]) is False)
-    refusals.sort(key=lambda refusal: -refusal[0])  # who came furthest has most to say
+    refusals.sort(key=lambda refusal: -refusal[0])  # the parser that got furthest has most to say
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(
-        f"{len(raw)} bytes that are no filterload, transaction, block, merkleblock, headers or message{_hint(raw)}; {said}"
+        f"{len(raw)} bytes that are not a filterload, transaction, block, merkleblock, headers or message{_hint(raw)}; {said}"
     )
 
 

@@ -18,8 +18,8 @@ from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import LIMITS, InvItem, InvType, NetId, PeerAddress, Reject, Unknown, Version, parse_message
 
 _AT = {"magic": 0, "command": 4, "length": 16}  # bytes
-_HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}  # others are bytes as they come
-_MOST_HEX = 64  # digits shown of longer data
+_HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}  # other bytes: wire order
+_MOST_HEX = 64  # digits shown; longer data is cut
 _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
     "filterload": payloads.filterload,
     "tx": payloads.transaction,
@@ -38,7 +38,7 @@ def message(raw: bytes) -> Finding:
     """The one message that fills `raw`; a wrong checksum is a fact. Raises FormatError: bad envelope or payload, trailing bytes."""
     network = magic_of(raw)
     if network is None:
-        raise FormatError(f"{raw[:4].hex()} is no network's", offset=0, field="magic")
+        raise FormatError(f"{raw[:4].hex()} is not a known network's", offset=0, field="magic")
     size = int.from_bytes(raw[16:20], "little")
     checksum = Fact("checksum ok", True, "yes")
     decoder = Decoder(network.magic, LIMITS)
@@ -71,7 +71,7 @@ def _payload(command: str, raw: bytes, network: Network) -> Finding:
 
 
 def _told(command: str, parsed: Any) -> Finding:
-    """Every field of a message of no further interest here."""
+    """Every field of a message that has no display of its own."""
     match parsed:
         case Version():
             facts = [
@@ -94,7 +94,7 @@ def _told(command: str, parsed: Any) -> Finding:
             ]
             return Finding(command, command, facts)
         case Unknown():
-            return Finding(command, f"{command}, which is not known here", [_fact("payload", parsed.payload)])
+            return Finding(command, f"{command}, an unknown command", [_fact("payload", parsed.payload)])
     values = {field.name: getattr(parsed, field.name) for field in fields(parsed)}
     tables = [_table(name, value) for name, value in values.items() if isinstance(value, tuple)]
     return Finding(command, command, [_fact(name, value) for name, value in values.items() if not isinstance(value, tuple)], tables)

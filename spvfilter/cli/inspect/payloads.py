@@ -21,11 +21,11 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Headers
 
-_LOCK_TIME_THRESHOLD = 500_000_000  # Core script.h LOCKTIME_THRESHOLD: below a height, from here on a time
+_LOCK_TIME_THRESHOLD = 500_000_000  # Core script.h LOCKTIME_THRESHOLD: lower values are heights, others times
 
 
 class Fact(NamedTuple):
-    """One thing to say: its name, its value in JSON, and for people where that differs."""
+    """A name and its value, in JSON and, if that differs, in a table."""
 
     name: str
     value: object
@@ -33,7 +33,7 @@ class Fact(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Many things of one kind: their name in JSON, what people read above them, and each as a record and as a row of cells."""
+    """Items of one kind: their name in JSON, the title of their table, and each as a record and as a row of cells."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What some bytes turned out to be; `payload` is a whole message's."""
+    """What some bytes turned out to be; `payload` is set for a whole message."""
 
     kind: str
     title: str
@@ -125,7 +125,7 @@ def _lock_time(lock_time: int) -> str:
 
 
 def utc(seconds: int) -> str:
-    """A time since 1970, for people; the number where no calendar has that day."""
+    """A Unix time as readable text; the bare number if it is out of the calendar's range."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
@@ -205,7 +205,7 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
         Fact("proof ok", proof is not None, refusal or "yes"),
         Fact("ambiguous", proof and proof.ambiguous, _ambiguous(proof and proof.ambiguous)),
         *_numbers(parsed.header),
-        Fact("transactions", parsed.total, f"{parsed.total:,} as the sender says, which nothing proves"),
+        Fact("transactions", parsed.total, f"{parsed.total:,} as the sender claims; nothing proves it"),
         Fact("hashes", len(parsed.hashes)),
         Fact("flag bits", 8 * len(parsed.flags)),
     ]
@@ -220,7 +220,7 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
 def _ambiguous(ambiguous: bool | None) -> str:
     if ambiguous is None:
         return "not checked"
-    return "yes: an inner node is a transaction in form (CVE-2017-12842)" if ambiguous else "no"
+    return "yes: an inner node parses as a transaction (CVE-2017-12842)" if ambiguous else "no"
 
 
 def headers(raw: bytes, network: Network) -> Finding:

@@ -42,7 +42,7 @@ class Balances:
         self._all = _Sum()
 
     def put(self, match: Match) -> bool:
-        """Count a match in place of what was known of it; False where just this was known."""
+        """Count a match in place of its earlier state; False if nothing changed."""
         if self._matches.get(_identity(match)) == match:
             return False
         self.remove(match)
@@ -51,7 +51,7 @@ class Balances:
         return True
 
     def remove(self, match: Match) -> bool:
-        """Count a match no longer; False where it was not known."""
+        """Stop counting a match; False if it was not counted."""
         known = self._matches.pop(_identity(match), None)
         if known is not None:
             self._count(known, -1)
@@ -69,7 +69,7 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Columns, and a row for each address, the last touched last, at most `most` rows; several addresses get a row with their sum."""
+        """Columns and at most `most` rows: one per address, the latest change last, and the sum if there are several addresses."""
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]
@@ -77,7 +77,7 @@ class Balances:
         if len(self._sums) > 1:
             rows.append([f"all {len(self._sums):,}", "", *self._all.cells()])
         columns = dict(COLUMNS)
-        for name in ("in the mempool", "label"):  # where nothing would be in it
+        for name in ("in the mempool", "label"):  # columns that would be empty
             at = list(columns).index(name)
             if not any(row[at] for row in rows):
                 del columns[name]
@@ -85,7 +85,7 @@ class Balances:
         return columns, rows
 
     def show(self, page: Page) -> None:
-        """A table of them; nothing where there is nothing."""
+        """Print the balances as a table, if there are any."""
         if self._matches:
             page.title("Balances, BTC")
             columns, rows = self.table()

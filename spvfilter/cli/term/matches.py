@@ -14,7 +14,7 @@ from spvfilter.watch.match import Match, MatchKind
 
 FORMATS = ("table", "jsonl", "csv")
 _COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label")
-_LEAST_ADDRESS = 9  # characters that still tell one from another: 4 of each end
+_LEAST_ADDRESS = 9  # characters: 4 of each end still tell one address from another
 _NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
 _GREEN, _RED = "green", "red"
 
@@ -41,7 +41,7 @@ def record(match: Match) -> dict[str, str | int | None]:
 
 
 def printer(page: Page, chosen: str) -> Callable[[Match], None]:
-    """A function that prints one match in one of FORMATS. The head of a CSV is printed at once, that of a table with its first row."""
+    """A function that prints one match in one of FORMATS. A CSV's header is printed at once, a table's with its first row."""
     if chosen == "jsonl":
         return lambda match: page.line(json.dumps(record(match), separators=(",", ":")))
     if chosen == "csv":
@@ -57,7 +57,7 @@ def _csv_line(cells: Iterable[object]) -> str:
 
 
 class _Table:
-    """Rows whose widths are fixed beforehand, as they come one by one; ids and addresses are shortened only to fit a terminal."""
+    """A table printed row by row in columns of fixed width; ids and addresses are shortened only to fit a terminal."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -101,7 +101,7 @@ class _Table:
 
 
 def name_of(match: Match) -> str:
-    """The address of a match, else what there is in its place."""
+    """The address of a match, or what is known in its place."""
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
@@ -126,7 +126,7 @@ class _Total:
 
 
 class Totals:
-    """What was received and spent, by address and label. Blocks can be taken out again: of a stream, some turn out stale."""
+    """What was received and spent, by address and label. Blocks can be taken out again: in a stream some turn out to be stale."""
 
     def __init__(self) -> None:
         self._by_block: dict[bytes | None, dict[tuple[str, str], _Total]] = {}
@@ -143,12 +143,12 @@ class Totals:
             total.spent += match.value
 
     def discard(self, blocks: Iterable[bytes]) -> int:
-        """Take these blocks' matches out again; how many those were."""
+        """Take the matches of these blocks out again and return how many there were."""
         gone = [self._by_block.pop(block, {}) for block in blocks]
         return sum(total.matches for of_block in gone for total in of_block.values())
 
     def show(self, page: Page) -> None:
-        """A table of them; nothing where there is nothing."""
+        """Print the totals as a table, if there are any."""
         totals: dict[tuple[str, str], _Total] = {}
         for of_block in self._by_block.values():
             for key, total in of_block.items():

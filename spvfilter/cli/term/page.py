@@ -14,19 +14,19 @@ Align = Literal["left", "right"]
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that could move a cursor, end a line or turn the direction of writing."""
+    """Escape every character that could move the cursor, end the line or change the direction of writing."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"spvfilter: {printable(message)}", file=sys.stderr)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text in at most `width` ≥ 5 characters, its middle left out if need be: what is compared are the ends."""
+    """Shorten the text to at most `width` ≥ 5 characters by leaving out its middle: people compare the ends."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -34,7 +34,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """rich's console for a terminal; None where the stream is none, or rich is not installed."""
+    """rich's console for a terminal; None if the stream is not one, or rich is not installed."""
     if not stream.isatty():
         return None
     try:
@@ -45,7 +45,7 @@ def rich_console(stream: TextIO) -> Console | None:
 
 
 class Page:
-    """A stream that text is written to, `console` its terminal as rich sees it. All that is printed is escaped."""
+    """Text output to a stream; `console` is rich's if the stream is a terminal. Everything printed is escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -54,7 +54,7 @@ class Page:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; None where lines may be as long as they like."""
+        """Columns of the terminal; None if lines may have any length."""
         if not self.is_terminal:
             return None
         if self.console is not None:
@@ -64,7 +64,7 @@ class Page:
         return get_terminal_size().columns
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line, at once; never wrapped by us, so that it can be copied whole."""
+        """Print one line at once. It is never wrapped here, so that it can be copied whole."""
         if self.console is None:
             print(printable(text), file=self.stream, flush=self.stream is sys.stdout)
         else:
@@ -75,7 +75,7 @@ class Page:
         self.line(text, "bold")
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
-        """Names and their values, one a line."""
+        """Print names and their values, one per line."""
         wide = max(len(name) for name, _ in facts)
         if self.console is None:
             for name, value in facts:
@@ -92,7 +92,7 @@ class Page:
         self.console.print(grid)
 
     def table(self, columns: Mapping[str, Align], rows: Sequence[Sequence[str]], shrink: str = "") -> None:
-        """A table with a head; the cells of the column named by `shrink` are shortened where a terminal is too narrow for all."""
+        """Print a table with a header; the cells of the column `shrink` are shortened if the terminal is too narrow."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if shrink and self.width is not None:
             widths = [max(map(len, column)) + 3 for column in zip(columns, *cells, strict=True)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProgressDisplay:
-    """A display that shows nothing: standard error is not a terminal."""
+    """A display that shows nothing, for a standard error that is not a terminal."""
 
     def update(self, done: int, total: int | None) -> None:
         """`done` of `total` bytes are done; the total may be unknown at first."""
@@ -69,7 +69,7 @@ class RichProgress(ProgressDisplay):
 
 @contextmanager
 def progress(console: Console | None) -> Iterator[ProgressDisplay]:
-    """A display of progress; `console` is the terminal that lines are printed on meanwhile, if any."""
+    """A progress display; `console` is the terminal on which lines are printed meanwhile, if any."""
     if not sys.stderr.isatty():
         yield ProgressDisplay()
         return
@@ -87,11 +87,11 @@ def progress(console: Console | None) -> Iterator[ProgressDisplay]:
 
 
 def megabytes(size: float) -> str:
-    """Bytes as people read them, in megabytes of 1,000,000."""
+    """A number of bytes as readable text, in megabytes of 1,000,000."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, and hours where there are any."""
+    """A duration as minutes and seconds, with hours if there are any."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

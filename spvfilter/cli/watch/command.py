@@ -31,7 +31,7 @@ from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConf
 FORMATS = ("table", "jsonl")
 TERMINATED = 143  # exit code, 128 + SIGTERM
 _PATIENCE_S = 30.0
-_LONGEST_NAME = 25  # characters of a host without a dot; what is longer is rather an address or a key, and no resolver's business
+_LONGEST_NAME = 25  # characters of a host without a dot; a longer name is probably an address or a key, which no resolver must see
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,61 +40,65 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to and from the "
         "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
     )
-    parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="to watch; with --db, those of earlier runs are watched as well")
+    parser.add_argument(
+        "addresses", metavar="ADDRESS", nargs="*", help="addresses to watch; with --db, those of earlier runs are watched as well"
+    )
     add_watch_file(parser)
     parser.add_argument(
         "--connect", metavar="HOST:PORT", type=_peer, action="append", default=[], help="a full node; the port may be left out; repeatable"
     )
     parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
     parser.add_argument(
-        "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; names are resolved there"
+        "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it resolves host names, too"
     )
     add_network(parser)
     parser.add_argument(
         "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
         help="compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where a node serves it "
-        "and it can find all that is watched, else bip37",
+        "and it can find everything watched, else bip37",
     )  # fmt: skip
     parser.add_argument(
         "--no-mempool", action="store_true",
-        help="tell of payments once they are in a block; with compact filters this spares fetching every transaction (300 MB a day)",
+        help="report payments only once they are in a block; with compact filters this saves fetching every transaction (300 MB a day)",
     )  # fmt: skip
-    parser.add_argument("--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it all is forgotten")
     parser.add_argument(
-        "--rebuild", action="store_true", help="make a damaged --db anew, keeping what can be kept; the old one becomes FILE.damaged"
+        "--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it nothing is remembered"
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="rebuild a damaged --db, keeping what can be kept; the old one becomes FILE.damaged"
     )
     parser.add_argument(
         "--keep-filters", action="store_true",
-        help="keep compact filters in --db, so that a search for new addresses asks for none; cfilter import brings some from files",
+        help="keep compact filters in --db, so that a search for new addresses need not fetch them; cfilter import adds filters from files",
     )  # fmt: skip
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
         "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0,
-        help="search blocks from there on, the first time; where N is above the tip, from the next block that comes",
+        help="first run: search blocks from height N on; if N is above the tip, from the next block on",
     )  # fmt: skip
-    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, the first time")
+    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="first run: search from that day on")
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
-        help="bip37: share of foreign transactions that the filter lets through: higher hides more, costs more; default %(default)s",
+        help="bip37: share of foreign transactions that the filter lets through: higher hides more and costs more; default %(default)s",
     )  # fmt: skip
-    parser.add_argument("--once", action="store_true", help="end at the tip, having printed every match of the best chain")
+    parser.add_argument("--once", action="store_true", help="stop at the tip, after every match of the best chain is printed")
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=_PATIENCE_S,
-        help="give up --once after so long without a usable node; default %(default)g",
+        help="with --once: give up after this long without a usable node; default %(default)g",
     )  # fmt: skip
     parser.add_argument(
-        "--format", choices=FORMATS, help="table, or jsonl (one JSON object a line, values in satoshi); default: table on a terminal"
+        "--format", choices=FORMATS, help="table, or jsonl (one JSON object per line, values in satoshi); default: table on a terminal"
     )
 
 
 def _peer(text: str) -> str:
-    """An error does not repeat it: it may be a key."""
+    """Argument type: HOST or HOST:PORT. An error does not repeat the text, which may be a key."""
     try:
         host = Address.parse(text, 1).host
     except ParameterError:
         host = ""
     if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
-        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT expected, these {len(text)} characters are not")
+        raise argparse.ArgumentTypeError(f"expected HOST or HOST:PORT, not these {len(text)} characters")
     return text
 
 
@@ -112,7 +116,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"seconds up to 86400 expected, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected seconds up to 86400, not {text[:40]!r}")
     return value
 
 
@@ -120,7 +124,7 @@ def _date(text: str) -> int:
     try:
         day = datetime.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a day YYYY-MM-DD expected, not {text[:40]!r}") from None
+        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, not {text[:40]!r}") from None
     return max(0, int(datetime.datetime.combine(day, datetime.time(), datetime.UTC).timestamp()))
 
 
@@ -132,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("no node to ask: give --connect HOST:PORT, or --discover")
     for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters")):
         if given and args.db is None:
-            raise ParameterError(f"{name} goes with --db FILE")
+            raise ParameterError(f"{name} needs --db FILE")
     client = LightClient(
         watch,
         peers=args.connect,
@@ -154,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _terminable(watch: _Watch) -> int:
-    """Run until the end or SIGTERM, which is as orderly; a second one kills."""
+    """Run until the end or until SIGTERM, which shuts down in order; a second SIGTERM kills."""
     loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
     assert task is not None
 
@@ -175,7 +179,7 @@ async def _terminable(watch: _Watch) -> int:
 
 
 class _Patience:
-    """Lets `timeout` come when there was no usable node for so long, all in all since the last progress."""
+    """Lets `timeout` expire after `seconds` without a usable node, added up since the last progress."""
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
         self._timeout = timeout
@@ -195,7 +199,7 @@ class _Patience:
             self._timeout.reschedule(None)
 
     def progress(self) -> None:
-        """So there is a node, whatever was told of it."""
+        """Start again: progress means that there is a usable node, whatever was reported of it."""
         self._left = self._seconds
         if self._since is not None:
             self._since = None
@@ -203,7 +207,7 @@ class _Patience:
 
 
 class _Watch:
-    """One run and what is printed of it; `patience` is for --once only, `rebuilt` the database to be made anew."""
+    """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild."""
 
     def __init__(self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None) -> None:
         self._client = client
@@ -235,7 +239,7 @@ class _Watch:
                 self._balances.show(self._page)
 
     async def _opened(self, stack: AsyncExitStack) -> LightClient:
-        """The client, entered. Whatever comes of that, a database that was set aside for a new one is told of."""
+        """Enter the client. Whether that succeeds or not, report a database that was set aside for a new one."""
         if self._rebuilt is None:
             return await stack.enter_async_context(self._client)
         before = self._rebuilt.stat().st_ino
@@ -243,7 +247,7 @@ class _Watch:
             return await stack.enter_async_context(self._client)
         finally:
             if self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
-                complain(f"{self._rebuilt} was made anew, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
+                complain(f"{self._rebuilt} was rebuilt, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
 
     async def _follow(self, client: LightClient, shown: Status) -> None:
         if not self._once:
@@ -265,7 +269,7 @@ class _Watch:
             self._match("found", found, shown)
 
     async def _take(self, event: Event, shown: Status) -> bool:
-        """Print what an event tells; whether that was the end."""
+        """Print an event and return whether it ends the run."""
         match event:
             case MatchFound() | MatchConfirmed() | MatchWithdrawn():
                 if not self._once:
@@ -298,7 +302,7 @@ class _Watch:
     def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status) -> None:
         withdrawn = isinstance(event, MatchWithdrawn)
         if not (self._balances.remove(event.match) if withdrawn else self._balances.put(event.match)):
-            return  # told before: an event may have waited while all matches were read from the database
+            return  # printed before: an event may have waited while all matches were read from the database
         if self._json:
             how = {"reason": event.reason.value} if isinstance(event, MatchWithdrawn) else {"completeness": event.completeness}
             self._line({"event": name, **record(event.match), **how})
@@ -339,26 +343,26 @@ class _Watch:
                 self._patience.with_peer()
 
     def _warn(self, event: PeerWarning, shown: Status) -> None:
-        """Say what went wrong, but not again what was said last of the same peer."""
+        """Print what went wrong with a peer, unless it repeats the peer's last warning."""
         cause = _cause(event)
         kind = re.sub(r"[0-9.]+", "#", cause)
         if self._told.get(event.address) != kind:
             self._told[event.address] = kind
-            shown.complain(f"{event.address}: {cause}{'; left for good' if event.banned else '; it is tried again'}")
+            shown.complain(f"{event.address}: {cause}{'; not used again' if event.banned else '; it will be retried'}")
 
     def _line(self, fields: dict[str, object]) -> None:
         self._page.line(json.dumps(fields, separators=(",", ":")))
 
 
 async def _tick(shown: Status) -> None:
-    with suppress(OSError):  # the terminal has gone; whoever prints next will tell
+    with suppress(OSError):  # the terminal has gone; the next output reports it
         while True:
             shown.tick()
             await asyncio.sleep(TICK_S)
 
 
 def _cause(event: PeerWarning) -> str:
-    """What a warning's error says, in words."""
+    """The cause of a warning in words."""
     error = event.error
     said = str(error).removeprefix(f"{event.address}: ")
     if isinstance(error, OSError):

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 TICK_S = 0.2
-_SURE_S = 2.0  # into a phase, before a guess is made of what is left
+_SURE_S = 2.0  # of a phase before the time left is estimated
 _LEAST_NAME = 12  # columns
 
 
 class Status:
-    """A status that shows nothing: there is no terminal."""
+    """A status that shows nothing, for an output that is not a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._phase = "connecting"
         self._doing = ""  # the phase under way
-        self._begun = (0.0, 0)  # when, and what was done by then
+        self._begun = (0.0, 0)  # the time of its first progress, and how much was done then
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
@@ -64,7 +64,7 @@ class Status:
         """Clear the status before another line is printed on the same terminal."""
 
     def complain(self, message: str) -> None:
-        """One line on standard error."""
+        """Print one line on standard error."""
         self.clear()
         complain(message)
 
@@ -83,7 +83,7 @@ class LineStatus(Status):
     def tick(self) -> None:
         from shutil import get_terminal_size
 
-        line = self.line[: get_terminal_size().columns - 1]  # one that is wrapped could not be overwritten
+        line = self.line[: get_terminal_size().columns - 1]  # a wrapped line could not be overwritten
         print("\r" + line.ljust(self._shown), end="", file=sys.stderr, flush=True)
         self._shown = len(line)
 
@@ -103,7 +103,6 @@ class RichStatus(Status):
 
         self._balances = balances
         self._spinner = Spinner("dots", style="cyan")
-        self._stale = True
         self.live = Live(
             console=console, get_renderable=self._draw, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )

@@ -8,7 +8,7 @@
 
 enum { SPV_ARRAY_LEAST = 16 }; /* items of the first allocation */
 
-/* `items` with room for one more than `count`: the same, or moved and twice as long. NULL: no memory, and `items` is as it was. */
+/* `items` with room for one more than `count`: the same, or moved and twice as long. NULL: no memory; `items` is unchanged. */
 SPV_INLINE void *spv_array_grown(void *items, size_t count, size_t *room, size_t item_size) {
     if (SPV_LIKELY(count < *room))
         return items;

@@ -6,7 +6,7 @@
 atomic_uint spv_generation_now = 1;
 
 static atomic_uint changes;   /* in progress */
-static atomic_bool forking;   /* none may begin */
+static atomic_bool forking;   /* no change may begin */
 static pthread_mutex_t one_fork = PTHREAD_MUTEX_INITIALIZER, one_repair = PTHREAD_MUTEX_INITIALIZER;
 
 void spv_begin_change(void) {
@@ -55,7 +55,7 @@ static void after_fork_in_parent(void) {
 
 static void after_fork_in_child(void) {
     atomic_fetch_add(&spv_generation_now, 1);
-    atomic_store(&changes, 0); /* of threads that had come to wait */
+    atomic_store(&changes, 0); /* counts the parent's threads that were about to wait */
     atomic_store(&forking, false);
     pthread_mutex_init(&one_fork, NULL);
     pthread_mutex_init(&one_repair, NULL);

@@ -1,9 +1,9 @@
-/* Forks of the process. Of its threads a fork copies only the one that forks, but of its memory all: counts of threads that are inside
-   something, held locks, a table half-way through a change.
+/* Forks of the process. A fork copies all of its memory, but only the thread that forks. So a child may find counts of threads that do not
+   exist there, locks that they hold, and a table half-way through a change.
 
-   What counts threads or locks is stamped with the generation of the process, and in a child, where that differs, is known to be of
-   threads that are not there. What must never be seen half-way is changed between spv_begin_change and spv_end_change: a fork waits for
-   those. */
+   Locks and counts of threads are stamped with the generation of their process; a child, whose generation differs, knows by that that
+   they are the parent's. Data that must never be seen half-changed is changed between spv_begin_change and spv_end_change: a fork waits
+   for the end of such changes. */
 #ifndef SPV_FORK_H
 #define SPV_FORK_H
 
@@ -18,18 +18,18 @@ SPV_INLINE unsigned spv_generation(void) {
     return atomic_load_explicit(&spv_generation_now, memory_order_relaxed);
 }
 
-/* From here on forks are counted and wait; does nothing when called again. False: no memory. */
+/* Makes all later forks wait for changes and be counted; does nothing when called again. False: no memory. */
 bool spv_watch_forks(void);
 
-/* Around a change. Between the two no lock is waited for, and nothing of Python's. */
+/* The start and end of a change. Between them, the thread must wait neither for a lock nor for Python. */
 void spv_begin_change(void);
 void spv_end_change(void);
 
-/* Serialises what is set right in a child, once for each lock. */
+/* Serialise the repairs in a child, one for each lock. */
 void spv_begin_repair(void);
 void spv_end_repair(void);
 
-/* How many threads are inside something; threads of the parent do not count in a child. All zero: none. */
+/* The number of threads inside a section; in a child, the parent's do not count. All zero: none. */
 typedef struct {
     _Atomic uint64_t inside; /* the generation, then 32 bits of count */
 } spv_visitors;
@@ -46,7 +46,7 @@ SPV_INLINE void spv_leave(spv_visitors *visitors) {
     atomic_fetch_sub(&visitors->inside, 1);
 }
 
-/* Returns when nobody is inside. */
+/* Waits until no thread is inside. */
 void spv_wait_for(const spv_visitors *visitors);
 
 #endif

@@ -1,4 +1,4 @@
-/* The ground of the kernel's C half: status, error, bytes, little-endian loads, compiler hints.
+/* The ground of the kernel's C: status, error, bytes, little-endian loads, compiler hints.
 
    The folders are floors. A file includes files of its own folder and of lower floors; folders of one floor include nothing of each other.
 
@@ -8,8 +8,8 @@
        hash                 SHA-256, MurmurHash3, SipHash
        spv.h, array.h, fork.h
 
-   Nothing below binding/ knows Python or has mutable globals, but for what is asked of the processor once and the count of forks.
-   tests/test_house.py holds the plan. */
+   Nothing below binding/ knows Python or has mutable globals, except for the processor's features, which are detected once, and the
+   count of forks. tests/test_house.py holds the plan. */
 #ifndef SPV_H
 #define SPV_H
 
@@ -23,7 +23,7 @@
 #define SPV_INLINE static inline __attribute__((always_inline))
 #define SPV_COLD __attribute__((cold, noinline))
 
-/* What a function that can fail returns; everything but SPV_OK leaves its outputs undefined. */
+/* The result of a function that can fail; its outputs are undefined unless it is SPV_OK. */
 typedef enum {
     SPV_OK = 0,
     SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
@@ -31,7 +31,7 @@ typedef enum {
     SPV_RANGE     /* more than a 32-bit number can count: OverflowError */
 } spv_status;
 
-/* A refusal as FormatError has it: the same offset, field and message as the pure twin's. */
+/* The contents of a FormatError: offset, field and message are those of the pure twin. */
 typedef struct {
     size_t offset; /* absolute, bytes */
     const char *field; /* a string literal */
@@ -42,7 +42,7 @@ typedef struct {
 SPV_COLD spv_status spv_refuse(spv_error *error, size_t offset, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Bytes that it does not own. Where a value may be missing, `data` is NULL. */
+/* A view of bytes, which it does not own. `data` is NULL if the value is missing. */
 typedef struct {
     const uint8_t *data;
     size_t size;

@@ -1,1 +1,1 @@
-"""The readable reference of the hot loops; the C extension is its twin."""
+"""The reference kernel: the hot loops in readable Python. The C extension is its twin."""

@@ -1,4 +1,4 @@
-"""The reference of the fast path for addresses, which leaves every one to address.py: that is what the compiled twin must equal."""
+"""The fast path for addresses. The reference leaves every address to spvfilter.address, whose results the compiled twin must equal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spvfilter.kernel.pure.arguments import whole
 
 
 def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
-    """Raises ParameterError for version bytes out of range, TypeError for what are none."""
+    """Raises ParameterError for a version byte out of range, TypeError for arguments of other types."""
     for version in (p2pkh_version, p2sh_version):
         whole(version, 0, 255, "a version byte is from 0 to 255")
     if not isinstance(hrp, str):
@@ -15,9 +15,10 @@ def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
 
 
 def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> bytes | None:
-    """The scriptPubKey of a valid address of a network with these parameters, or None: not decided here.
+    """The scriptPubKey of a valid address of a network with these parameters, or None, which leaves the address to spvfilter.address.
 
-    The compiled twin decides most valid ones. It never decides what address.py refuses, nor otherwise than it would.
+    The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that spvfilter.address refuses.
+    Raises ParameterError for a version byte that is not from 0 to 255, TypeError for parameters of other types.
     """
     check_network(p2pkh_version, p2sh_version, hrp)
     return None

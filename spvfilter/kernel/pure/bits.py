@@ -1,4 +1,4 @@
-"""The generic filter's bits, counters and their operations: the readable reference. The Bitcoin part of the kernel is in pure.py."""
+"""The cells of generic filters: bits, 4-bit counters, and the operations on them. The readable reference."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-_MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # looked up in less time than shifted
+_MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # a lookup takes less time than a shift
 
 
 class BitCore(Hashed):
     """A bit array with k hash functions; bit b is `1 << (b & 7)` of byte `b >> 3`, as BIP-37 lays it out.
 
     `buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core since 0.21
-    (CVE-2013-5700: never divide by the size).
+    (CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that does not have 16 bytes,
+    or a buffer of another size.
     """
 
     __slots__ = ()
@@ -30,11 +31,14 @@ class BitCore(Hashed):
 
     @property
     def bits(self) -> int:
-        """m, the number of bits."""
+        """The number of bits, m."""
         return self.cells
 
-    def add(self, key: object) -> bool:
-        """Set the key's bits; True if it was new, that is, if any of them was not set before. Raises TypeError, ReadOnlyError."""
+    def add(self, key: object, /) -> bool:
+        """Set the key's bits. True if the key was new, that is, if any of its bits was not set before.
+
+        Raises TypeError or OverflowError for a key that the filter's encoding does not take, ReadOnlyError.
+        """
         return self._set(self._positions(self._encode(key)))
 
     def _set(self, cells: Iterable[int]) -> bool:
@@ -52,28 +56,36 @@ class BitCore(Hashed):
 
     def _all_set(self, cells: Iterable[int]) -> bool:
         view = self._view
-        for at in cells:  # noqa: SIM110  # all(…) needs a generator, which takes as long again
+        for at in cells:  # noqa: SIM110  # all(…) needs a generator and takes twice as long
             if not view[at >> 3] & _MASKS[at & 7]:
                 return False
         return True
 
-    def update(self, keys: Iterable[object] | Buffer) -> int:
-        """Add a batch: an iterable of keys, or a contiguous buffer of n×w bytes or of integers; how many were new.
+    def update(self, keys: Iterable[object] | Buffer, /) -> int:
+        """Add a batch of keys and return how many were new.
 
-        Raises TypeError for what is no batch, or no key; the keys before that one are added. Raises ReadOnlyError.
+        A batch is an iterable of keys, or a contiguous buffer. For bytes-like keys, a two-dimensional buffer of n×w bytes holds n
+        keys of w bytes, and a one-dimensional buffer of integers holds one key for each, in the machine's byte order. For int keys, the
+        buffer is one-dimensional and of exactly the encoding's type, int64 or uint64. All other keys come as an iterable.
+
+        Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or OverflowError for a key that
+        the filter's encoding does not take, after adding the keys before it; ReadOnlyError.
         """
         return sum(map(self._set, self._batch(keys)))
 
-    def contains_many(self, keys: Iterable[object] | Buffer) -> bytes:
-        """For each key of a batch one byte, 1 if it is contained, else 0."""
+    def contains_many(self, keys: Iterable[object] | Buffer, /) -> bytes:
+        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
+
+        Raises TypeError or OverflowError as `update` does.
+        """
         return bytes(map(self._all_set, self._batch(keys)))
 
     def set_bits(self) -> int:
-        """How many bits are 1."""
+        """The number of bits that are 1."""
         return _ones(self._view)
 
-    def union_set_bits(self, other: BitCore) -> int:
-        """How many bits are 1 in either. Raises MismatchError."""
+    def union_set_bits(self, other: BitCore, /) -> int:
+        """The number of bits that are 1 in either array. Raises MismatchError for one of another shape, TypeError for other objects."""
         if not isinstance(other, BitCore):
             raise TypeError("bits can be united with bits only")
         self.same_shape(other)
@@ -81,11 +93,11 @@ class BitCore(Hashed):
         return sum((int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs)
 
     def plane_set_bits(self) -> list[int]:
-        """How many bits are 1 in each function's plane."""
+        """The number of bits that are 1 in the plane of each function, which is the whole array unless it is partitioned."""
         return [self._set_between(first, first + span) for first, span in self._spans]
 
     def _set_between(self, first: int, end: int) -> int:
-        """Set bits from `first` to before `end`: those of the bytes between, less what the edges hold beyond."""
+        """The number of set bits from `first` to before `end`: those of the bytes that hold them, less the bits outside at both ends."""
         if first == end:
             return 0
         view = self._view[first >> 3 : (end + 7) >> 3]
@@ -109,7 +121,7 @@ class BitCore(Hashed):
         return self
 
     def __le__(self, other: BitCore) -> bool:
-        """Whether every bit set here is set in `other`, so that it contains all that this one does."""
+        """Whether every bit set here is set in `other`, so that `other` contains every key that this filter does."""
         if not isinstance(other, BitCore):
             return NotImplemented
         self.same_shape(other)
@@ -121,14 +133,14 @@ class BitCore(Hashed):
         _zero(self._writable())
 
 
-_NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # for two counters, a bit each
+_NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # one bit for each of two counters
 
 
 class CounterCore(Hashed):
     """An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else the high one.
 
-    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15 sticks: how many keys
-    it stands for is no longer known, so it is never decremented.
+    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15 sticks: the number of keys
+    it counts is no longer known, so it is never decremented. Raises ParameterError as BitCore does.
     """
 
     __slots__ = ()
@@ -145,8 +157,11 @@ class CounterCore(Hashed):
             if self._get(cell) < COUNTER_LIMIT:
                 view[cell >> 1] += step << 4 * (cell & 1)
 
-    def add(self, key: object) -> bool:
-        """Count the key once more; True if it was new. Raises TypeError, ReadOnlyError."""
+    def add(self, key: object, /) -> bool:
+        """Count the key once more. True if the key was new, that is, if any of its counters was 0.
+
+        Raises TypeError or OverflowError for a key that the filter's encoding does not take, ReadOnlyError.
+        """
         return self._count_up(self._positions(self._encode(key)))
 
     def _count_up(self, cells: Iterable[int]) -> bool:
@@ -155,8 +170,12 @@ class CounterCore(Hashed):
         self._move(distinct, 1)
         return new
 
-    def remove(self, key: object) -> None:
-        """Count the key once less. Raises KeyError if it is not contained: removing it would lose others. Raises ReadOnlyError."""
+    def remove(self, key: object, /) -> None:
+        """Count the key once less.
+
+        Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError and ReadOnlyError as
+        `add` does.
+        """
         cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
             raise KeyError(key)
@@ -168,24 +187,30 @@ class CounterCore(Hashed):
     def _all_counted(self, cells: Iterable[int]) -> bool:
         return all(map(self._get, cells))
 
-    def count(self, key: object) -> int:
-        """How often the key was added, at most: the least of its counters. 15 means 15 or more."""
+    def count(self, key: object, /) -> int:
+        """The most times that the key can have been added: the least of its counters, of which 15 means 15 or more.
+
+        Raises TypeError or OverflowError for a key that the filter's encoding does not take.
+        """
         return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
 
-    def update(self, keys: Iterable[object] | Buffer) -> int:
-        """Add a batch, as BitCore.update takes it; how many were new."""
+    def update(self, keys: Iterable[object] | Buffer, /) -> int:
+        """Add a batch of keys, as BloomFilter.update takes it, and return how many were new. Raises the same errors."""
         return sum(map(self._count_up, self._batch(keys)))
 
-    def contains_many(self, keys: Iterable[object] | Buffer) -> bytes:
-        """For each key of a batch one byte, 1 if it is contained, else 0."""
+    def contains_many(self, keys: Iterable[object] | Buffer, /) -> bytes:
+        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
+
+        Raises TypeError or OverflowError as `update` does.
+        """
         return bytes(map(self._all_counted, self._batch(keys)))
 
     def set_cells(self) -> int:
-        """How many counters are not 0."""
+        """The number of counters that are not 0."""
         return sum(_ones(bytes(chunk).translate(_NONZERO)) for chunk in chunks(self._view))
 
     def __ior__(self, other: CounterCore) -> Self:
-        """Add the other's counters to these, each saturating: the multiset sum. Raises MismatchError, ReadOnlyError."""
+        """Add the other's counters to these, each saturating at 15: the multiset sum. Raises MismatchError, ReadOnlyError."""
         if not isinstance(other, CounterCore):
             return NotImplemented
         self.same_shape(other)
@@ -195,10 +220,10 @@ class CounterCore(Hashed):
         return self
 
     def to_bits(self) -> bytearray:
-        """A bit for each counter, set where it is not 0, laid out as BitCore has them: ⌈m/8⌉ bytes."""
+        """A bit for each counter, set if the counter is not 0, in the layout of BitCore: ⌈m/8⌉ bytes."""
         bits = bytearray()
         for chunk in chunks(self._view):
-            pairs = bytes(chunk).translate(_NONZERO)  # four of these bytes make one
+            pairs = bytes(chunk).translate(_NONZERO)  # of which four bytes make one
             quarters = [int.from_bytes(pairs[at::4], "little") << 2 * at for at in range(4)]
             bits += (quarters[0] | quarters[1] | quarters[2] | quarters[3]).to_bytes((len(pairs) + 3) // 4, "little")
         return bits
@@ -209,7 +234,7 @@ class CounterCore(Hashed):
 
 
 def _ones(view: memoryview | bytes) -> int:
-    """How many bits are 1."""
+    """The number of bits that are 1."""
     return sum(int.from_bytes(chunk, "little").bit_count() for chunk in chunks(memoryview(view)))
 
 

@@ -1,7 +1,7 @@
-"""The readable reference of every hot loop: walking, block checks, the BIP-37 relevance test. The C twin must agree to the bit.
+"""Blocks and transactions: walking, txids, block checks, the BIP-37 relevance test. The readable reference: the C twin agrees to the bit.
 
-Offsets are absolute in the buffer given. A scan returns only after the whole block was read, so nothing is ever
-reported from a block that turns out to be malformed.
+Offsets are absolute in the buffer given. A scan returns only after it has read the whole block, so that nothing is reported from a
+malformed one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
     """The transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
 
-    Raises FormatError: truncated, non-canonical CompactSize, a count or length larger than the bytes left can
-    hold, unknown segwit flag, superfluous witness.
+    Raises FormatError for a truncated transaction, a non-canonical CompactSize, a count or length that the remaining bytes cannot hold, an
+    unknown segwit flag, and a superfluous witness; ParameterError for a negative offset.
     """
     raw, at = snapshot(raw), offset(at)
     size = len(raw)
@@ -59,7 +59,7 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
 
 
 def _read_count(raw: bytes, at: int, field: str, least: int) -> tuple[int, int]:
-    """A count of items of at least `least` bytes each, refused when the rest of the buffer cannot hold them."""
+    """A count of items of at least `least` bytes each, refused if the rest of the buffer cannot hold them."""
     count, cursor = read_compact_size(raw, at, field)
     if count * least > len(raw) - cursor:
         message = f"truncated: {count} items of at least {least} bytes claimed, {len(raw) - cursor} bytes left"
@@ -134,8 +134,8 @@ def parse_tx(raw: bytes, /) -> TxSpan:
 def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
     """The transactions of the block that fills `raw`, in order.
 
-    Raises FormatError for a short header, no transactions, anything walk_tx refuses, and trailing bytes: exhaust
-    the iterator before trusting what it gave.
+    The iterator raises FormatError for a short header, no transactions, anything that walk_tx refuses, and trailing bytes: exhaust it
+    before trusting what it yielded.
     """
     return _walk(snapshot(raw))
 
@@ -155,7 +155,10 @@ def _walk(raw: bytes) -> Iterator[TxSpan]:
 
 
 def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
-    """The transaction's bytes without marker, flag and witness: what its txid commits to (BIP-144)."""
+    """The transaction's bytes without marker, flag and witness, to which its txid commits (BIP-144).
+
+    Raises ParameterError for a span that is not of a transaction in `raw`.
+    """
     raw = _spanned(raw, tx)
     if not tx.witness:
         return raw[tx.start : tx.end]
@@ -163,17 +166,17 @@ def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def txid(raw: bytes, tx: TxSpan) -> bytes:
-    """sha256d of the stripped transaction, 32 bytes in wire order."""
+    """sha256d of the stripped transaction, 32 bytes in wire order. Raises ParameterError as strip_witness does."""
     return sha256d(strip_witness(raw, tx))
 
 
 def wtxid(raw: bytes, tx: TxSpan) -> bytes:
-    """sha256d of the transaction with its witness (BIP-141)."""
+    """sha256d of the transaction with its witness, 32 bytes (BIP-141). Raises ParameterError as strip_witness does."""
     return sha256d(_spanned(raw, tx)[tx.start : tx.end])
 
 
 def _spanned(raw: bytes, tx: TxSpan) -> bytes:
-    """`raw`, if the span is of a transaction in it: three numbers that lie within it in their order. Raises TypeError, ParameterError."""
+    """The bytes of `raw`, in which the span's three offsets must lie in their order. Raises TypeError, ParameterError."""
     raw = snapshot(raw)
     if not isinstance(tx, TxSpan) or len(tx) != len(TxSpan._fields):
         raise TypeError(f"a TxSpan expected, not {type(tx).__name__}")
@@ -184,9 +187,10 @@ def _spanned(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
-    """Merkle root of ≥ 1 hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
+    """The Merkle root of one or more hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
 
-    Core consensus/merkle.cpp: an odd level repeats its last hash; that repetition is not what the flag means.
+    An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises ParameterError for no hashes,
+    or for one that does not have 32 bytes.
     """
     level, mutated = snapshots(leaves), False
     if not level:
@@ -203,11 +207,11 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 
 
 def check_block(raw: bytes, /) -> None:
-    """That a block's transactions are the ones its header commits to, witnesses included.
+    """Check that a block's transactions are those that its header commits to, witnesses included.
 
-    Raises FormatError: whatever walk_block refuses; field "merkle root" for a wrong root or duplicated transactions
-    (CVE-2012-2459); field "witness commitment" for a missing, wrong or nonce-less one (Core CheckWitnessMalleation).
-    A block without any witness is not held to a commitment: before segwit's activation, such outputs mean nothing.
+    Raises FormatError for anything that walk_block refuses; with field "merkle root" for a wrong root or duplicated transactions
+    (CVE-2012-2459); with field "witness commitment" for a commitment that is missing, wrong or without a nonce (Core
+    CheckWitnessMalleation). A block without any witness needs no commitment: before segwit's activation such outputs have no meaning.
     """
     raw = snapshot(raw)
     txs = list(walk_block(raw))
@@ -235,10 +239,10 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
 
 
 def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[list[TxMatch], bytes]:
-    """The transactions of a block a node's filter matches, in order, and the filter's bits as the node holds them after it.
+    """The transactions of a block that a node's filter matches, in order, and the filter's bits after the block.
 
-    Each transaction is tested against the filter as the ones before it left it (Core CMerkleBlock). Values in, values
-    out; on FormatError nothing has changed.
+    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock); `bits` itself is not
+    changed. Raises FormatError as walk_block does, ParameterError for a number out of range.
     """
     raw, field = snapshot(raw), bytearray(snapshot(bits))
     core, flags = _core(field, hash_funcs, tweak), _flags(flags)
@@ -251,7 +255,10 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
 
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
-    """Whether a filter matches one transaction, and the filter's bits after it. Raises FormatError as parse_tx does."""
+    """Whether a node's filter matches one transaction, and the filter's bits after it.
+
+    Raises FormatError as parse_tx does, ParameterError for a number out of range.
+    """
     raw, field = snapshot(raw), bytearray(snapshot(bits))
     core, flags = _core(field, hash_funcs, tweak), _flags(flags)
     tx = parse_tx(raw)
@@ -288,13 +295,16 @@ def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: i
 
 
 def is_pubkey(data: bytes, /) -> bool:
-    """Whether `data` has the shape of a public key: 33 bytes 02/03, or 65 bytes 04/06/07. No curve check (Core CPubKey::ValidSize)."""
+    """Whether `data` has the shape of a public key: 33 bytes that begin with 02 or 03, or 65 bytes that begin with 04, 06 or 07.
+
+    The point need not be on the curve (Core CPubKey::ValidSize).
+    """
     data = snapshot(data)
     return bool(data) and len(data) == {2: 33, 3: 33, 4: 65, 6: 65, 7: 65}.get(data[0])
 
 
 def is_p2pk(script: bytes, /) -> bool:
-    """Pay to public key: one direct push of a key, then OP_CHECKSIG (Core Solver, MatchPayToPubkey)."""
+    """Whether a script is pay-to-public-key: one direct push of a key, then OP_CHECKSIG (Core Solver, MatchPayToPubkey)."""
     script = snapshot(script)
     return len(script) in (35, 67) and script[0] == len(script) - 2 and script[-1] == _OP_CHECKSIG and is_pubkey(script[1:-1])
 
@@ -302,7 +312,7 @@ def is_p2pk(script: bytes, /) -> bool:
 def multisig_keys(script: bytes, /) -> list[bytes]:
     """The keys of a bare multisig script, or [] for any other script.
 
-    OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after, 1 ≤ m ≤ n ≤ 16 (Core Solver, MatchMultisig).
+    That is OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after it, 1 ≤ m ≤ n ≤ 16 (Core Solver, MatchMultisig).
     """
     script = snapshot(script)
     if len(script) < 3 or script[-1] != _OP_CHECKMULTISIG or not (_OP_1 <= script[0] <= _OP_16 and _OP_1 <= script[-2] <= _OP_16):

@@ -1,4 +1,4 @@
-"""Where a generic filter puts a key: its encoding, its k hash functions, its cells. What is kept there is bits.py's."""
+"""The cells of a key in a generic filter: the key's encoding, the k hash functions, and the shape that all filters share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _REMIX = 0xD6E8FEB86659FD93  # odd, from Pelle Evensen's rrmxmx; any constant th
 
 
 def encode_bytes(key: object) -> bytes:
-    """A bytes-like key as it is. Raises TypeError for str, int and whatever else is not bytes-like."""
+    """The bytes of a bytes-like key. Raises TypeError for str, int and anything else that is not bytes-like."""
     if isinstance(key, bytes):
         return key
     try:
-        view = memoryview(key)  # type: ignore[arg-type]  # whether it has a buffer is the question
+        view = memoryview(key)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
         view = None
-    if view is None or not view.ndim:  # NumPy's numbers and strings have buffers of no dimension
+    if view is None or not view.ndim:  # NumPy's numbers and strings have buffers of zero dimensions
         raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`")
     return bytes(view)
 
@@ -74,7 +74,7 @@ def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Calla
 
 
 def _check_batch(view: memoryview, encoding: Encoding) -> None:
-    """Raises TypeError for a buffer that is no batch of keys."""
+    """Raises TypeError for a buffer that is not a batch of keys in this encoding."""
     kind = view.format.lstrip("@=<")
     if not view.c_contiguous:
         raise TypeError("a buffer of keys must be contiguous")
@@ -95,14 +95,14 @@ def _check_batch(view: memoryview, encoding: Encoding) -> None:
 def _position_function(
     family: Family, key: bytes, spans: Sequence[tuple[int, int]], custom: Sequence[Callable[[bytes], int]] | None
 ) -> Callable[[bytes], Iterable[int]]:
-    """What maps an encoded key to its cells, one of each function, to be iterated once; `spans` are their (first cell, cells)."""
+    """The function from an encoded key to its cells, one for each of `spans`: the (first cell, number of cells) of every hash function."""
     seed = int.from_bytes(key[:4], "little")
     if not spans or not spans[0][1]:
         return lambda data: ()
     match family:
         case Family.BIP37:
             seeded = [((i * _SEED_STEP + seed) & 0xFFFFFFFF, first, span) for i, (first, span) in enumerate(spans)]
-            return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)  # most tests end at the second
+            return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)  # lazily: most tests end at the second
         case Family.FAST:
             return _spread(spans, lambda data: murmur3_x64_128(data, seed))
         case Family.SIPHASH:
@@ -116,10 +116,10 @@ def _position_function(
 
 
 def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]) -> Callable[[bytes], Sequence[int]]:
-    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that small m loses nothing, then multiply-shift onto the span.
+    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that a small m loses nothing, then scaled to the span.
 
-    That is, mod 2^64: first + ((x ^ x >> 32) * REMIX * span >> 64). All i at once, in lanes of 128 bits of one integer: Python takes half
-    the time of a loop.
+    Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). All are computed at once, in lanes of 128 bits of one integer, which
+    takes half the time of a loop.
     """
 
     def lanes(values: Iterable[int]) -> int:
@@ -140,19 +140,27 @@ def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tupl
 
 
 class Hashed:
-    """What bits and counters share: m cells, k functions of a family that map a key to cells, and the key's encoding.
+    """The base of BitCore and CounterCore: m cells, k functions of a hash family that map a key to cells, and the keys' encoding.
 
-    `key` is the family's 16 bytes: tweak or seed as u32 LE in front, or a SipHash key. In a partitioned layout function i has the
-    i-th plane of m/k cells to itself, and m must be k planes. `buffer` holds the cells and is used as it is, not copied; where it is None,
-    the filter has memory of its own, all zero.
+    `key` is the family's key, 16 bytes that begin with the tweak or seed as u32 LE or are a SipHash key. In a partitioned layout,
+    function i has the i-th plane of m/k cells, and m must be a multiple of k. `buffer` holds the cells and is used in place, not copied;
+    if it is None, the filter has memory of its own, all zero.
 
-    `private` says that nothing but this object writes to the buffer, until `buffer` is read; memory of its own is always so. The compiled
-    twin, whose batches run without the interpreter's lock, then needs no atomic operations while one thread writes; everywhere else it
-    sets bits by atomic OR and counts by compare-and-exchange of the byte, so that threads, and processes over one map, lose nothing of
-    each other's. This one is for one thread at a time.
+    `private` promises that only this object writes to the buffer until `buffer` is read; a filter's own memory is always private. The
+    compiled twin's batches run without the interpreter's lock: on private memory they need no atomic operations while one thread writes;
+    elsewhere they set bits by atomic OR and count by compare-and-exchange of the byte, so that threads, and processes that map the same
+    memory, lose none of each other's writes. The reference is for one thread at a time.
     """
 
-    __slots__ = ("_buffer", "_encode", "_positions", "_spans", "_view", "cells", "encoding", "family", "hash_funcs", "key", "partitioned")
+    __slots__ = {
+        "cells": "The number of cells, m.",
+        "hash_funcs": "The number of hash functions, k.",
+        "family": "The hash family, a `Family`.",
+        "key": "The hash family's key, 16 bytes.",
+        "encoding": "The keys' encoding, an `Encoding`.",
+        "partitioned": "Whether each hash function has a plane of cells of its own.",
+        **dict.fromkeys(("_buffer", "_encode", "_positions", "_spans", "_view"), ""),
+    }
 
     def __init__(
         self,
@@ -191,9 +199,10 @@ class Hashed:
 
     @property
     def buffer(self) -> Buffer:
-        """What holds the cells: the one given, or a memoryview of the filter's own memory. Setting it takes another of the same size.
+        """The buffer that holds the cells: the one given, or a memoryview of the filter's own memory.
 
-        Returns when nobody writes to the old one any longer. Raises ParameterError.
+        Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes to the old one.
+        Raises ParameterError for a buffer of another size, or one that is not contiguous.
         """
         return self._buffer
 
@@ -204,11 +213,14 @@ class Hashed:
 
     @property
     def body(self) -> memoryview:
-        """The buffer's bytes, read-only."""
+        """The buffer's bytes, as a read-only memoryview."""
         return self._view.toreadonly()
 
-    def positions(self, key: object) -> list[int]:
-        """The cells of a key, one of each function, in their order; some may be equal."""
+    def positions(self, key: object, /) -> list[int]:
+        """The cells of a key, one for each hash function, in their order; some may be equal.
+
+        Raises TypeError or OverflowError for a key that the filter's encoding does not take.
+        """
         return list(self._positions(self._encode(key)))
 
     def _batch(self, keys: Iterable[object] | Buffer) -> Iterator[Iterable[int]]:
@@ -218,16 +230,15 @@ class Hashed:
     def _keys(self, keys: Iterable[object] | Buffer) -> Iterator[bytes]:
         """The encoded keys of a batch: of an iterable, or of a contiguous buffer.
 
-        A buffer of two dimensions and one-byte items is n keys of w bytes; one of one dimension and integers is n keys of the item's
-        size, in the machine's byte order. With encoding INT64 or UINT64 the items must be of just that type; others take no buffer.
-        Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for any other buffer.
+        `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for
+        any other buffer.
         """
         if isinstance(keys, (bytes, bytearray, str)):
             raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
         try:
-            view = memoryview(keys)  # type: ignore[arg-type]  # whether it has a buffer is the question
+            view = memoryview(keys)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
         except TypeError:
-            return map(self._encode, keys)  # type: ignore[arg-type]  # it has none, so it is an iterable
+            return map(self._encode, keys)  # type: ignore[arg-type]  # without a buffer it is an iterable
         _check_batch(view, self.encoding)
         if not view.nbytes:
             return repeat(b"", len(view))
@@ -235,13 +246,13 @@ class Hashed:
         return (bytes(flat[at : at + width]) for at in range(0, len(flat), width))
 
     def _writable(self) -> memoryview:
-        """The cells, to be changed. Raises ReadOnlyError."""
+        """The cells, for writing. Raises ReadOnlyError."""
         if self._view.readonly:
             raise ReadOnlyError("the filter is read-only")
         return self._view
 
-    def same_shape(self, other: Hashed) -> None:
-        """Raises MismatchError, naming the first difference, unless both put every key into the same cells."""
+    def same_shape(self, other: Hashed, /) -> None:
+        """Check that both filters put every key into the same cells. Raises MismatchError, which names the first difference, TypeError."""
         if not isinstance(other, Hashed):
             raise TypeError("the shape of a filter can be compared with another filter's only")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):

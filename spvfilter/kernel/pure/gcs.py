@@ -1,4 +1,4 @@
-"""Golomb-coded sets: building, checking and querying them: the readable reference. Nothing of Bitcoin but the way a count is written.
+"""Golomb-coded sets: building, checking and querying them. The readable reference.
 
 A set of N items is N as CompactSize, then the sorted values siphash(item) · N·M >> 64 as differences: quotient by 2^P in unary (ones,
 then a zero), P bits of remainder, most significant bit first, padded to a byte (BIP-158 § Golomb-Coded Sets; Core blockfilter.cpp).
@@ -17,12 +17,15 @@ from spvfilter.protocol import MAX_COMPACT_SIZE
 
 
 def check_parameters(p: int, m: int) -> tuple[int, int]:
-    """P and M. Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32: with N ≤ 2^25 every value fits into 64 bits."""
+    """P and M as ints. Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32; with N ≤ 2^25, every value then fits into 64 bits."""
     return whole(p, 1, 32, "P is from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M is from 1 to 2^32 - 1")
 
 
 def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
-    """The set of `items`, each counted once; key 16 bytes. Raises ParameterError for parameters, or more than 2^25 items."""
+    """The Golomb-coded set of the distinct `items` under a SipHash key of 16 bytes.
+
+    Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, for a key of another length, and for more than 2^25 items.
+    """
     p, m = check_parameters(p, m)
     key = _key(key)
     distinct = set(snapshots(items))
@@ -34,14 +37,14 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
 
 
 def rice_encode(numbers: Iterable[int], p: int) -> bytes:
-    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, P bits of remainder; zeros up to a whole byte."""
+    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, then P bits of remainder, padded with zeros to a whole byte."""
     bits, length = 0, 0
     pieces = []
     for number in numbers:
         quotient, remainder = divmod(number, 1 << p)
         bits = (bits << quotient + 1 | (1 << quotient + 1) - 2) << p | remainder
         length += quotient + 1 + p
-        if length >= 4096:  # whole bytes leave: a number that grows on costs the square of its length
+        if length >= 4096:  # take whole bytes out: appending to one growing number takes quadratic time
             rest = length & 7
             pieces.append((bits >> rest).to_bytes(length >> 3, "big"))
             bits, length = bits & (1 << rest) - 1, rest
@@ -50,11 +53,7 @@ def rice_encode(numbers: Iterable[int], p: int) -> bytes:
 
 
 def gcs_values(data: bytes, p: int) -> list[int]:
-    """The values in a set, ascending.
-
-    Raises FormatError: an N that is not canonical or above 2^25, or that the bytes cannot hold; bits that end within an element; bytes left
-    over. Padding bits are not looked at (Core GCSFilter).
-    """
+    """The values in a set, ascending. Raises FormatError as gcs_check does."""
     count, at = read_compact_size(data, 0, "element count")
     if count * (p + 1) > 8 * (len(data) - at):
         message = f"truncated: {count} elements of at least {p + 1} bits claimed, {len(data) - at} bytes left"
@@ -75,7 +74,7 @@ def gcs_values(data: bytes, p: int) -> list[int]:
 
 
 def _ones(data: bytes, at: int) -> int:
-    """How many ones stand from bit `at` on before a zero or the end."""
+    """The number of ones from bit `at` to the next zero or the end."""
     ones, end = 0, 8 * len(data)
     while at + ones < end:
         width = min(64, end - at - ones)
@@ -87,19 +86,23 @@ def _ones(data: bytes, at: int) -> int:
 
 
 def _bits(data: bytes, at: int, count: int) -> int:
-    """`count` bits from bit `at` on, most significant first."""
+    """The number in `count` bits from bit `at` on, most significant first."""
     last = (at + count + 7) // 8
     return int.from_bytes(data[at >> 3 : last], "big") >> 8 * last - at - count & (1 << count) - 1
 
 
 def gcs_check(data: bytes, p: int) -> int:
-    """N, of a set that is sound. Raises FormatError as gcs_values does."""
+    """N, the number of values in a set, all of which are decoded.
+
+    Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that end within an
+    element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError unless 1 ≤ P ≤ 32.
+    """
     p, _ = check_parameters(p, 1)
     return len(gcs_values(snapshot(data), p))
 
 
 class GcsQuery:
-    """Items to look for in many sets. Each set has a key of its own, so that all are hashed again for each."""
+    """Items to look for in many Golomb-coded sets. Each set has its own SipHash key, so the items are hashed anew for each."""
 
     __slots__ = ("_items",)
 
@@ -110,7 +113,11 @@ class GcsQuery:
         return len(self._items)
 
     def match_any(self, data: bytes, key: bytes, p: int, m: int) -> bool:
-        """Whether a set contains any of the items, or seems to. Raises FormatError for a set that is not sound, whatever is asked."""
+        """Whether a set contains any of the items; false positives are possible. The key has 16 bytes.
+
+        Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, and for a key
+        of another length.
+        """
         p, m = check_parameters(p, m)
         key, data = _key(key), snapshot(data)
         values = gcs_values(data, p)
@@ -118,7 +125,10 @@ class GcsQuery:
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
 
     def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
-        """The same for many (key, data): one byte for each, 1 for a match, else 0. Raises FormatError, whose `field` then names the set."""
+        """Query many sets, pairs (key, data) of bytes: one byte for each set, 1 if `match_any` is true of it, else 0.
+
+        Raises FormatError and ParameterError as `match_any` does; the FormatError's `field` names the set.
+        """
         p, m = check_parameters(p, m)
         mask = bytearray()
         for number, (key, data) in enumerate([_pair(pair) for pair in sets]):
@@ -130,7 +140,7 @@ class GcsQuery:
 
 
 def _key(key: object) -> bytes:
-    """A SipHash key. Raises ParameterError for one of another length."""
+    """A SipHash key, 16 bytes. Raises ParameterError for another length."""
     taken = snapshot(key)
     if len(taken) != 16:
         raise ParameterError(f"a SipHash key has 16 bytes, not {len(taken)}")

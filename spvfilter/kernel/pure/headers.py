@@ -1,4 +1,4 @@
-"""Hashing runs of headers: the readable reference. What the hashes must be is not the kernel's business."""
+"""Hashing runs of block headers: the readable reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.protocol import HEADER_SIZE
 def header_hashes(headers: bytes, /) -> bytes:
     """The block hashes, 32 bytes each, of headers of 80 bytes each.
 
-    Raises FormatError where the last header is truncated.
+    Raises FormatError if the last header is truncated.
     """
     headers = snapshot(headers)
     size = len(headers)

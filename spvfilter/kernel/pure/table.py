@@ -1,4 +1,4 @@
-"""WatchTable, the table of scripts and outpoints a WatchList owns, and its exact scan: the readable reference."""
+"""WatchTable: the scripts and outpoints that a WatchList watches, and the exact scan for them. The readable reference."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_VALUE = 0x7FFFFFFFFFFFFFFF
 
 
 class WatchTable:
-    """Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`.
+    """Entries, coins, and the scan for them. A scan does not change the table; `learn` adds the outputs that it found.
 
-    Threads may scan and read a table while another changes it; what is added during a scan may be found by it or not. (Of the
-    compiled twin's operations each is whole, so there several may change it, and a copy is of one moment.)
+    Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during it. With the compiled
+    kernel every operation is atomic: several threads may change a table, and a copy is consistent.
     """
 
     __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
@@ -38,9 +38,9 @@ class WatchTable:
         return len(self._kinds)
 
     def add(self, kind: EntryKind, value: bytes, /) -> int:
-        """The entry's number, from 0; an entry already there keeps its own.
+        """Add an entry and return its number, from 0; an entry that is already there keeps its own.
 
-        Raises ParameterError for an outpoint of other than 36 bytes.
+        Raises ParameterError for an outpoint that does not have 36 bytes.
         """
         kind, value = EntryKind(kind), snapshot(value)
         if kind == EntryKind.OUTPOINT:
@@ -80,40 +80,41 @@ class WatchTable:
                 return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
 
     def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
-        """Kind and bytes of an entry. Raises IndexError for a number that none has."""
+        """The kind and bytes of an entry. Raises IndexError if no entry has this number."""
         number = operator.index(number)
         if not 0 <= number < len(self._kinds):
             raise IndexError(f"no entry {number}")
         return EntryKind(self._kinds[number]), self._values[number]
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
-        """Every entry there is now, in the order of their numbers; the table may change meanwhile."""
+        """The present entries as (kind, bytes), in the order of their numbers; the table may change during the iteration."""
         return map(self.entry, range(len(self._kinds)))
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
-        """What is known of an outpoint (36 bytes), if it is watched."""
+        """What is known about an outpoint (36 bytes); None if it is not watched."""
         return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
-        """Every outpoint watched now (36 bytes) with what is known of it when its turn comes; the table may change meanwhile."""
+        """The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during the iteration."""
         return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
 
     def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
-        """Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked.
+        """Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a missing value or script.
 
-        The entry may be another table's. Raises ParameterError for an outpoint of other than 36 bytes and for numbers out of range.
+        The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for numbers out of
+        range.
         """
         outpoint, coin = _checked(outpoint, entry, value, script)
         self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn(self, hits: Iterable[Hit], /) -> None:
-        """Watch the outpoints of the outputs among `hits`. Raises ParameterError as set_coin does, with nothing learned."""
+        """Watch the outpoints of the outputs among `hits`. Raises ParameterError as `set_coin` does, and then learns nothing."""
         found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [_hit(hit) for hit in hits] if not hit.spend]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def copy(self) -> WatchTable:
-        """A table that shares nothing with this one."""
+        """An independent copy of the table."""
         twin = WatchTable()
         twin._kinds = self._kinds.copy()
         twin._values = self._values.copy()
@@ -126,10 +127,12 @@ class WatchTable:
     def add_address_lines(
         self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
-        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first not decided here.
+        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first one not taken.
 
-        Gives the bytes and the lines taken, and the labels as (entry, UTF-8 without control characters). Here all are left to
-        address.py, see pure/address.py.
+        Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters). Lines that are not
+        taken are left to watch/textfile.py: by the reference all, by the compiled twin those that `decode_address` leaves.
+
+        Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an offset beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
@@ -138,7 +141,7 @@ class WatchTable:
         return 0, 0, []
 
     def match_script(self, script: bytes, /) -> int:
-        """The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."""
+        """The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then by data."""
         script = snapshot(script)
         entry = self._scripts.get(script, NO_ENTRY)
         if entry == NO_ENTRY and self._multisig_keys:
@@ -151,12 +154,12 @@ class WatchTable:
         return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
 
     def scan_block(self, raw: bytes, found: WatchTable | None = None) -> list[Hit]:
-        """Every output and input of a block that concerns the table: transactions in order, inputs before outputs.
+        """The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.
 
-        Spends of outputs found earlier in the same block are found, and with `found` those of blocks scanned with it
-        before: it collects the coins of a run until someone learns them. Raises FormatError for a malformed block, and where
-        a transaction that concerns the table stands in it twice (CVE-2012-2459: the copy has the header of the genuine block);
-        then `found` is as it was.
+        They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a run of blocks until
+        they are learned: spends of those are included, too, and the block's are added. Raises FormatError for a malformed block, and if a
+        transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then
+        unchanged.
         """
         if found is not None and not isinstance(found, WatchTable):
             raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
@@ -172,7 +175,7 @@ class WatchTable:
         return hits
 
     def scan_tx(self, raw: bytes, /) -> list[Hit]:
-        """The same for one transaction. Raises FormatError for a malformed one."""
+        """The outputs and inputs of one transaction that concern the table. Raises FormatError for a malformed one."""
         raw = snapshot(raw)
         hits: list[Hit] = []
         self._scan(raw, blocks.parse_tx(raw), 0, (self._coins, {}, {}), hits)
@@ -214,7 +217,7 @@ class WatchTable:
             hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
-            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses what is below 0
+            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses negative values
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
 
@@ -231,7 +234,7 @@ def _hit(hit: object) -> Hit:
 
 
 def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, Coin]:
-    """The outpoint and what is known of it."""
+    """An outpoint and its coin, of checked arguments. Raises TypeError, ParameterError."""
     outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
     script = None if script is None else snapshot(script)
@@ -240,7 +243,7 @@ def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> t
 
 
 def _joined(old: Coin | None, new: Coin) -> Coin:
-    """The old coin, with what it lacked from the new one."""
+    """The old coin, with a missing value or script from the new one."""
     if old is None:
         return new
     return Coin(old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script)

@@ -113,15 +113,16 @@ class BloomLink:
             self._close()
         return True
 
-    def judge(self, raw: bytes) -> None:
+    def judge(self, raw: bytes, *, in_block: bool) -> None:
         """Update our copy of the filter with a transaction that the peer's matched. Raises LieError if ours does not match it.
 
-        A peer's filter learns from what it announces, ours from what then arrives: while something announced is missing, a transaction
-        that does not match is no lie, but a reason to load the filter anew.
+        A peer's filter learns from what it announces, ours from what then arrives. While something announced before is missing, a
+        transaction that does not match is no lie, but a reason to load the filter anew. What is outstanding when an announced
+        transaction arrives was announced after it.
         """
         if self.filter is not None and self.filter.matches_tx(raw):
             return
-        if self.filter is not None and (self.misses_txs or self.unanswered):
+        if self.filter is not None and (self.misses_txs or (in_block and self.unanswered)):
             self.is_in_doubt = True
             return
         raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
@@ -145,7 +146,7 @@ class BloomLink:
             if raw is None:
                 where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
                 raise LieError(f"transaction {where}", cause=Lie.WITHHELD_TX)
-            self.judge(raw)
+            self.judge(raw, in_block=True)
             found.append(FoundTx(proved.position, raw))
         current.block.txs = found
         if not current.proof.ambiguous and not current.proof.trusted_with(tx.raw for tx in found):

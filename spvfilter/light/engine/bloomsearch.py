@@ -120,8 +120,8 @@ class BloomSearch:
         for peer in self.members:
             link = self.link(peer)
             if link.filter is None or link.epoch != self._epoch or link.is_in_doubt or self._filters.has_drifted(link.filter):
-                if link.flights and link.filter is not None and link.epoch == self._epoch:
-                    continue  # what is under way comes first
+                if link.flights:
+                    continue  # what is under way was tested with the filter before
                 made = self._filters.make()
                 if made is None:
                     return

@@ -171,7 +171,7 @@ class Engine:
             context.is_due = False
             self._advance()
         self._save_notes()
-        self._timers.set(context)
+        self._timers.set(context, is_done=self.status.synced == context.chain.tip_hash)
         return context.out.take()
 
     def _save_notes(self) -> None:
@@ -443,13 +443,13 @@ class _Timers:
         self._expiry_at = now + _EXPIRY_S
         return True
 
-    def set(self, context: Context) -> None:
+    def set(self, context: Context, *, is_done: bool) -> None:
         """Ask for a tick when one may be needed."""
         now, patience = context.now.monotonic, context.options.patience
         at = now + _IDLE_S
         if context.is_due:
             at = now
-        elif context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
+        elif not is_done or context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
             at = now + patience.stall_s / 2
         next_try = context.pool.next_try(context.now)
         if next_try is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
@@ -139,7 +140,7 @@ class MempoolWatch:
         if link.filter is not None:
             was_missing = ids & link.unanswered
             link.unanswered -= was_missing
-            link.judge(raw)
+            link.judge(raw, in_block=False)
         if self._context.options.mempool and not ids & self._heard.keys():
             self._queue.put(raw, peer.group)
             self._heard.update(dict.fromkeys(ids))
@@ -217,7 +218,7 @@ class MempoolWatch:
                 missing.append(item)
                 continue
             self._context.out.send(peer.number, Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
-            self._context.out.taken(tx.txid)
+            self._context.out.fence(peer.number, partial(self._context.out.taken, tx.txid))
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 

@@ -21,6 +21,7 @@ class Outbox:
         self._books = books
         self._effects: list[Effect] = []
         self._events: list[Event] = []
+        self._ends: list[End] = []
         self._tokens = 0
         self._waiting: dict[int, Callable[[object], None]] = {}  # by token of Work, Read or Fence
         self._issued = 0  # commits
@@ -30,8 +31,8 @@ class Outbox:
     def take(self) -> list[Effect]:
         """The effects since the last call, complete with the commit of what the books have changed."""
         self.flush()
-        effects = [*self._effects, *map(Emit, self._events)]
-        self._effects, self._events = [], []
+        effects = [*self._effects, *map(Emit, self._events), *self._ends]
+        self._effects, self._events, self._ends = [], [], []
         return effects
 
     def flush(self) -> None:
@@ -88,9 +89,8 @@ class Outbox:
         self._effects.append(Taken(txid))
 
     def end(self, error: Exception) -> None:
-        """The client ends."""
-        self.flush()
-        self._effects.append(End(error))
+        """The client ends, after everything else."""
+        self._ends = [End(error)]
 
     def wake(self, at: float) -> None:
         """Call for a tick."""

@@ -77,7 +77,7 @@ class Status:
     def may_say_synced(self) -> bool:
         """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain are right."""
         context, chain = self._context, self._context.chain
-        if context.books.cursor < chain.height or chain.work < chain.network.min_chain_work:
+        if context.books.cursor < chain.height:
             return False
         if any(self._is_expected(peer) for peer in context.pool):
             return False

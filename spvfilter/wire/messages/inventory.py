@@ -163,7 +163,7 @@ class Headers:
         start, end = reader.at, reader.at + count * _COUNTED_HEADER
         if any(payload[start + HEADER_SIZE : end : _COUNTED_HEADER]):
             wrong = next(at for at in range(start + HEADER_SIZE, end, _COUNTED_HEADER) if payload[at])
-            raise FormatError(f"0 expected, not {payload[wrong]}", offset=wrong, field="transaction count")
+            raise FormatError(f"must be 0, not {payload[wrong]}", offset=wrong, field="transaction count")
         reader.at = end
         reader.finish("headers")
         return cls(tuple([payload[at : at + HEADER_SIZE] for at in range(start, end, _COUNTED_HEADER)]))

@@ -34,7 +34,7 @@ async def test_a_filter_made_anew_with_another_shape_is_refused(client: Redis, r
     await remote.delete()
     await RedisBloomFilter.create(client, "f", **{**SHAPE, "hash_funcs": 6}, shard_size=1_000)
     before = await contents(client)
-    with pytest.raises(MismatchError, match="made anew"):
+    with pytest.raises(MismatchError, match="created again"):
         await OPERATIONS[operation](remote)
     assert await contents(client) == before
 

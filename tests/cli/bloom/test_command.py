@@ -1,4 +1,4 @@
-"""`bloom` with filters in files: actions, options, separators. Bad input is in test_cli_bloom_errors.py."""
+"""`bloom` with filters in files: actions, options, separators. Bad input is in test_errors.py."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_filter_of_text_made_in_python_takes_lines(run: Any, tmp_path: Path) -
     assert "blau" in BloomFilter.open(path, encode="utf-8")
     ran = process("bloom", "add", path, stdin=b"\xff\xfe\n")
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert ran.stderr == f"spvfilter: {path} is of text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
+    assert ran.stderr == f"spvfilter: the keys of {path} are text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
 
 
 def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(run: Any, tmp_path: Path, lines: Path) -> None:
@@ -204,7 +204,10 @@ def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path)
         assert past in ran.err
     ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001)
     early, late = ran.err.splitlines()
-    assert early == "spvfilter: warning: the filter in memory is at its capacity: from here on it drops more and more new lines as repeated"
+    assert (
+        early
+        == "spvfilter: warning: the filter in memory has reached its capacity: from here on it drops more and more new lines as repeated"
+    )
     assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
 
 

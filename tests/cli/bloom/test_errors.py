@@ -1,4 +1,4 @@
-"""`bloom` with filters in files, given bad input: each its own line, and nothing overwritten."""
+"""`bloom` with filters in files, given bad input: one line per error, and nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["merge", "--output", "new"], "the following arguments are required: FILTER"),
         (["create", "new"], "the following arguments are required: --capacity, --fp-rate (see 'spvfilter bloom create --help')"),
         (["create", "new", "--capacity", "10"], "the following arguments are required: --fp-rate"),
-        (["create", "new", "--capacity", "0", "--fp-rate", "0.01"], "argument --capacity: a whole number from 1"),
+        (["create", "new", "--capacity", "0", "--fp-rate", "0.01"], "argument --capacity: expected a whole number from 1"),
         (["create", "new", "--capacity", "-5", "--fp-rate", "0.01"], "argument --capacity"),
-        (["create", "new", "--capacity", "10", "--fp-rate", "nan"], "argument --fp-rate: a number between 0 and 1"),
+        (["create", "new", "--capacity", "10", "--fp-rate", "nan"], "argument --fp-rate: expected a number between 0 and 1"),
         (["create", "new", "--capacity", "10", "--fp-rate", "1"], "argument --fp-rate"),
-        (["create", "new", *SHAPE, "--hash-funcs", "0"], "argument --hash-funcs: a whole number from 1"),
-        (["create", "new", *SHAPE, "--key", "00"], "argument --key: a key of 16 bytes (32 hex digits) expected, not of 1"),
-        (["create", "new", *SHAPE, "--key", "zz"], "argument --key: hex digits in pairs expected"),
+        (["create", "new", *SHAPE, "--hash-funcs", "0"], "argument --hash-funcs: expected a whole number from 1"),
+        (["create", "new", *SHAPE, "--key", "00"], "argument --key: expected a key of 16 bytes (32 hex digits), not of 1"),
+        (["create", "new", *SHAPE, "--key", "zz"], "argument --key: expected pairs of hex digits"),
         (["create", "new", "--capacity", str(1 << 48), "--fp-rate", "0.01"], "a filter of "),
         (["create", "new", "--capacity", str(1 << 48), "--fp-rate", "0.01", "--hash-funcs", "1"], "a filter of "),
         (["dedupe", "lines.txt", "--capacity", str(1 << 48)], "a filter of "),
         (["create", "new", "missing", *SHAPE], "missing: No such file or directory"),
         (["create", "new", ".", *SHAPE], ".: Is a directory"),
         (["create", "new", "made.bloom", *SHAPE], "made.bloom: a filter, where lines are expected"),
-        (["create", "made.bloom", *SHAPE], "made.bloom is there already: --force replaces it"),
-        (["create", "lines.txt", *SHAPE, "--force"], "lines.txt is there and is not a filter"),
-        (["create", "folder", *SHAPE], "folder is there and is not a filter"),
-        (["create", "folder", *SHAPE, "--force"], "folder is there and is not a filter"),
+        (["create", "made.bloom", *SHAPE], "made.bloom exists: --force replaces it"),
+        (["create", "lines.txt", *SHAPE, "--force"], "lines.txt exists and is not a filter"),
+        (["create", "folder", *SHAPE], "folder exists and is not a filter"),
+        (["create", "folder", *SHAPE, "--force"], "folder exists and is not a filter"),
         (["create", "nowhere/new", *SHAPE], "nowhere/new: "),
         (["create", "lines.txt/new", *SHAPE], "lines.txt/new: "),
         (["create", "/proc/new", *SHAPE], "/proc/new: "),
@@ -62,14 +62,14 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         *[([action, "long.bloom", "lines.txt"], "long.bloom: file at byte ") for action in ("add", "check", "dedupe", "info")],
         *[([action, "flipped.bloom", "lines.txt"], "flipped.bloom: CRC at byte ") for action in ("add", "check", "dedupe", "info")],
         *[([action, "head.bloom", "lines.txt"], "head.bloom: header CRC at byte 60") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "int.bloom", "lines.txt"], "int.bloom is not of lines: its keys are int64") for action in ("add", "check", "dedupe")],
+        *[([action, "int.bloom", "lines.txt"], "int.bloom does not hold lines: its keys are") for action in ("add", "check", "dedupe")],
         *[([action, "own.bloom", "lines.txt"], "own.bloom: the file was made with a custom") for action in ("add", "check", "info")],
         (["merge", "made.bloom", "other.bloom"], "the following arguments are required: --output"),
         (["merge", "made.bloom", "other.bloom", "--output", "new"], "made.bloom and other.bloom cannot be merged: filters of"),
         (["merge", "made.bloom", "counting.bloom", "--output", "new"], "made.bloom and counting.bloom cannot be merged: one of"),
         (["merge", "made.bloom", "missing", "--output", "new"], "missing: No such file or directory"),
         (["merge", "made.bloom", "flipped.bloom", "--output", "made.bloom", "--force"], "flipped.bloom: CRC"),
-        (["merge", "made.bloom", "made.bloom", "--output", "other.bloom"], "other.bloom is there already: --force replaces it"),
+        (["merge", "made.bloom", "made.bloom", "--output", "other.bloom"], "other.bloom exists: --force replaces it"),
         (["merge", "made.bloom", "made.bloom", "--output", "nowhere/new"], "nowhere/new: "),
         (["create", "new", *SHAPE, "--invert"], "unknown option --invert (see 'spvfilter bloom create --help')"),
         (["add", "made.bloom", "--capacity", "5"], "unknown option --capacity (see 'spvfilter bloom add --help')"),
@@ -104,7 +104,7 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     assert not list(Path("folder").iterdir())
 
 
-WITHOUT_PRIVILEGE = (  # root's, to write and read everywhere: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH; others have none
+WITHOUT_PRIVILEGE = (  # without root's CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which other users do not have
     "import ctypes, sys; from spvfilter.cli import main; libc = ctypes.CDLL(None, use_errno=True); "
     "head, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(); "
     "assert libc.capget(head, sets) == 0; sets[0] &= ~6; sets[1] &= ~6; assert libc.capset(head, sets) == 0; sys.exit(main())"
@@ -117,7 +117,7 @@ def test_what_may_not_be_read_or_written_is_said_before_anything_is_read(tmp_pat
         for argv in (["create", tmp_path / "new", lines, *SHAPE], ["add", made, lines], ["dedupe", made, lines]):
             ran = process("bloom", *argv, code=WITHOUT_PRIVILEGE)
             assert (ran.returncode, ran.stdout) == (2, b"")
-            assert b"is not a directory that can be written to" in ran.stderr
+            assert b"is not a writable directory" in ran.stderr
         lines.chmod(0)
         ran = process("bloom", "check", made, lines, code=WITHOUT_PRIVILEGE)
         assert ran.stderr == f"spvfilter: {lines}: Permission denied\n".encode()
@@ -134,7 +134,7 @@ def test_a_disk_that_is_full_leaves_the_filter_as_it_was(made: Path, lines: Path
     assert not [path for path in made.parent.iterdir() if path.name.startswith(".")]
 
 
-FULL = (  # a limit on the size of files stands for it
+FULL = (  # a limit on the size of files stands for a full disk
     "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
     "from spvfilter.cli import main; sys.exit(main())"
 )

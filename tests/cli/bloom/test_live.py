@@ -16,7 +16,7 @@ COUNT = 100_000
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """An empty filter, so exact that none of the lines is taken for another."""
+    """An empty filter with a rate so low that none of the lines is a false positive."""
     path = tmp_path / "kept.bloom"
     BloomFilter(COUNT, 1e-12).save(path)
     return path
@@ -160,7 +160,7 @@ def test_closed_streams_are_one_line(kept: Path) -> None:
 @pytest.mark.parametrize("action", ["add", "check", "dedupe"])
 def test_a_terminal_shows_progress_through_files(kept: Path, few: Path, tmp_path: Path, action: str, code: str) -> None:
     out = tmp_path / "out"
-    if action != "add":  # what prints lines shows it where they go elsewhere
+    if action != "add":  # a command that prints lines shows progress only if they go elsewhere
         code = f"import os; os.dup2(os.open({str(out)!r}, os.O_WRONLY | os.O_CREAT), 1); {code}"
     ended, screen = on_terminal("bloom", action, kept, few, code=code)
     assert ended == 0

@@ -1,4 +1,4 @@
-"""`bloom` with filters in a real Redis: the same actions, forms of the URL, and everything that can go wrong with a server."""
+"""`bloom` with filters in a real Redis: the same actions, forms of the URL, and failures of the server."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_filter_of_text_made_in_python_takes_lines(redis: Any, server: RedisSe
     subprocess.run(command(server.url, code=make), env=environment(), check=True, timeout=60)
     assert redis("check", "text", text(tmp_path, "a", "rot", "grün")).out == "grün\n"
     (tmp_path / "b").write_bytes(b"\xff\n")
-    assert redis("add", "text", tmp_path / "b").err == "spvfilter: text is of text, and this line is not UTF-8: b'\\xff'\n"
+    assert redis("add", "text", tmp_path / "b").err == "spvfilter: the keys of text are text, and this line is not UTF-8: b'\\xff'\n"
 
 
 @needs_redis

@@ -1,4 +1,4 @@
-"""`cfilter`: filters of the demo's chain and of real blocks, which of them concern a wallet, and what is refused."""
+"""`cfilter`: building, matching and describing filters of the demo's chain and of real blocks, and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private k
 
 @pytest.fixture
 def filters(run: Any, block_file: Path, tmp_path: Path) -> Path:
-    """Those of the demo's chain, on a made-up filter header."""
+    """The filters of the demo's chain, on a made-up filter header."""
     path = tmp_path / "filters.jsonl"
     ran = run("cfilter", "build", block_file, *REGTEST, "--previous", "11" * 32)
     assert (ran.code, ran.err) == (0, "")
@@ -202,9 +202,9 @@ def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"filter": "00" * 20}, "the filter is not the one that filter_hash states: the line is damaged"),
-        ({"filter": "zz"}, '"filter" is not in hex'),
-        ({"filter": 5}, 'no object with "block" and "filter"'),
+        ({"filter": "00" * 20}, "the filter does not hash to filter_hash: the line is damaged"),
+        ({"filter": "zz"}, '"filter" is not hex'),
+        ({"filter": 5}, 'not an object with "block" and "filter"'),
         ({"block": "22"}, "hex"),
         ({"filter": "05", "filter_hash": None}, "byte"),
     ],
@@ -224,8 +224,8 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, fil
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before are told
-    assert ran.err.endswith(": no JSON\n")
+    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before the error are printed
+    assert ran.err.endswith(": not JSON\n")
 
 
 # Info
@@ -246,12 +246,12 @@ def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any,
 @pytest.mark.parametrize("seed", range(5))
 def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) -> None:
     lines = records(filters)
-    for line in lines[2::3]:  # theirs follow from those before
+    for line in lines[2::3]:  # their headers follow from those before
         line["filter_header"] = None
     random.Random(seed).shuffle(lines)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     stated = sum(line["filter_header"] is not None for line in lines)
-    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # what is before the first is not there
+    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # the header before the first is unknown
     number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
     lines[number - 1]["filter_header"] = "13" * 32
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -287,7 +287,7 @@ def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: 
         (["match", "x"], "nothing to look for: give --watch FILE or --address ADDRESS"),
         (["match", "x", "--previous", "11" * 32], "unknown option --previous (see 'spvfilter cfilter match --help')"),
         (["build", "x", "--block", "11" * 32], "unknown option --block"),
-        (["info", "x", "--block", "11"], "argument --block: a hash of 64 hex digits expected, not these 2 characters"),
+        (["info", "x", "--block", "11"], "argument --block: expected a hash of 64 hex digits, not these 2 characters"),
         (["dance"], "unknown action, expected one of: build, match, info, import, export"),
         (["info", "-", "-", "--block", "11" * 32], "a filter in hex or as bytes must be the only argument"),
         (["build", "/no/such/file"], "/no/such/file: No such file or directory"),

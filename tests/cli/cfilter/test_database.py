@@ -1,4 +1,4 @@
-"""`cfilter import` and `export`: filters between files and a wallet's database, and what of a file is refused."""
+"""`cfilter import` and `export`: filters between files and a wallet's database, and refusals of bad files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INDEX = FilterIndex(WORLD.chain)
 
 @pytest.fixture
 def lines() -> list[dict[str, Any]]:
-    """What `cfilter build` prints of the chain."""
+    """The output of `cfilter build` for the chain."""
     records = [FilterRecord(each.hash, each.header.previous, each.height, INDEX.data(each), INDEX.header(each)) for each in BLOCKS]
     return [record.line(BasicFilter.parse(record.data, record.block).n) for record in records]
 
@@ -72,7 +72,7 @@ def test_what_is_exported_is_what_was_imported(run: Any, lines: list[dict[str, A
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
     assert (ran.code, ran.out, ran.err) == (0, "", f"{COUNT} filter(s) kept\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"0 filter(s) kept, {COUNT} were there\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"0 filter(s) kept, {COUNT} were there before\n")
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert ran.code == 0
     assert [json.loads(line) for line in ran.out.splitlines()] == lines
@@ -99,14 +99,14 @@ def test_export_says_that_filters_wait_for_their_headers(
     new = tmp_path / "new.db"
     assert run("cfilter", "import", file(lines), "--db", new, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", new, *NETWORK)
-    said = f"{new}: {COUNT} filter(s) kept wait for their filter headers: run watch --mode compact first"
+    said = f"{new}: its {COUNT} filter(s) wait for their filter headers: run watch --mode compact first"
     assert (ran.code, ran.out, ran.err) == (2, "", f"spvfilter: {said}\n")
     with Store.open(db, REGTEST) as store:  # some headers are known
         store.commit(Batch(fork=COUNT - 4))
     assert run("cfilter", "import", file(lines), "--db", db, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert (ran.code, ran.out.count("\n")) == (0, COUNT - 3)
-    assert ran.err.endswith("; 3 more are of no block whose filter header is known\n")
+    assert ran.err.endswith("; 3 more wait for their filter headers\n")
 
 
 def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
@@ -117,7 +117,7 @@ def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], fi
 
 
 def tampered(line: dict[str, Any]) -> dict[str, Any]:
-    """Another filter, and what is said of it right."""
+    """A filter of other contents, with correct hashes."""
     data = basic_data(hash_from_hex(line["block"]), [b"something else"])
     return {**line, "filter": data.hex(), "filter_hash": hash_to_hex(filter_hash(data)), "filter_header": None}
 
@@ -126,12 +126,12 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
     ("change", "said"),
     [
         (lambda line: tampered(line), "the filter of block 6 {block} does not match its filter header"),
-        (lambda line: {**line, "filter": "00"}, "the filter is not the one that filter_hash states: the line is damaged"),
+        (lambda line: {**line, "filter": "00"}, "the filter does not hash to filter_hash: the line is damaged"),
         (lambda line: {**line, "filter_header": "11" * 32}, "the filter header of block {block} does not follow from the one before"),
         (lambda line: {**line, "height": 0, "previous": None, "block": "22" * 32}, "block 0 is 2222"),
         (lambda line: {"block": "22" * 32, "filter": "05"}, "of the filter of block 2222"),
-        (lambda line: {"filter": "00"}, 'no object with "block" and "filter"'),
-        (lambda line: [], 'no object with "block" and "filter"'),
+        (lambda line: {"filter": "00"}, 'not an object with "block" and "filter"'),
+        (lambda line: [], 'not an object with "block" and "filter"'),
     ],
 )
 def test_a_bad_line_is_named_and_what_was_before_it_stays(
@@ -156,7 +156,7 @@ def test_a_truncated_file_is_an_error_and_can_be_completed(run: Any, lines: list
     path.write_bytes(whole[: -1 - cut])
     ran = run("cfilter", "import", path, "--db", db, *NETWORK)
     assert ran.code == 2
-    assert ran.err.endswith(": no JSON\n")
+    assert ran.err.endswith(": not JSON\n")
     path.write_bytes(whole)
     assert run("cfilter", "import", path, "--db", db, *NETWORK).code == 0
     assert kept(db) == set(range(COUNT))
@@ -166,7 +166,7 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(run: Any, lines: list[
     stale = {**tampered(lines[6]), "block": "22" * 32}
     ran = run("cfilter", "import", file([*lines[:6], stale, *lines[6:]]), "--db", db, *NETWORK)
     assert ran.code == 1
-    assert f"spvfilter: block {'22' * 32} is not of the best chain that {db} holds: left out\n" in ran.err
+    assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: left out\n" in ran.err
     assert kept(db) == set(range(COUNT))
     ran = run("cfilter", "import", file([stale]), "--db", db, *NETWORK)
     assert (ran.code, ran.err.splitlines()[-1]) == (2, "spvfilter: no filter of the best chain was given")
@@ -213,7 +213,7 @@ def test_nothing_to_import_or_export_is_an_error(run: Any, db: Path, tmp_path: P
         assert (ran.code, ran.err) == (2, f"spvfilter: {said}\n")
     assert not (tmp_path / "new.db").exists()
     ran = run("cfilter", "export", "--db", db, *NETWORK)
-    assert (ran.code, ran.err) == (2, f"spvfilter: {db}: no filter is kept\n")
+    assert (ran.code, ran.err) == (2, f"spvfilter: {db}: no filters are kept\n")
 
 
 def test_an_interrupted_import_goes_on_where_it_was(lines: list[dict[str, Any]], file: Any, db: Path) -> None:

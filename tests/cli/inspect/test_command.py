@@ -29,7 +29,7 @@ FIRST_PAYMENT = (
     "12a3ac00000000"
 )
 
-NOTHING = "that are no filterload, transaction, block, merkleblock, headers or message"
+NOTHING = "that are not a filterload, transaction, block, merkleblock, headers or message"
 
 
 def facts(out: str) -> dict[str, str]:
@@ -167,7 +167,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
     ("what", "said"),
     [
         ("", "the input is empty"),
-        ("abc", "an odd number of hex digits, 3: one is missing or too many"),
+        ("abc", "an odd number of hex digits, 3: one is missing or extra"),
         ("no-such-file", "the argument, 12 characters, is neither an existing file nor hex digits"),
         ("x" * 5000, "the argument, 5000 characters, is neither"),
         ("a\0b", "the argument, 3 characters, is neither"),
@@ -178,7 +178,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
         (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
         (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
-        ("f9beb4d9" + "66" * 30, "34 bytes that are no P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
+        ("f9beb4d9" + "66" * 30, "34 bytes that are not a P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
 )  # fmt: skip
@@ -209,7 +209,7 @@ def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp
 
 
 def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
-    ran = run("inspect", "00" * 10)  # a filter of no bytes, and a transaction without inputs and outputs
+    ran = run("inspect", "00" * 10)  # parses as a filter without bytes and as a transaction without inputs and outputs
     assert ran.code == 0
     assert ran.out.startswith("BIP-37 filter")
     assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
@@ -217,7 +217,7 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
 
 def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
     anything = Finding("filterload", "Filter", [])
-    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were one as well
+    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were a filterload, too
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

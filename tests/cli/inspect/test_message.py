@@ -44,7 +44,7 @@ def inspected(run: Any, raw: bytes) -> dict[str, Any]:
 
 
 def in_message(run: Any, parsed: Any) -> dict[str, Any]:
-    """What is said of the payload of a message of this kind."""
+    """The payload that is shown for a message of this kind."""
     found = inspected(run, encode_message(REGTEST.magic, command_of(parsed), bytes(parsed)))
     assert (found["kind"], found["network"], found["checksum_ok"]) == ("message", "regtest", True)
     assert found["command"] == found["payload"]["kind"] == command_of(parsed)
@@ -72,7 +72,7 @@ def test_a_merkleblock_is_shown_with_what_it_proves_and_what_it_does_not(run: An
     out = run("inspect", bytes(PROOF).hex()).out
     assert out.startswith("Merkleblock\n")
     assert "proof ok      yes\n" in out
-    assert "transactions  2 as the sender says, which nothing proves\n" in out
+    assert "transactions  2 as the sender claims; nothing proves it\n" in out
     assert f"1 transaction(s) proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
     broken = bytes(PROOF)[:80] + b"\0\0\0\0" + bytes(PROOF)[84:]
     assert "no: a block has at least one transaction\n" in run("inspect", broken.hex()).out
@@ -84,7 +84,7 @@ def test_a_proof_through_something_like_a_transaction_is_said_to_be_ambiguous(ru
     header = Header(4, bytes(32), build.merkle_root(halves), 1_300_000_000, 0x207FFFFF, 0)
     proof = bytes(MerkleBlock.from_txids(header, halves, [0]))
     assert inspected(run, proof)["ambiguous"] is True
-    assert "yes: an inner node is a transaction in form (CVE-2017-12842)" in run("inspect", proof.hex()).out
+    assert "yes: an inner node parses as a transaction (CVE-2017-12842)" in run("inspect", proof.hex()).out
     assert inspected(run, bytes(PROOF))["ambiguous"] is False
 
 
@@ -191,7 +191,7 @@ def test_addresses_of_every_network_are_told(run: Any) -> None:
 def test_a_command_that_is_not_known_keeps_its_payload(run: Any) -> None:
     raw = encode_message(MAINNET.magic, "frobnicate", bytes(range(256)) * 4)
     assert inspected(run, raw)["payload"] == {"kind": "frobnicate", "payload": (bytes(range(256)) * 4).hex()}
-    assert "frobnicate, which is not known here\npayload  1,024 bytes: 000102" in run("inspect", raw.hex()).out
+    assert "frobnicate, an unknown command\npayload  1,024 bytes: 000102" in run("inspect", raw.hex()).out
     assert max(map(len, run("inspect", raw.hex()).out.splitlines())) < 100
 
 
@@ -205,7 +205,7 @@ def test_a_payload_that_is_not_what_its_command_wants_is_refused(command: str, r
     raw = encode_message(MAINNET.magic, command, b"\xff" * 9)
     ran = run("inspect", raw.hex())
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"spvfilter: 33 bytes that are no P2P message: {command} ")
+    assert ran.err.startswith(f"spvfilter: 33 bytes that are not a P2P message: {command} ")
     assert ran.err.count("\n") == 1
 
 
@@ -214,18 +214,18 @@ def test_a_message_cut_at_any_byte_or_with_more_behind_it_is_refused(run: Any) -
     for end in range(5, len(raw)):
         ran = run("inspect", raw[:end].hex())
         assert (ran.code, ran.out) == (2, ""), end
-        assert f"bytes that are no P2P message: message at byte {24 * (end >= 24)}: truncated: " in ran.err, end
+        assert f"bytes that are not a P2P message: message at byte {24 * (end >= 24)}: truncated: " in ran.err, end
     assert f"message at byte {len(raw)}: 1 trailing bytes" in run("inspect", (raw + b"\0").hex()).err
 
 
 def test_a_command_that_is_no_text_is_refused(run: Any) -> None:
     raw = bytearray(encode_message(REGTEST.magic, "verack", b""))
     raw[8] = 7
-    assert "no P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex()).err
+    assert "not a P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex()).err
 
 
 def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
-    """4,000,000 bytes, and 24 of the envelope."""
+    """4,000,000 bytes of payload and 24 of envelope."""
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700))])
     block = build.block_of(bytes(32), 7, [spam])
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700 + 4_000_000 - len(block)))])

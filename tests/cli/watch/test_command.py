@@ -1,4 +1,4 @@
-"""`watch` against a node in another process: what it prints, what it remembers, how it ends."""
+"""`watch` against a node in another process: its output, its database, how it ends."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             (found, synced) = events_until(child, "synced")
             assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
             node.do("reorg 1")
-            withdrawn, disconnected, *rest = events_until(child, "synced", "found")  # the mempool may be told before the new tip is reached
+            withdrawn, disconnected, *rest = events_until(child, "synced", "found")  # the mempool may come before the new tip
             assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
             found, synced = sorted(rest, key=lambda event: str(event["event"]))
             assert (found["height"], found["outpoint"], synced["height"]) == (None, withdrawn["outpoint"], 112)
@@ -167,7 +167,7 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     assert (code, events, errors.count("\n")) == (2, [], 1)
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
-    assert errors == f"spvfilter: {db} was made anew, headers and matches are fetched again; the old one is {db}.damaged\n"
+    assert errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old one is {db}.damaged\n"
     assert (tmp_path / "wallet.db.damaged").is_file()
 
 
@@ -176,7 +176,7 @@ def test_a_rebuild_is_told_of_even_where_the_run_ends_at_once(node: NodeProcess,
     db.write_bytes(b"garbage" * 1_000)
     code, events, errors = once(node.place, "--db", db, "--rebuild")
     assert (code, events) == (2, [])
-    assert errors.startswith(f"spvfilter: {db} was made anew")
+    assert errors.startswith(f"spvfilter: {db} was rebuilt")
     assert "nothing to watch for" in errors
 
 
@@ -223,7 +223,7 @@ def test_once_gives_up_where_no_node_answers_and_tells_each_failure_once() -> No
     code, events, errors = once(place, ADDRESS, "--timeout", 2.5)
     assert (code, events) == (2, [])
     assert errors.splitlines() == [
-        f"spvfilter: {place}: connection refused; it is tried again",
+        f"spvfilter: {place}: connection refused; it will be retried",
         "spvfilter: gave up: no usable node for 2.5 s",
     ]
 

@@ -1,4 +1,4 @@
-"""`watch` without a network: its arguments, what it sums up, what it says of its progress, what it says of peers."""
+"""`watch` without a network: its arguments, balances, progress display and messages about peers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
         ([ADDRESS], "no node to ask: give --connect HOST:PORT, or --discover"),
-        ([ADDRESS, "--connect", ""], "argument --connect: HOST or HOST:PORT expected, these 0 characters are not"),
-        ([ADDRESS, "--connect", "host:99999"], "argument --connect: HOST or HOST:PORT expected, these 10 characters are not"),
-        ([ADDRESS, "--connect", OTHER], "argument --connect: HOST or HOST:PORT expected, these 64 characters are not"),
+        ([ADDRESS, "--connect", ""], "argument --connect: expected HOST or HOST:PORT, not these 0 characters"),
+        ([ADDRESS, "--connect", "host:99999"], "argument --connect: expected HOST or HOST:PORT, not these 10 characters"),
+        ([ADDRESS, "--connect", OTHER], "argument --connect: expected HOST or HOST:PORT, not these 64 characters"),
         *(
-            ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: socks5://[USER:PASSWORD@]HOST:PORT expected for a proxy")
+            ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT")
             for url in (
                 "http://127.0.0.1:1",
                 "socks5://[::1",
@@ -53,16 +53,16 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
                 "\0",
             )
         ),
-        ([ADDRESS, *HERE, "--proxy", "socks5://user@h:1"], "argument --proxy: a proxy's user and password are both of 1 to 255"),
+        ([ADDRESS, *HERE, "--proxy", "socks5://user@h:1"], "argument --proxy: a proxy's user and password each have 1 to 255"),
         ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
         ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
-        ([ADDRESS, *HERE, "--rebuild"], "--rebuild goes with --db FILE"),
-        ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters goes with --db FILE"),
+        ([ADDRESS, *HERE, "--rebuild"], "--rebuild needs --db FILE"),
+        ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters needs --db FILE"),
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
-        ([ADDRESS, *HERE, "--birthday", "yesterday"], "argument --birthday: a day YYYY-MM-DD expected, not 'yesterday'"),
+        ([ADDRESS, *HERE, "--birthday", "yesterday"], "argument --birthday: expected a day YYYY-MM-DD, not 'yesterday'"),
         ([ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"], "argument --from-height: not allowed with argument"),
-        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: seconds up to 86400 expected, not '0'"),
-        ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: a number between 0 and 1 expected"),
+        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not '0'"),
+        ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
         ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),
     ],

@@ -133,7 +133,7 @@ static void check_script(const spv_address_network *network, const char *hrp, co
     uint8_t *exact = exact_copy((const uint8_t *)text, length);
     if (spv_decode_address(network, exact, length, &decoded))
         CHECK(decoded.size == script.size && same(decoded.bytes, script.bytes, script.size));
-    else /* what has the shape of a key is left to address.py */
+    else /* text that looks like a key is left to address.py */
         CHECK(length == 51 || length == 52 || !memcmp(text + 1, "pub", 3) || !memcmp(text + 1, "prv", 3));
     exact[payload[size - 1] % length] ^= 1; /* one wrong letter never goes unnoticed in bech32, and once in 2^32 in base58 */
     CHECK(!spv_decode_address(network, exact, length, &decoded));

@@ -19,7 +19,7 @@ typedef struct {
     uint8_t *memory, *cells; /* the cells lie in the memory, misaligned, and end with it */
     size_t size;             /* bytes of cells */
     uint64_t *scratch;       /* plain positions */
-    spv_bytes keys[MAX_KEYS];  /* every key that was added or asked for */
+    spv_bytes keys[MAX_KEYS];  /* every key that was added or looked up */
     size_t key_count;
     bool counters, shared;
 } filters;
@@ -78,7 +78,7 @@ static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t coun
     release(mask);
 }
 
-/* One operation; how many bytes it took, or 0 at the end. */
+/* Runs one operation; the number of input bytes that it took, or 0 at the end. */
 static size_t operate(filters *f, const uint8_t *data, size_t size) {
     if (size < 3)
         return 0;
@@ -148,7 +148,7 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_FAST};
-    static filters filters, *const f = &filters; /* larger than what it pays to clear each time */
+    static filters filters, *const f = &filters; /* too large to be cleared each time */
     if (size < HEAD)
         return 0;
     const size_t misaligned = data[0] >> 6, functions = data[1] % (MAX_FUNCTIONS + 1);

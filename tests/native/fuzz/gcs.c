@@ -55,7 +55,7 @@ static void check_set(const question *ask, const uint8_t *data, size_t size, pla
     free(values.values);
 }
 
-/* A set made of the items holds just their values. */
+/* A set built from the items holds exactly their values. */
 static void check_built(const question *ask) {
     uint8_t *built;
     size_t size, distinct = plain_distinct(ask->items, ask->count);

@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct {
-    uint64_t digest; /* of the places of every item, in order */
+    uint64_t digest; /* over the places of every item, in order */
     size_t last;     /* end of the item before */
     uint32_t count;
 } trail;
@@ -79,7 +79,7 @@ static void check_tx(const uint8_t *data, size_t size) {
     status = spv_parse_tx(data, size, &twin, &error);
     CHECK(!status == (tx.end == size));
 
-    /* alone, one byte short, and behind something else */
+    /* alone, one byte short, and after something else */
     uint8_t *alone = exact_copy(data, tx.end), *moved = zeroed(tx.end + 7, 1);
     CHECK(!spv_parse_tx(alone, tx.end, &twin, &error) && !memcmp(&tx, &twin, sizeof tx));
     check_refusal(spv_walk_tx(alone, tx.end - 1, 0, &twin, &error), &error, tx.end - 1);

@@ -1,4 +1,4 @@
-"""our sans-IO session on a socket: what was said to it, and what it made of that. No assertions."""
+"""Our sans-IO session on a socket, driven by a test. No assertions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M")
 
 
 class Conversation:
-    """A connection that a test leads: it sends, then takes what comes until it has what it wants."""
+    """A connection driven by a test, which sends, then reads until it has what it needs."""
 
     def __init__(self, session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.session = session
@@ -49,7 +49,7 @@ class Conversation:
             return event
 
     async def message(self, kind: type[M], which: Callable[[M], bool] = lambda message: True) -> M:
-        """The next message of a kind that `which` accepts; what comes before it is passed over."""
+        """The next message of a kind that `which` accepts; earlier ones are skipped."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 event = await self.event()
@@ -57,7 +57,7 @@ class Conversation:
                     return event.message
 
     async def answers(self, *messages: Message) -> list[Message]:
-        """Send, and return all that came until the peer had answered: a ping goes behind, its pong ends it."""
+        """Send messages and a ping, and return everything received before its pong."""
         self.send(*messages)
         nonce = self.session.fence(time.monotonic())
         told: list[Message] = []
@@ -70,7 +70,7 @@ class Conversation:
 
 @asynccontextmanager
 async def conversation(port: int, settings: Settings) -> AsyncIterator[Conversation]:
-    """Connected to 127.0.0.1, the handshake not yet done."""
+    """A connection to 127.0.0.1 before the handshake."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         session = Session(

@@ -1,4 +1,4 @@
-"""bcoin as a child process, spoken to through driver.js: calls go in, events come out. No assertions."""
+"""bcoin as a child process behind driver.js: calls go in, events come out. No assertions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LONGEST_LINE = 16_000_000  # bytes: a block in hex
 
 
 class BcoinError(Exception):
-    """What bcoin refused, or its end."""
+    """bcoin refused a call, or has ended."""
 
 
 class Bcoin:
-    """A node that runs. `events` holds all that it has told of itself, oldest first."""
+    """A running node. `events` holds all events so far, oldest first."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -31,7 +31,7 @@ class Bcoin:
         self._reading = asyncio.create_task(self._read())
 
     async def call(self, method: str, params: object = None) -> Any:
-        """A method of driver.js, `params` an object; or one of bcoin's RPC, `params` a list. Raises BcoinError."""
+        """Call a method of driver.js (`params` is an object) or of bcoin's RPC (`params` is a list). Raises BcoinError."""
         if self._ended:
             raise BcoinError("bcoin has ended")
         assert self.process.stdin is not None
@@ -42,7 +42,7 @@ class Bcoin:
             return await answer
 
     async def event(self, kind: str, which: Callable[[dict[str, Any]], bool] = lambda event: True) -> dict[str, Any]:
-        """The first event of a kind that `which` accepts, already told or still to come. Raises BcoinError at the end."""
+        """The first event of a kind that `which` accepts, past or future. Raises BcoinError if bcoin ends."""
 
         def found() -> dict[str, Any] | None:
             return next((event for event in self.events if event["event"] == kind and which(event)), None)
@@ -90,7 +90,7 @@ class Bcoin:
 
 @asynccontextmanager
 async def running_bcoin(*arguments: str) -> AsyncIterator[Bcoin]:
-    """driver.js with these arguments, ready. Its standard error is the tests'."""
+    """Start driver.js with these arguments and wait until it is ready. Its standard error is the tests'."""
     pipe = asyncio.subprocess.PIPE
     words = ["node", str(DRIVER), *arguments]
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)

@@ -1,4 +1,4 @@
-"""What bcoin's wallet does for a test: mines, pays what we watch, spends from it. No assertions."""
+"""bcoin's wallet in a test: it mines, pays watched addresses, spends from them. No assertions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Wallets:
         return [bytes.fromhex(txid)[::-1] for txid in hashes]
 
     async def receive(self, value: int, others: int = 0) -> str:
-        """Pay a fresh address that is watched, and as many others that are not; the txid."""
+        """Pay a fresh watched address, and others that are not watched; returns the txid."""
         script = (await self.bcoin.call("address", {"account": "segwit"}))["script"]
         self.watch.add_script(bytes.fromhex(script))
         outputs = [[f"0014{number + 1:040x}", 10_000 + number] for number in range(others)]
         return str((await self.bcoin.call("send", {"outputs": [*outputs, [script, value]], "account": "default"}))["txid"])
 
     async def spend(self, value: int) -> str:
-        """Pay somebody else from what was received, and with it the change to a new address."""
+        """Pay a stranger from what was received, with the change to a new address."""
         return str((await self.bcoin.call("send", {"outputs": [["0014" + "77" * 20, value]], "account": "segwit"}))["txid"])
 
     async def pay_strangers(self, outputs: int) -> None:

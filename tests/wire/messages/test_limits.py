@@ -41,7 +41,7 @@ from support.build import var_int
 from support.samples import H1, H2, PLACES, SAMPLES
 
 HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # of a version, up to its user agent
-# Where each count or length stands: what comes before it, the most there may be, one item, what comes behind.
+# Each count or length: the bytes before it, its maximum, one item, and the bytes after it.
 COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "user agent": ("version", HEAD, 256, b"x", bytes(5)),
     "reject message": ("reject", b"", 12, b"x", b"\x10\x00"),
@@ -124,7 +124,7 @@ def test_flags_of_a_filter_are_kept_as_they_came() -> None:
 def test_headers_have_no_transactions() -> None:
     payload = bytearray(bytes(SAMPLES["headers"]))
     payload[1 + 81 + 80] = 1
-    with pytest.raises(MessageError, match="transaction count at byte 162: 0 expected, not 1"):
+    with pytest.raises(MessageError, match="transaction count at byte 162: must be 0, not 1"):
         parse_message("headers", bytes(payload))
 
 

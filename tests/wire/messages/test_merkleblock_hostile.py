@@ -49,7 +49,7 @@ def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
 
 
 def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
-    """What damaged bytes still prove, or None if they are refused. A proof is always true: of this block, or of another header."""
+    """The proof in damaged bytes, or None if they are refused. A proof is always true, of this block or of another header."""
     try:
         proof = MerkleBlock.parse(raw).verify()
     except (FormatError, ProofError):

@@ -19,8 +19,8 @@ bool spv_take_network(const spv_state *state, PyObject *const *arguments, spv_ad
     if (!hrp)
         return false;
     const uint8_t *data = (const uint8_t *)hrp;
-    if (!spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, (size_t)size})) /* what it does not know, */
-        spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, 0}); /* it decides nothing of */
+    if (!spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, (size_t)size}))
+        spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, 0}); /* then no segwit address is decoded */
     return true;
 }
 
@@ -33,7 +33,7 @@ static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_s
     if (!PyUnicode_Check(arguments[0]))
         Py_RETURN_NONE;
     const char *text = PyUnicode_AsUTF8AndSize(arguments[0], &size);
-    if (!text) { /* surrogates: no address, says who knows the right error */
+    if (!text) { /* surrogates: address.py raises the error */
         PyErr_Clear();
         Py_RETURN_NONE;
     }
@@ -44,8 +44,7 @@ static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_s
 
 int spv_add_addresses(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
-        {"decode_address", (PyCFunction)(void (*)(void))decode_address, METH_FASTCALL,
-         "The scriptPubKey of a valid address of a network with these parameters, or None: not decided here."},
+        SPV_FUNCTION(decode_address, METH_FASTCALL),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

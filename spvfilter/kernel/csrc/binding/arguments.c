@@ -17,7 +17,7 @@ PyObject *spv_snapshot(PyObject *object) {
     return NULL;
 }
 
-/* `of` makes a new reference of each item, or fails. */
+/* A list of what `of`, which returns a new reference or fails, makes of each item. */
 static PyObject *collect(PyObject *iterable, PyObject *of(PyObject *)) {
     PyObject *iterator = PyObject_GetIter(iterable), *list = iterator ? PyList_New(0) : NULL, *item;
     while (list && (item = PyIter_Next(iterator))) {
@@ -42,7 +42,7 @@ PyObject *spv_list(PyObject *iterable) {
 }
 
 PyObject *spv_snapshots(PyObject *iterable) {
-    if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) { /* which give ints, or texts */
+    if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) { /* iterating these gives ints or strings */
         PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
         return NULL;
     }

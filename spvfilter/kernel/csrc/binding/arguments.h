@@ -4,11 +4,11 @@
 
 #include "binding/binding.h"
 
-/* pure.arguments.snapshot: the bytes object itself, or a bytes object with a copy of what else has a buffer; a new reference. NULL with
-   TypeError for what has none. */
+/* pure.arguments.snapshot: a new reference to the object itself if it is bytes, else to a copy of its buffer as bytes. NULL with
+   TypeError if it has no buffer. */
 PyObject *spv_snapshot(PyObject *object);
 
-/* A snapshot's bytes, which stay as long as it. */
+/* A snapshot's bytes, which live as long as it does. */
 SPV_INLINE const uint8_t *spv_data(PyObject *snapshot) {
     return (const uint8_t *)PyBytes_AsString(snapshot);
 }
@@ -17,22 +17,21 @@ SPV_INLINE size_t spv_size(PyObject *snapshot) {
     return (size_t)PyBytes_Size(snapshot);
 }
 
-/* What an iterable gives, in a list of our own: of any objects, or of their snapshots. Signals are seen meanwhile. NULL with an exception
-   set. */
+/* A new list of an iterable's items, or of their snapshots. Signals are handled meanwhile. NULL with an exception set. */
 PyObject *spv_list(PyObject *iterable);
 PyObject *spv_snapshots(PyObject *iterable);
 
-/* pure.arguments.whole: an integer from `least` to `most`, or what has __index__. False with TypeError, or with ParameterError that begins
-   with `range`. */
+/* pure.arguments.whole: an integer, or an object with __index__, from `least` to `most`. False with TypeError, or with ParameterError
+   that begins with `range`. */
 bool spv_whole(const spv_state *state, PyObject *object, long long least, long long most, const char *range, long long *number);
 
 /* pure.arguments.offset. */
 bool spv_offset(const spv_state *state, PyObject *object, size_t *offset);
 
-/* False with TypeError where a function of positional arguments only was given another number of them. */
+/* False with TypeError if a function of positional arguments was given another number of them. */
 bool spv_count_arguments(const char *name, Py_ssize_t count, Py_ssize_t wanted);
 
-/* Raises TypeError with the type's name at %U; false. */
+/* Sets TypeError with the type's name in place of %U; returns false. */
 SPV_COLD bool spv_refuse_type(const char *message, PyObject *object);
 
 #endif

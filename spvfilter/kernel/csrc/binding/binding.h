@@ -1,18 +1,18 @@
-/* What the files of the binding share. Only this folder knows Python; it holds no logic that csrc/ could have.
+/* The base of the binding, which is the only folder that knows Python. It contains no logic that could be in the other folders.
 
-   The rule for arguments. A caller may hand in memory that another thread, a callback of the collector or any Python code on the way
-   changes or resizes. So an entry first takes its arguments, before it gives up the interpreter's lock or reads a byte:
+   The rule for arguments. A caller may pass memory that another thread, a callback of the collector or any Python code run meanwhile
+   changes or resizes. So an entry first takes its arguments, before it releases the interpreter's lock or reads a byte:
 
-   - Bytes are taken with spv_snapshot: a bytes object as it is, which nothing changes; of whatever else has a buffer, a copy. No buffer of
-     the caller's is held on return.
-   - What is iterated is taken into a list of our own first, with spv_list or spv_snapshots, which see signals meanwhile.
-   - The exception are the cells of a filter (`buffer`) and buffers as batches of keys, which are used in place: they are held as long as they
-     are used, so that they are neither resized nor freed, their sizes are read once, and whatever values are read, places are in range.
+   - Bytes are taken with spv_snapshot: a bytes object as it is, since it is immutable; a copy of any other buffer. No buffer of the caller's
+     is held on return.
+   - Iterables are first copied into a list of our own, with spv_list or spv_snapshots, which handle signals meanwhile.
+   - The exceptions are a filter's cells (`buffer`) and buffers given as batches of keys, which are used in place: they are held while they
+     are used, so that they are neither resized nor freed, their sizes are read once, and positions are in range whatever is read.
 
-   tests/kernel/test_arguments.py holds all entries to it.
+   tests/kernel/test_arguments.py tests this for all entries.
 
-   No format of Py_BuildValue or PyArg_Parse* has a `#`: what it stands for differs between the versions of Python whose headers a wheel is
-   built with and those it runs under. Bytes are made by PyBytes_FromStringAndSize and taken as snapshots. */
+   No format of Py_BuildValue or PyArg_Parse* has a `#`: its meaning differs between the Python versions that a wheel is built with and
+   runs under. Bytes are made by PyBytes_FromStringAndSize and taken as snapshots. */
 #ifndef SPV_BINDING_BINDING_H
 #define SPV_BINDING_BINDING_H
 
@@ -20,6 +20,8 @@
 #define Py_LIMITED_API 0x030B0000
 #endif
 #include <Python.h>
+
+#include "binding/docs.h"
 
 #include "spv.h"
 
@@ -32,7 +34,21 @@
     } while (0)
 #endif
 
-/* What one interpreter's module holds: classes of the package, imported once, and the module's own types. Nothing but references. */
+/* Rows of a PyMethodDef table with the signature and docstring of the reference: a module function, and a method that the reference's class
+   `owner` defines. Only functions of the types that METH_… stands for are accepted. */
+#define SPV_ANY_FUNCTION(function) (PyCFunction)(void (*)(void))(function)
+#define SPV_CALLED(function) \
+    _Generic( \
+        &(function), \
+        PyObject *(*)(PyObject *, PyObject *): SPV_ANY_FUNCTION(function), \
+        PyObject *(*)(PyObject *, PyObject *, PyObject *): SPV_ANY_FUNCTION(function), \
+        PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t): SPV_ANY_FUNCTION(function))
+#define SPV_ROW(name, function, how, doc) {#name, SPV_CALLED(function), how, PyDoc_STR(doc)}
+#define SPV_FUNCTION(name, how) SPV_ROW(name, name, how, SPV_DOC_##name)
+#define SPV_METHOD(owner, name, function, how) SPV_ROW(name, function, how, SPV_DOC_##owner##_##name)
+
+/* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
+   only. */
 typedef struct {
     PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError; /* spvfilter.errors */
     PyObject *TxSpan, *TxMatch, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
@@ -40,7 +56,7 @@ typedef struct {
     PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk;
 } spv_state;
 
-/* The state, of a module function's `self`, and of an object whose type cannot be subclassed. */
+/* The state, from a module function's `self`, and from an object whose type cannot be subclassed. */
 SPV_INLINE const spv_state *spv_module_state(PyObject *module) {
     return PyModule_GetState(module);
 }
@@ -49,20 +65,20 @@ SPV_INLINE const spv_state *spv_object_state(PyObject *self) {
     return PyType_GetModuleState(Py_TYPE(self));
 }
 
-/* Raises what a status means and returns NULL. */
+/* Sets the exception that a status stands for and returns NULL. */
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error);
 
 /* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): tuple.__new__(type, items). */
 PyObject *spv_named(PyObject *type, PyObject *items);
 
-/* A type of the module from its spec, put into `*place` of the state; with `public`, also under its name into the module. False with an
-   exception set. */
+/* Makes a type of the module from its spec and stores it in `*place` of the state; if `public`, also adds it to the module. False with
+   an exception set. */
 bool spv_make_type(PyObject *module, PyObject **place, PyType_Spec *spec, bool public);
 
-/* A new object of a type, all zero behind its head; NULL with an exception set. */
+/* A new object of a type, all zero after its head; NULL with an exception set. */
 PyObject *spv_allocate(PyObject *type);
 
-/* What the collector and the last reference do to an object of a type that is tracked by the collector; Py_tp_clear is `clear`. */
+/* Deallocates an object of a type that the collector tracks; `clear` is the type's Py_tp_clear. */
 SPV_INLINE void spv_end_object(PyObject *self, int clear(PyObject *self)) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);

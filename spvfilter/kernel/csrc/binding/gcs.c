@@ -37,7 +37,7 @@ static PyObject *key_of(const spv_state *state, PyObject *given) {
     return key;
 }
 
-/* Where the snapshots' bytes are, to be freed with PyMem_Free; the list keeps them there. */
+/* The snapshots' bytes, in an array to be freed with PyMem_Free; the list owns them. */
 static spv_bytes *bytes_of(PyObject *snapshots, size_t *count) {
     *count = (size_t)PyList_Size(snapshots);
     spv_bytes *items = PyMem_Malloc((*count ? *count : 1) * sizeof *items);
@@ -183,7 +183,7 @@ static PyObject *match_any(PyObject *self, PyObject *arguments, PyObject *names)
     return result;
 }
 
-/* The sets of match_many, and a list that keeps their bytes where they are. */
+/* The sets of match_many, and a list that owns their bytes. */
 typedef struct {
     PyObject *held;
     spv_gcs_set *sets;
@@ -216,8 +216,7 @@ static bool read_sets(const spv_state *state, PyObject *list, set_arguments *rea
     return read->sets != NULL;
 }
 
-/* Bytes of sets that are matched between two looks at signals, and as how many of them an item to be hashed for each set counts: some
-   2 ns each. */
+/* Bytes of sets matched between two checks for signals, and how many of them count for each item hashed; a byte takes some 2 ns. */
 enum { SLICE = 1 << 24, ITEM = 4 };
 
 static spv_status match_slices(const spv_gcs_query *query, const set_arguments *read, unsigned p, uint64_t m, uint8_t *mask, size_t *failed,
@@ -279,13 +278,13 @@ static PyObject *match_many(PyObject *self, PyObject *arguments, PyObject *names
 
 int spv_add_gcs(PyObject *module, spv_state *state) {
     static PyMethodDef functions[] = {
-        {"gcs_build", (PyCFunction)(void (*)(void))gcs_build, METH_VARARGS | METH_KEYWORDS, "A Golomb-coded set: see pure.gcs.gcs_build."},
-        {"gcs_check", (PyCFunction)(void (*)(void))gcs_check, METH_VARARGS | METH_KEYWORDS, "N of a sound set: see pure.gcs.gcs_check."},
+        SPV_FUNCTION(gcs_build, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(gcs_check, METH_VARARGS | METH_KEYWORDS),
         {NULL, NULL, 0, NULL},
     };
     static PyMethodDef methods[] = {
-        {"match_any", (PyCFunction)(void (*)(void))match_any, METH_VARARGS | METH_KEYWORDS, "Whether a set contains any of the items."},
-        {"match_many", (PyCFunction)(void (*)(void))match_many, METH_VARARGS | METH_KEYWORDS, "The same for many (key, data), one byte each."},
+        SPV_METHOD(GcsQuery, match_any, match_any, METH_VARARGS | METH_KEYWORDS),
+        SPV_METHOD(GcsQuery, match_many, match_many, METH_VARARGS | METH_KEYWORDS),
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
@@ -294,7 +293,7 @@ int spv_add_gcs(PyObject *module, spv_state *state) {
         {Py_tp_dealloc, query_end},
         {Py_tp_methods, methods},
         {Py_sq_length, query_length},
-        {Py_tp_doc, "Items to look for in many sets: see pure.gcs.GcsQuery."},
+        {Py_tp_doc, SPV_DOC_GcsQuery},
         {0, NULL},
     };
     static PyType_Spec spec = {

@@ -4,7 +4,7 @@
 
 #include "binding/binding.h"
 
-/* Adds them to the module; -1 with an exception set where that fails. */
+/* Adds them to the module; -1 with an exception set on failure. */
 int spv_add_gcs(PyObject *module, spv_state *state);
 
 #endif

@@ -28,7 +28,7 @@ static PyObject *header_hashes(PyObject *self, PyObject *given) {
 
 int spv_add_headers(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
-        {"header_hashes", header_hashes, METH_O, "The hashes of headers of 80 bytes each: see pure.headers.header_hashes."},
+        SPV_FUNCTION(header_hashes, METH_O),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

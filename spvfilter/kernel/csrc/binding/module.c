@@ -1,4 +1,5 @@
-/* The module spvfilter.kernel.native: what of the package it knows, its errors, its registration. Every interpreter has one of its own. */
+/* The module spvfilter.kernel.native: its imports from the package, its errors, its registration. Every interpreter has its own
+   instance. */
 #include "binding/addresses.h"
 #include "binding/cores/type.h"
 #include "binding/gcs.h"
@@ -117,7 +118,7 @@ PyMODINIT_FUNC PyInit_native(void) {
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         .m_name = "native",
-        .m_doc = "The compiled twin of the kernel: see pure/blocks.py, pure/bits.py and pure/table.py.",
+        .m_doc = "The compiled kernel; spvfilter.kernel.pure is its readable reference.",
         .m_size = sizeof(spv_state),
         .m_traverse = traverse,
         .m_clear = clear,

@@ -58,8 +58,8 @@ static PyObject *check_block(PyObject *self, PyObject *given) {
     return status ? spv_raise(spv_module_state(self), status, &error) : Py_NewRef(Py_None);
 }
 
-/* What both scans are given. `bits` is a bytes object that nobody else has yet, and that the scan may write: made without contents, since
-   Python shares the short ones made with theirs. */
+/* The arguments of both scans. `bits` is a bytes object that nobody else holds yet, so that the scan may write to it: it is created
+   without contents, since Python shares short bytes objects that are created with theirs. */
 typedef struct {
     PyObject *raw, *bits;
     spv_bip37 filter;
@@ -159,12 +159,10 @@ static PyObject *bip37_scan_tx(PyObject *self, PyObject *arguments, PyObject *na
 
 int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
-        {"merkle_root", merkle_root, METH_O, "(root, mutated) of ≥ 1 hashes: see pure.merkle_root."},
-        {"check_block", check_block, METH_O, "That a block's transactions are those its header commits to: see pure.check_block."},
-        {"bip37_scan_block", (PyCFunction)(void (*)(void))bip37_scan_block, METH_VARARGS | METH_KEYWORDS,
-         "What of a block a node's filter matches, and its bits after it: see pure.bip37_scan_block."},
-        {"bip37_scan_tx", (PyCFunction)(void (*)(void))bip37_scan_tx, METH_VARARGS | METH_KEYWORDS,
-         "Whether a node's filter matches a transaction, and its bits after it: see pure.bip37_scan_tx."},
+        SPV_FUNCTION(merkle_root, METH_O),
+        SPV_FUNCTION(check_block, METH_O),
+        SPV_FUNCTION(bip37_scan_block, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(bip37_scan_tx, METH_VARARGS | METH_KEYWORDS),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

@@ -8,7 +8,7 @@
 
 /* spans */
 
-/* The places of a walked transaction's inputs or outputs. */
+/* The offsets of a walked transaction's inputs or outputs. */
 static PyObject *places(const uint8_t *raw, size_t at, uint32_t count, spv_item next(const uint8_t *, size_t *)) {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (uint32_t i = 0; list && i < count; i++) {
@@ -52,7 +52,7 @@ static PyObject *walk_tx(PyObject *self, PyObject *arguments, PyObject *names) {
         spv_tx tx;
         spv_error error;
         spv_status status;
-        if (at > size) /* the reference counts how many bytes are left, below zero here */
+        if (at > size) /* the reference's count of bytes left is negative here */
             status = spv_refuse(&error, at, "version", "truncated: 4 bytes wanted, %lld left", (long long)size - (long long)at);
         else
             status = spv_walk_tx(spv_data(raw), size, at, &tx, &error);
@@ -75,7 +75,7 @@ static PyObject *parse_tx(PyObject *self, PyObject *given) {
     return span;
 }
 
-/* walk_block's iterator: refuses where the reference's generator does, no earlier. */
+/* walk_block's iterator, which refuses a block at the same step as the reference's generator. */
 
 typedef struct {
     PyObject_HEAD
@@ -125,7 +125,7 @@ static PyObject *block_walk_next(PyObject *self) {
 
 static int block_walk_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((block_walk *)self)->raw); /* of a class derived from bytes, it may refer to anything */
+    Py_VISIT(((block_walk *)self)->raw); /* an object of a class derived from bytes may refer to anything */
     return 0;
 }
 
@@ -139,9 +139,9 @@ static void block_walk_end(PyObject *self) {
     spv_end_object(self, block_walk_clear);
 }
 
-/* what a span's bytes hash to */
+/* hashes of a span's bytes */
 
-/* pure.blocks._check_span: what an identifier needs of a TxSpan, three numbers that lie within `raw` in their order. */
+/* pure.blocks._spanned: the three offsets of a TxSpan that a txid depends on, which must lie within `raw` in their order. */
 static bool read_span(const spv_state *state, PyObject *span, size_t size, spv_tx *tx) {
     static const Py_ssize_t index[] = {0, 1, 4};
     size_t numbers[3];
@@ -254,15 +254,15 @@ static PyObject *multisig_keys(PyObject *Py_UNUSED(self), PyObject *given) {
 
 int spv_add_walk(PyObject *module, spv_state *state) {
     static PyMethodDef functions[] = {
-        {"walk_tx", (PyCFunction)(void (*)(void))walk_tx, METH_VARARGS | METH_KEYWORDS, "The transaction that starts at byte `at`: see pure.walk_tx."},
-        {"parse_tx", parse_tx, METH_O, "The one transaction that fills `raw`: see pure.parse_tx."},
-        {"walk_block", walk_block, METH_O, "The transactions of the block that fills `raw`: see pure.walk_block."},
-        {"txid", (PyCFunction)(void (*)(void))txid, METH_VARARGS | METH_KEYWORDS, "sha256d of the stripped transaction: see pure.txid."},
-        {"wtxid", (PyCFunction)(void (*)(void))wtxid, METH_VARARGS | METH_KEYWORDS, "sha256d with the witness: see pure.wtxid."},
-        {"strip_witness", (PyCFunction)(void (*)(void))strip_witness, METH_VARARGS | METH_KEYWORDS, "The bytes without witness: see pure.strip_witness."},
-        {"is_pubkey", is_pubkey, METH_O, "Whether the bytes have the shape of a public key: see pure.is_pubkey."},
-        {"is_p2pk", is_p2pk, METH_O, "Whether a script is pay to public key: see pure.is_p2pk."},
-        {"multisig_keys", multisig_keys, METH_O, "The keys of a bare multisig script: see pure.multisig_keys."},
+        SPV_FUNCTION(walk_tx, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(parse_tx, METH_O),
+        SPV_FUNCTION(walk_block, METH_O),
+        SPV_FUNCTION(txid, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(wtxid, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(strip_witness, METH_VARARGS | METH_KEYWORDS),
+        SPV_FUNCTION(is_pubkey, METH_O),
+        SPV_FUNCTION(is_p2pk, METH_O),
+        SPV_FUNCTION(multisig_keys, METH_O),
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {

@@ -64,7 +64,7 @@ static spv_status check_commitment(block *b, spv_error *error) {
     for (uint32_t i = 0; i < coinbase->outputs; i++) {
         spv_item output = spv_next_output(b->raw, &at);
         if (output.script_end - output.script >= 38 && !memcmp(b->raw + output.script, prefix, sizeof prefix))
-            commitment = b->raw + output.script + 6; /* the last one counts */
+            commitment = b->raw + output.script + 6; /* the last commitment is the valid one */
     }
     if (!commitment)
         return spv_refuse(error, coinbase->start, field, "witness without a commitment");

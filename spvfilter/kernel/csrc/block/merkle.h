@@ -1,4 +1,4 @@
-/* Merkle roots, and whether a block's transactions are those its header commits to; the twin of pure/blocks.py's merkle_root and check_block. */
+/* Merkle roots, and the check of a block's transactions against its header; the twin of pure/blocks.py's merkle_root and check_block. */
 #ifndef SPV_BLOCK_MERKLE_H
 #define SPV_BLOCK_MERKLE_H
 

@@ -1,10 +1,10 @@
-/* Scripts: their pushes and the shapes the relevance test and the watch table ask for. No execution. */
+/* Scripts: their pushes, and the shapes that the relevance test and the watch table look for. No execution. */
 #ifndef SPV_BLOCK_SCRIPT_H
 #define SPV_BLOCK_SCRIPT_H
 
 #include "spv.h"
 
-/* primitives.script_pushes: the next non-empty push of the script from *at on, or false: no more, or one that does not parse. */
+/* primitives.script_pushes: the next non-empty push of the script from *at on; false if there is none, or it does not parse. */
 SPV_INLINE bool spv_next_push(const uint8_t *script, size_t size, size_t *at, spv_bytes *push) {
     size_t cursor = *at;
     while (cursor < size) {

@@ -5,15 +5,15 @@
 #include "block/walk.h"
 #include "hash/sha256.h"
 
-/* Transactions of one block, or one that stands alone. */
+/* The transactions of one block, or a single one. */
 typedef struct {
     const uint8_t *raw;
     const spv_tx *txs;
 } spv_txs;
 
-/* What a txid commits to: version, inputs and outputs, lock time, without marker, flag and witness (BIP-141 § Transaction ID). */
+/* The bytes that a txid commits to: version, inputs, outputs and lock time, without marker, flag and witness (BIP-141 § Transaction ID). */
 spv_message spv_stripped_tx(const void *txs, size_t number); /* of spv_txs *, as an spv_message_at */
-/* What a wtxid commits to: every byte. */
+/* The bytes that a wtxid commits to: all of them. */
 spv_message spv_whole_tx(const void *txs, size_t number);
 
 void spv_txid(const uint8_t *raw, const spv_tx *tx, uint8_t digest[32]);

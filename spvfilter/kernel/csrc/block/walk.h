@@ -12,7 +12,7 @@ enum {
     SPV_MAX_COMPACT_SIZE = 0x02000000 /* Core serialize.h MAX_SIZE */
 };
 
-/* Where one transaction lies: offsets are absolute. The counts and places let it be walked again without checks. */
+/* The parts of one transaction, by absolute offsets. With the counts and offsets it can be walked again without checks. */
 typedef struct {
     size_t start, end;
     size_t inputs_at;  /* of the first input's outpoint */
@@ -24,13 +24,13 @@ typedef struct {
 typedef void spv_on_input(void *context, const uint8_t *raw, size_t outpoint_at, size_t script, size_t script_end);
 typedef void spv_on_output(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end);
 
-/* The slow half of a CompactSize: all but one-byte forms, and every refusal. */
+/* The slow path of a CompactSize: all forms of more than one byte, and every refusal. */
 spv_status spv_compact_size_slow(const uint8_t *raw, size_t size, size_t *at, uint64_t *value, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_count(size_t size, size_t at, size_t behind, uint64_t count, size_t least, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_bytes(size_t size, size_t at, size_t wanted, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_script(size_t size, size_t at, uint64_t length, const char *field, const char *tail, size_t tail_length, spv_error *error);
 
-/* primitives.read_compact_size: the value at *at, which moves behind it. */
+/* primitives.read_compact_size: the value at *at, which moves past it. */
 SPV_INLINE spv_status spv_compact_size(const uint8_t *raw, size_t size, size_t *at, uint64_t *value, const char *field, spv_error *error) {
     if (SPV_LIKELY(*at < size && raw[*at] < 0xFD)) {
         *value = raw[(*at)++];
@@ -39,7 +39,7 @@ SPV_INLINE spv_status spv_compact_size(const uint8_t *raw, size_t size, size_t *
     return spv_compact_size_slow(raw, size, at, value, field, error);
 }
 
-/* pure._read_count: a count of items of at least `least` bytes each, refused when the rest cannot hold them. */
+/* pure._read_count: a count of items of at least `least` bytes each, refused if the rest cannot hold them. */
 SPV_INLINE spv_status spv_count(const uint8_t *raw, size_t size, size_t *at, uint64_t *count, size_t least, const char *field, spv_error *error) {
     size_t start = *at;
     spv_status status = spv_compact_size(raw, size, at, count, field, error);
@@ -105,8 +105,8 @@ SPV_INLINE spv_status spv_walk_outputs_with(const uint8_t *raw, size_t size, siz
 /* The stacks of `count` inputs; the twin of pure._walk_witness. */
 spv_status spv_walk_witness(const uint8_t *raw, size_t size, size_t *at, uint32_t count, spv_error *error);
 
-/* pure.walk_tx with a call for each input and output on the way, in order; either may be NULL. With constant functions the compiler
-   folds them in. What was called for is void where the status is not SPV_OK. */
+/* pure.walk_tx with a call for each input and output, in order; either function may be NULL. The compiler inlines constant functions. If
+   the status is not SPV_OK, the calls made are void. */
 SPV_INLINE spv_status spv_walk_tx_with(
     const uint8_t *raw, size_t size, size_t at, spv_tx *tx, spv_on_input *on_input, spv_on_output *on_output, void *context, spv_error *error
 ) {
@@ -164,7 +164,7 @@ spv_status spv_block_end(size_t size, size_t at, spv_error *error);
 /* The end of pure.parse_tx, for callers of spv_walk_tx_with. */
 spv_status spv_tx_end(size_t size, const spv_tx *tx, spv_error *error);
 
-/* The inputs and outputs of a transaction that was walked already, without checks: one at a time, *at moves to the next. */
+/* The inputs and outputs of a transaction that was walked before, one at a time and without checks; *at moves to the next one. */
 typedef struct {
     size_t at;             /* of the outpoint or of the value */
     size_t script, script_end;

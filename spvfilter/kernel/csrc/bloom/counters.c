@@ -6,7 +6,7 @@ SPV_INLINE unsigned get(const uint8_t *cells, uint64_t at) {
     return (unsigned)__atomic_load_n(cells + (at >> 1), __ATOMIC_RELAXED) >> 4 * (at & 1) & 15;
 }
 
-/* Moves a counter up or down by one unless it sticks, or down from 0; what it was before. */
+/* Moves a counter up or down by one, unless it sticks or would go below 0; returns its old value. */
 SPV_INLINE unsigned move(uint8_t *cells, uint64_t at, bool up, bool shared) {
     uint8_t *byte = cells + (at >> 1);
     const unsigned shift = 4 * (at & 1), stays = up ? 16 : 0;
@@ -30,7 +30,7 @@ static int by_value(const void *left, const void *right) {
     return (one > other) - (one < other);
 }
 
-/* Leaves each position once, as a key counts once in each of its counters; how many there are. */
+/* Drops repeated positions, since a key counts once in each of its counters; returns how many are left. */
 SPV_INLINE size_t distinct(uint64_t *positions, size_t count) {
     const bool many = count > 32;
     size_t kept = 0;
@@ -65,7 +65,7 @@ bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool
     for (size_t i = 0; i < count; i++) {
         if (move(cells, positions[i], false, shared))
             continue;
-        while (i--) /* another removed it meanwhile: put back what was taken */
+        while (i--) /* another thread removed it meanwhile: undo the decrements */
             move(cells, positions[i], true, shared);
         return false;
     }

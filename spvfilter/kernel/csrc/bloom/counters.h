@@ -1,8 +1,8 @@
-/* A generic filter's 4-bit counters: the twin of pure.bits.CounterCore. Counter c is the low nibble of byte c >> 1 if c is even, else
-   the high one.
+/* A generic filter's 4-bit counters: the twin of pure.bits.CounterCore. Counter c is the low nibble of byte c >> 1 if c is even, else the
+   high one.
 
-   `shared` says that a write must be atomic (gate.h): then each byte is compared and exchanged, which needs no lock and is as right
-   between processes as between threads. Buffers need no alignment. */
+   `shared` says that a write must be atomic (gate.h): then each byte is compared and exchanged, which needs no lock and is correct
+   between processes as well as between threads. Buffers need no alignment. */
 #ifndef SPV_BLOOM_COUNTERS_H
 #define SPV_BLOOM_COUNTERS_H
 
@@ -10,8 +10,8 @@
 
 enum { SPV_COUNTER_LIMIT = 15 }; /* values.COUNTER_LIMIT: such a counter sticks */
 
-/* CounterCore.add, remove, `in` and count, of one key's positions, the first two of which reorder them. add: whether it was new. remove:
-   whether it was there. */
+/* CounterCore.add, remove, `in` and count, of one key's positions, the first two of which reorder them. add returns whether the key was
+   new, remove whether it was contained. */
 bool spv_counters_add(uint8_t *cells, uint64_t *positions, size_t count, bool shared);
 bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared);
 unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, size_t count);

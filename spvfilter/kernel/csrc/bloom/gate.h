@@ -1,8 +1,8 @@
-/* Who writes to a filter's cells at the moment, and so whether a write must be atomic. Threads of one process only.
+/* The gate of a filter's cells: which threads of this process write to them, and so whether a write must be atomic.
 
-   Plain writes are twice as fast as atomic ones, but lose what others write to the same byte meanwhile. They are made by whoever holds
-   the interpreter's lock while nobody writes without it, and by one thread that writes without it until a second writer comes; from
-   then on, and from the start where the memory is not the filter's alone, all writes are atomic. */
+   Plain writes are twice as fast as atomic ones, but lose concurrent writes to the same byte. A thread that holds the interpreter's lock
+   makes them while no thread writes without the lock; a single thread that writes without the lock makes them until a second writer
+   comes. From then on, and from the start if the memory is not the filter's alone, all writes are atomic. */
 #ifndef SPV_BLOOM_GATE_H
 #define SPV_BLOOM_GATE_H
 

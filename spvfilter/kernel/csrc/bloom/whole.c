@@ -1,5 +1,5 @@
-/* 64 bits at a time, at the memory's speed. Plain loads and stores need no alignment; atomic ones are made to aligned words, and to
-   single bytes before and behind them. */
+/* Whole bit arrays, 64 bits at a time, at the speed of memory. Plain loads and stores need no alignment; atomic writes go to aligned
+   words, and to single bytes before and after them. */
 #include "bloom/whole.h"
 #include "hash/cpu.h"
 #include "hash/words.h"
@@ -25,7 +25,7 @@ __attribute__((target("popcnt"))) static uint64_t count_popcnt(const uint8_t *mi
 }
 
 SPV_INLINE uint64_t count_best(const uint8_t *mine, const uint8_t *theirs, size_t size) {
-    return spv_cpu() & SPV_CPU_AVX2 ? count_popcnt(mine, theirs, size) : count_portable(mine, theirs, size); /* AVX2 came after it */
+    return spv_cpu() & SPV_CPU_AVX2 ? count_popcnt(mine, theirs, size) : count_portable(mine, theirs, size); /* AVX2 implies popcnt */
 }
 #else
 SPV_INLINE uint64_t count_best(const uint8_t *mine, const uint8_t *theirs, size_t size) {

@@ -1,4 +1,4 @@
-/* One hash and one sort of each item; equal items are dropped on the way. */
+/* Building a set: every item is hashed and sorted once; duplicates are dropped on the way. */
 #include "gcs/build.h"
 #include "gcs/query.h"
 
@@ -9,7 +9,7 @@ typedef struct {
     const spv_bytes *item;
 } hashed;
 
-enum { RADIX = 11, PASSES = 4 }; /* the upper 44 bits; what they leave unsorted is next to each other */
+enum { RADIX = 11, PASSES = 4 }; /* the upper 44 bits; hashes that differ only below them end up next to each other */
 
 /* LSD radix sort by the upper bits, then by insertion: two different hashes with equal upper bits are rare. */
 static hashed *sort(hashed *from, hashed *to, size_t count) {
@@ -38,7 +38,7 @@ static int by_hash(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Equal upper bits: few, unless someone repeats an item a million times; qsort takes both. */
+/* Runs of equal upper bits: short, unless an item is repeated a million times; qsort handles both. */
 static void sort_runs(hashed *items, size_t count) {
     for (size_t i = 0, end; i < count; i = end) {
         bool ordered = true;
@@ -53,7 +53,7 @@ static bool same(const hashed *left, const hashed *right) {
     return left->item->size == right->item->size && !memcmp(left->item->data, right->item->data, left->item->size);
 }
 
-/* Drops items equal to one before; equal ones have equal hashes and so stand in one run. */
+/* Drops duplicates; equal items have equal hashes, so they are in one run. */
 static size_t distinct(hashed *items, size_t count) {
     size_t kept = 0;
     for (size_t i = 0, run = 0; i < count; i++) {

@@ -4,7 +4,7 @@
 
 #include "spv.h"
 
-/* Values in memory that is used again; start with {0}, free `values` at the end. */
+/* Values in memory that is reused: initialise with {0}, free `values` at the end. */
 typedef struct {
     uint64_t *values;
     size_t count, room;

@@ -1,6 +1,7 @@
-/* A query that is small beside a set streams the set: a sieve is made of the values the query's items would have there, and each element
-   is put to it as it is decoded. Two such sets are searched side by side, as decoding waits for its own loads. A query that is not small
-   streams itself against a sieve of the decoded set, which settles that set at once. */
+/* Matching a query. If it is small compared with a set, the set is streamed: a sieve is made of the values that the query's items would
+   have in the set, and each element is tested against it as it is decoded. Two such sets are searched side by side, since decoding waits
+   for its own loads. If it is not small, the set is decoded, a sieve is made of its values, and the query's values are tested against
+   that. */
 #include "gcs/match.h"
 #include "gcs/decode.h"
 #include "gcs/sieve.h"
@@ -8,14 +9,14 @@
 
 #include <stdlib.h>
 
-/* What is asked; nothing of it changes. */
+/* The question, which does not change. */
 typedef struct {
     const spv_gcs_query *query;
     unsigned p;
     uint64_t m;
 } question;
 
-/* What became of the sets. They end in any order: of those that fail the first one counts. */
+/* The results. Sets end in any order; of those that fail, the first one is reported. */
 typedef struct {
     uint8_t *mask;
     size_t failed; /* the first set that failed so far, or their count */
@@ -34,7 +35,7 @@ static void settle(verdicts *to, size_t number, spv_status status, bool match, c
     }
 }
 
-/* The values that the query's items have in a set, in no order, in memory that is used again. */
+/* The values that the query's items have in a set, unordered, in memory that is reused. */
 typedef struct {
     uint64_t *values;
     size_t count;
@@ -57,23 +58,24 @@ static spv_status want(wanted_values *wanted, const question *asked, const uint8
 
 /* A small query: sets are streamed. */
 
-/* One set on its way through the decoder. */
+/* A set that is being decoded. */
 typedef struct {
     spv_gcs_stream stream;
-    spv_sieve sieve; /* of what is wanted */
+    spv_sieve sieve; /* of the wanted values */
     wanted_values wanted;
     size_t number; /* of the set */
     bool match;
 } search;
 
-/* A value that passed the high map: whether it is wanted. Seldom called, as the first that is settles the set. */
+/* Looks up a value that passed the high map. Called rarely, since the first wanted value settles the set. */
 static void look(search *s, uint64_t value) {
     if (!s->match && spv_sieve_low(&s->sieve, value))
         for (size_t i = 0; i < s->wanted.count; i++)
             s->match |= s->wanted.values[i] == value;
 }
 
-/* The next two elements of `stream`, which is s->stream in registers, as `sieve` is s->sieve. False where spv_gcs_two does not do them. */
+/* Tests the next two elements of `stream`. It and `sieve` are s->stream and s->sieve, in registers. False if spv_gcs_two cannot decode
+   them. */
 SPV_INLINE bool try_two(search *s, spv_gcs_stream *stream, const spv_sieve *sieve, unsigned p) {
     uint64_t first;
     if (!spv_gcs_two(stream, p, &first))
@@ -85,7 +87,7 @@ SPV_INLINE bool try_two(search *s, spv_gcs_stream *stream, const spv_sieve *siev
     return true;
 }
 
-/* Goes on with one set by pairs of elements, or with two of them in turns, until one has no pair that spv_gcs_two does. */
+/* Continues with one set by pairs of elements, or with two sets in turns, until one has no pair that spv_gcs_two can decode. */
 SPV_INLINE void run(search *s, search *t, unsigned p) {
     spv_gcs_stream a = s->stream, b = t ? t->stream : a;
     const spv_sieve in_a = s->sieve, in_b = t ? t->sieve : in_a;
@@ -112,7 +114,7 @@ static void run_plain(search *s, search *t, unsigned p) {
         run(s, NULL, p);
 }
 
-/* At most `most` elements one by one, whatever they are; false once there is no more, or the bits end. */
+/* Tests at most `most` elements of any kind, one by one; false at the end of the set or of its bits. */
 static bool walk(search *s, unsigned p, uint64_t most) {
     spv_gcs_stream *of = &s->stream;
     for (; most; most--) {
@@ -124,9 +126,9 @@ static bool walk(search *s, unsigned p, uint64_t most) {
     return of->i < of->n;
 }
 
-/* Takes a search that `run` has left on by what run could not do; false once it is at its end. */
+/* Moves a search past the elements that `run` could not decode; false at the end of the set. */
 static bool go_on(search *s, unsigned p) {
-    enum { ALONE = 16 }; /* elements, once one was met that is no half of a pair */
+    enum { ALONE = 16 }; /* elements to decode singly after one that is not half of a pair */
     if (!spv_gcs_rounds(&s->stream))
         return walk(s, p, UINT64_MAX);
     return try_two(s, &s->stream, &s->sieve, p) || walk(s, p, ALONE);
@@ -134,13 +136,13 @@ static bool go_on(search *s, unsigned p) {
 
 enum { SIDE_BY_SIDE = 2 };
 
-/* The searches under way are the first `count`; those behind them keep their memory for the next. */
+/* The first `count` searches are under way; those after them keep their memory for the next sets. */
 typedef struct {
     search each[SIDE_BY_SIDE];
     size_t count;
 } searches;
 
-/* Goes on until a search ends, and settles its set. */
+/* Continues until a search ends, and settles its set. */
 static void advance(searches *under_way, unsigned p, verdicts *to) {
     search *each = under_way->each;
     for (bool all = true; all;) {
@@ -189,7 +191,7 @@ static bool among_sorted(const spv_gcs_values *set, uint64_t value) {
     return low < set->count && set->values[low] == value;
 }
 
-/* Whether any wanted value is in the set. Few survive the high map, which all are put to first, without branches. */
+/* Whether any wanted value is in the set. All are tested against the high map first, without branches; few pass it. */
 static bool any_in_set(const decoded *d) {
     const spv_sieve sieve = d->sieve;
     uint64_t *wanted = d->wanted.values;
@@ -221,7 +223,7 @@ static spv_status match_decoded(decoded *d, const question *asked, const spv_gcs
 /* Both. */
 
 static bool is_small(const spv_gcs_query *query, uint64_t n) {
-    enum { SMALL = 1 << 12 }; /* values that may be looked through one by one for what passes a sieve of them */
+    enum { SMALL = 1 << 12 }; /* values that may be searched one by one for a value that passes their sieve */
     return query->room && 2 * query->room <= n && query->room <= SMALL;
 }
 

@@ -1,4 +1,4 @@
-/* Asking Golomb-coded sets for the items of a query; the twin of pure/gcs.py's GcsQuery. */
+/* Matching the items of a query against Golomb-coded sets; the twin of pure/gcs.py's GcsQuery. */
 #ifndef SPV_GCS_MATCH_H
 #define SPV_GCS_MATCH_H
 
@@ -9,7 +9,7 @@ typedef struct {
     spv_bytes data;
 } spv_gcs_set;
 
-/* pure.gcs.GcsQuery.match_many: a 0 or 1 in `mask` for each set; 1 ≤ p ≤ 32, 1 ≤ m < 2^32. Where it fails, *failed says at which. */
+/* pure.gcs.GcsQuery.match_many: a 0 or 1 in `mask` for each set; 1 ≤ p ≤ 32, 1 ≤ m < 2^32. On failure, *failed is the number of the set. */
 spv_status spv_gcs_match_many(
     const spv_gcs_query *query, const spv_gcs_set *sets, size_t count, unsigned p, uint64_t m, uint8_t *mask, size_t *failed, spv_error *error
 );

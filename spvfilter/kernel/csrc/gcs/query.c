@@ -16,9 +16,9 @@ static void lay_out(const spv_bytes *item, size_t words, uint64_t *to) {
     to[(words - 1) * SPV_SIP_LANES] = spv_sip_last(item->data, item->size);
 }
 
-/* Items in order of their sizes: short ones, which is nearly all, by counting. */
+/* Sorts the items by size: short ones, which are nearly all, by counting. */
 static void sort_by_size(const spv_bytes *items, size_t count, const spv_bytes **sorted) {
-    size_t at[257] = {0}, longer = 0; /* of each size below 256 where its first goes; how many short ones there are */
+    size_t at[257] = {0}, longer = 0; /* where the first item of each size below 256 goes; where the longer items begin */
     for (size_t i = 0; i < count; i++)
         if (items[i].size < 256)
             at[items[i].size + 1]++, longer++;

@@ -1,4 +1,4 @@
-/* Items to look for in sets, or to make one of: packed by length, so that they are hashed side by side under any key. */
+/* Items to look for in sets, or to build a set of: packed by length, so that they can be hashed side by side under any key. */
 #ifndef SPV_GCS_QUERY_H
 #define SPV_GCS_QUERY_H
 
@@ -21,7 +21,7 @@ typedef struct {
 
 /* NULL: no memory. The items are read during the call only. */
 spv_gcs_query *spv_gcs_query_new(const spv_bytes *items, size_t count);
-/* The same with `item` set, for as long as the items are there. */
+/* The same with `item` set, which is valid as long as the items are. */
 spv_gcs_query *spv_gcs_pack(const spv_bytes *items, size_t count);
 void spv_gcs_query_free(spv_gcs_query *query); /* NULL is nothing to free */
 size_t spv_gcs_query_count(const spv_gcs_query *query);

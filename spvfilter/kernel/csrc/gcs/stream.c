@@ -16,7 +16,8 @@ spv_status spv_gcs_begin(spv_gcs_stream *of, const uint8_t *data, size_t size, u
     return SPV_OK;
 }
 
-/* The 64 bits from `bit` on, most significant first; zeros behind the end. At least SPV_GCS_WINDOW of them are the data's. */
+/* The 64 bits from `bit` on, most significant first; zeros after the end of the data. Only the first SPV_GCS_WINDOW are sure to be
+   valid. */
 SPV_INLINE uint64_t window(const uint8_t *data, size_t size, size_t bit) {
     size_t at = bit >> 3;
     if (SPV_LIKELY(at + 8 <= size))

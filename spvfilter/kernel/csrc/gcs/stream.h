@@ -7,16 +7,16 @@
 typedef struct {
     const uint8_t *data;
     size_t size, bit;
-    uint64_t n, i, value; /* elements; those behind us; the last one */
+    uint64_t n, i, value; /* number of elements; how many were read; the last value */
 } spv_gcs_stream;
 
 /* Reads N; refuses one that the bytes cannot hold. */
 spv_status spv_gcs_begin(spv_gcs_stream *of, const uint8_t *data, size_t size, unsigned p, spv_error *error);
 
-/* The next element, whatever it is. False, and nothing moves, where the bits end within it. */
+/* Reads the next element, of any length. False, without moving, if the bits end within it. */
 bool spv_gcs_next(spv_gcs_stream *of, unsigned p);
 
-/* Why there is no next element, or what stands behind the last. */
+/* Refuses a set whose bits end within an element, or that has bytes after its last one. */
 spv_status spv_gcs_end(const spv_gcs_stream *of, spv_error *error);
 
 /* The 8 bytes at `at` as one number, most significant first. */
@@ -29,16 +29,16 @@ SPV_INLINE uint64_t spv_gcs_be64(const uint8_t *at) {
     return value;
 }
 
-enum { SPV_GCS_WINDOW = 57 }; /* bits that a load of 8 bytes holds at least, from whatever bit on */
+enum { SPV_GCS_WINDOW = 57 }; /* bits that a load of 8 bytes holds at least, from any bit on */
 
-/* How often spv_gcs_two may be called at least; 0 towards the end. */
+/* How many times spv_gcs_two may certainly be called; 0 near the end. */
 SPV_INLINE uint64_t spv_gcs_rounds(const spv_gcs_stream *of) {
     uint64_t pairs = (of->n - of->i) / 2, bits = 8 * (uint64_t)of->size - of->bit, loads = bits < 64 ? 0 : (bits - 64) / SPV_GCS_WINDOW;
     return pairs < loads ? pairs : loads;
 }
 
-/* Two elements out of one load, which halves the wait for loads: the first into *first, the second into of->value. False, and nothing
-   moves, where the load does not hold both: 1 pair in 7,000 at P = 19. For spv_gcs_rounds only.
+/* Reads two elements with one load, which halves the wait for loads: the first into *first, the second into of->value. False, without
+   moving, if the load does not hold both: 1 pair in 7,000 at P = 19. spv_gcs_rounds says how many times it may be called.
 
    An element is a quotient q in unary, q ones and a zero, then the p bits of a remainder r. It says how far the value lies above the one
    before: d = q 2^p + r. The bits are read complemented, as that turns the unary part into zeros which one instruction counts:
@@ -47,9 +47,9 @@ SPV_INLINE uint64_t spv_gcs_rounds(const spv_gcs_stream *of) {
        q     = 63 - t
        d     = (63 - t) 2^p + 2^p - 1 - r̄ = (2^6 2^p - 1) - (t 2^p + r̄)
 
-   so that d costs one subtraction of what t and r̄ make, side by side, from a constant. A shift by 64 - t brings r̄ to the top, and one by
-   64 - t + p the next element; modulo 64 these are -t and p - t. Where the window ends before a one was found, or a shift was 64 or
-   more, the sum of the bits used comes out above SPV_GCS_WINDOW, and what was computed is thrown away. */
+   so that d is a constant minus t and r̄ side by side: one subtraction. A shift by 64 - t brings r̄ to the top, and one by 64 - t + p
+   the next element; modulo 64 these are -t and p - t. Where the window ends before a one was found, or a shift was 64 or more, the sum
+   of the bits used is above SPV_GCS_WINDOW, and the result is discarded. */
 SPV_INLINE bool spv_gcs_two(spv_gcs_stream *of, unsigned p, uint64_t *first) {
     const uint64_t most = ((uint64_t)64 << p) - 1;
     const uint64_t bits = ~spv_gcs_be64(of->data + (of->bit >> 3)) << (of->bit & 7);
@@ -66,7 +66,7 @@ SPV_INLINE bool spv_gcs_two(spv_gcs_stream *of, unsigned p, uint64_t *first) {
     return true;
 }
 
-/* Decoders shift by numbers that are not constants, which x86 does well only with BMI2: each loop is compiled for both. */
+/* Decoders shift by variable numbers of bits, which is fast on x86 only with BMI2: each loop is compiled with it and without. */
 #if defined(__x86_64__)
 #define SPV_GCS_BMI2 __attribute__((target("bmi2")))
 #define SPV_GCS_HAS_BMI2 __builtin_cpu_supports("bmi2")

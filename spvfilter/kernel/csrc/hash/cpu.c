@@ -27,7 +27,7 @@ static unsigned detect(void) {
 }
 #elif defined(__aarch64__) && defined(__APPLE__)
 static unsigned detect(void) {
-    return SPV_CPU_SHA; /* every one of them has it */
+    return SPV_CPU_SHA; /* every such machine has it */
 }
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -43,7 +43,7 @@ static unsigned detect(void) {
 
 unsigned spv_cpu(void) {
     const unsigned known = 1u << 31;
-    static _Atomic unsigned remembered; /* the same whoever writes it */
+    static _Atomic unsigned remembered; /* every thread writes the same value */
     unsigned features = atomic_load_explicit(&remembered, memory_order_relaxed);
     if (!features) {
         features = detect() | known;

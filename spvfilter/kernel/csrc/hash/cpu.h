@@ -1,4 +1,4 @@
-/* What the processor at run time has beyond what the compiler may assume. */
+/* Processor features detected at run time, beyond those that the compiler may assume. */
 #ifndef SPV_HASH_CPU_H
 #define SPV_HASH_CPU_H
 
@@ -8,7 +8,7 @@ enum {
     SPV_CPU_AVX512 = 4  /* F and BW, and the system saves zmm registers */
 };
 
-/* The sum of what there is; asked once, then remembered. */
+/* The sum of the features present; detected once, then remembered. */
 unsigned spv_cpu(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* MurmurHash3 x86_32 and the remainder that makes it a bit of a filter: of one key, or of many of one length at once. */
+/* MurmurHash3 x86_32, and its remainder as a filter's bit: of one key, or of many keys of one length at once. */
 #ifndef SPV_HASH_MURMUR3_H
 #define SPV_HASH_MURMUR3_H
 
@@ -26,7 +26,7 @@ SPV_INLINE uint32_t spv_modulo(uint32_t hash, spv_modulus m) {
 
 enum {
     SPV_MURMUR3_LANES = 16,   /* at most */
-    SPV_MURMUR3_BEYOND = 15   /* bytes behind a key that are read, and ignored */
+    SPV_MURMUR3_BEYOND = 15   /* bytes after a key that are read and ignored */
 };
 
 /* A way to hash many keys: bits of `count` keys of `size` bytes each under two seeds. `count` is a multiple of `lanes`. */
@@ -37,7 +37,8 @@ typedef struct {
     void (*hash)(const uint8_t *const *keys, size_t count, size_t size, const uint32_t seeds[2], spv_modulus m, uint32_t *first, uint32_t *second);
 } spv_murmur3_way;
 
-/* Every way of this build that this machine has, the fastest first and the portable one last; NULL from `number` = their count on. */
+/* The ways in this build that this machine supports, the fastest first and the portable one last; NULL once `number` reaches their
+   count. */
 const spv_murmur3_way *spv_murmur3_usable(size_t number);
 
 #endif

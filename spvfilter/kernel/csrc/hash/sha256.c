@@ -11,7 +11,7 @@ SPV_INLINE void append(spv_padded *padded, const uint8_t *at, size_t blocks) {
     }
 }
 
-/* The end of a message of `total` bytes, the last `size` of which are going to be at `at`. */
+/* Appends the padding of a message of `total` bytes whose last `size` bytes will be at `at`. */
 SPV_INLINE void append_end(spv_padded *padded, uint8_t *at, size_t size, uint64_t total) {
     static const uint8_t zeros[64]; /* copied in a few moves, where gcc makes a slow instruction of memset */
     size_t blocks = (size + 9 + 63) / 64;

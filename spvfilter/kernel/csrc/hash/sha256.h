@@ -1,4 +1,4 @@
-/* SHA-256 as Bitcoin uses it: twice. One message, many of any length at once, or pairs of hashes, in the fastest way of this machine. */
+/* Double SHA-256, as Bitcoin uses it: of one message, of many at once, or of pairs of hashes, in the fastest way that this machine has. */
 #ifndef SPV_HASH_SHA256_H
 #define SPV_HASH_SHA256_H
 
@@ -12,7 +12,7 @@ typedef struct {
     const uint8_t *head, *tail; /* both NULL for one piece */
 } spv_message;
 
-/* Message `number` of many, which `context` describes; asked for several times. */
+/* Message `number` of many, which `context` describes; called several times for each. */
 typedef spv_message spv_message_at(const void *context, size_t number);
 
 /* sha256d of `size` bytes. */

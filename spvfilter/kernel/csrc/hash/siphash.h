@@ -17,7 +17,7 @@
         (v2) = SPV_SIP_ROTATE(v2, 32); \
     } while (0)
 
-/* What the state starts from, and what it becomes with a word of the message, and at the end. */
+/* The state at the start, its update by a word of the message, and its last rounds. */
 #define SPV_SIP_START(v0, v1, v2, v3, k0, k1) \
     do { \
         (v0) = (k0) ^ UINT64_C(0x736F6D6570736575); (v1) = (k1) ^ UINT64_C(0x646F72616E646F6D); \

@@ -8,7 +8,7 @@ SPV_INLINE uint64_t spv_rotl64(uint64_t x, int by) {
     return x << by | x >> (64 - by);
 }
 
-/* Up to 8 bytes in the machine's order, zeros behind them. */
+/* Up to 8 bytes in the machine's order, zeros after them. */
 SPV_INLINE uint64_t spv_word(const uint8_t *at, size_t size) {
     uint64_t word = 0;
     memcpy(&word, at, size);

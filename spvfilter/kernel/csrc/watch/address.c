@@ -7,7 +7,7 @@ enum { BECH32 = 1, BECH32M = 0x2BC830A3 /* residues of valid strings: BIP-173, B
 
 /* base58check */
 
-static const int8_t BASE58[128] = { /* a digit's value + 1; 0 for what is no digit */
+static const int8_t BASE58[128] = { /* a digit's value + 1; 0 for other characters */
     ['1'] = 1, 2, 3, 4, 5, 6, 7, 8, 9,
     ['A'] = 10, 11, 12, 13, 14, 15, 16, 17, ['J'] = 18, 19, 20, 21, 22, ['P'] = 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
     ['a'] = 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, ['m'] = 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,
@@ -46,7 +46,7 @@ static bool base58_payload(const uint8_t *text, size_t size, uint8_t payload[PAY
     uint8_t bytes[4 * WORDS];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(number[WORDS - 1 - i / 4] >> (24 - 8 * (i % 4)));
-    size_t first = 0; /* not zero, as the first digit behind the ones is not */
+    size_t first = 0; /* some byte is not zero, since the first digit after the ones is not */
     while (!bytes[first])
         first++;
     if (zeros + sizeof bytes - first != PAYLOAD_SIZE)
@@ -88,7 +88,7 @@ static const int8_t BECH32_VALUE[128] = { /* a lower-case character's value + 1;
     ['k'] = 23, ['h'] = 24, ['c'] = 25, ['e'] = 26, ['6'] = 27, ['m'] = 28, ['u'] = 29, ['a'] = 30, ['7'] = 31, ['l'] = 32,
 };
 
-static const uint32_t GENERATOR_SUMS[32] = { /* of the five terms of BIP-173 § Checksum, for each choice of them */
+static const uint32_t GENERATOR_SUMS[32] = { /* the sum of every subset of the five terms of BIP-173 § Checksum */
     0x00000000, 0x3b6a57b2, 0x26508e6d, 0x1d3ad9df, 0x1ea119fa, 0x25cb4e48, 0x38f19797, 0x039bc025, 0x3d4233dd, 0x0628646f, 0x1b12bdb0,
     0x2078ea02, 0x23e32a27, 0x18897d95, 0x05b3a44a, 0x3ed9f3f8, 0x2a1462b3, 0x117e3501, 0x0c44ecde, 0x372ebb6c, 0x34b57b49, 0x0fdf2cfb,
     0x12e5f524, 0x298fa296, 0x1756516e, 0x2c3c06dc, 0x3106df03, 0x0a6c88b1, 0x09f74894, 0x329d1f26, 0x2fa7c6f9, 0x14cd914b,
@@ -114,7 +114,7 @@ bool spv_address_network_init(spv_address_network *network, uint8_t p2pkh_versio
     return true;
 }
 
-/* Whether the text begins with the human-readable part, in one case, and '1'. `flip` is what makes its letters lower-case. */
+/* Whether the text begins with the human-readable part, in one case, and '1'. XOR with `flip` makes its letters lower-case. */
 static bool has_hrp(const spv_address_network *network, const uint8_t *text, size_t size, uint8_t *flip) {
     if (!network->hrp_size || size <= network->hrp_size || text[network->hrp_size] != '1')
         return false;
@@ -133,7 +133,7 @@ static bool segwit_script(const spv_address_network *network, const uint8_t *tex
     uint8_t values[SPV_MAX_ADDRESS];
     size_t count = 0;
     for (; data != end; data++) {
-        uint8_t letter = *data >= 'A' ? *data ^ flip : *data; /* the other case becomes no lower-case letter, and so no value */
+        uint8_t letter = *data >= 'A' ? *data ^ flip : *data; /* a letter of the other case does not become lower-case: it has no value */
         int value = letter < 128 ? BECH32_VALUE[letter] : 0;
         if (!value)
             return false;
@@ -161,7 +161,7 @@ static bool segwit_script(const spv_address_network *network, const uint8_t *tex
     return !(bits & ((1u << held) - 1)); /* padding */
 }
 
-/* What address.py takes for a secret or an extended key by its shape, whatever else it may be. */
+/* Whether address.py takes the text for a secret or an extended key by its shape alone. */
 static bool looks_secret(const uint8_t *text, size_t size) {
     return size == 51 || size == 52 || (size > 3 && (!memcmp(text + 1, "pub", 3) || !memcmp(text + 1, "prv", 3)));
 }
@@ -172,7 +172,7 @@ bool spv_decode_address(const spv_address_network *network, const uint8_t *text,
         return false;
     if (has_hrp(network, text, size, &flip))
         return segwit_script(network, text, size, flip, script);
-    uint8_t first = text[0] | 0x20; /* another network's segwit address may begin so, and no base58 address of Bitcoin's does */
+    uint8_t first = text[0] | 0x20; /* a segwit address of another network may begin so; no base58 address does */
     if (first == 'b' || first == 't')
         return false;
     return base58_script(network, text, size, script);

@@ -1,4 +1,4 @@
-/* Addresses to scriptPubKeys: base58check, bech32 and bech32m. False stands for every refusal; address.py names the error. */
+/* Addresses to scriptPubKeys: base58check, bech32 and bech32m. False means refused, for any reason; address.py then raises the error. */
 #ifndef SPV_WATCH_ADDRESS_H
 #define SPV_WATCH_ADDRESS_H
 
@@ -6,7 +6,7 @@
 
 enum { SPV_MAX_ADDRESS = 90 /* characters, BIP-173 */, SPV_MAX_HRP = 16, SPV_MAX_ADDRESS_SCRIPT = 42 };
 
-/* The parameters of network.Network that addresses show. */
+/* The parameters of network.Network that addresses depend on. */
 typedef struct {
     uint8_t p2pkh_version, p2sh_version;
     uint8_t hrp[SPV_MAX_HRP]; /* lower case */
@@ -19,9 +19,9 @@ typedef struct {
     size_t size;
 } spv_script;
 
-/* False for a human-readable part that is not of 0 to SPV_MAX_HRP lower-case letters. */
+/* False unless the human-readable part has 0 to SPV_MAX_HRP lower-case letters. */
 bool spv_address_network_init(spv_address_network *network, uint8_t p2pkh_version, uint8_t p2sh_version, spv_bytes hrp);
-/* The script of a valid address. False: not valid, or of a kind that address.py treats apart. */
+/* The script of a valid address. False if it is not valid, or of a kind that only address.py handles. */
 bool spv_decode_address(const spv_address_network *network, const uint8_t *text, size_t size, spv_script *script);
 
 #endif

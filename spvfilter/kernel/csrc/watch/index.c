@@ -8,7 +8,7 @@ static size_t block_size(size_t groups) {
     return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
 }
 
-static uint32_t limit_of(size_t groups) { /* 13 of 16 slots: a sixth of the groups are full then, and the next one mostly is not */
+static uint32_t limit_of(size_t groups) { /* 13 of 16 slots: then a sixth of the groups are full, and their successors mostly are not */
     return groups > SPV_NONE / 13 ? SPV_NONE : (uint32_t)(groups * 13);
 }
 
@@ -48,7 +48,7 @@ void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
     index->count++;
 }
 
-enum { WINDOW = 16 }; /* hashes made ahead, their groups on the way from memory */
+enum { WINDOW = 16 }; /* hashes made ahead, whose groups are being prefetched */
 
 spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
     if (SPV_LIKELY(index->count < index->limit))

@@ -1,4 +1,5 @@
-/* A hash index: from hashes to numbers, by open addressing in groups of 16 tags. The caller compares the bytes that the numbers stand for. */
+/* A hash index: maps hashes to numbers, by open addressing in groups of 16 tags. The caller compares the bytes that the numbers stand
+   for. */
 #ifndef SPV_WATCH_INDEX_H
 #define SPV_WATCH_INDEX_H
 
@@ -13,26 +14,27 @@
 enum { SPV_GROUP = 16 };
 #define SPV_NONE UINT32_MAX /* no number */
 
-/* A hash's group is probed first, then those behind it, up to one that has room. A tag is 15 bits of the hash and a one,
-   0 where the slot is free; slots of a group are taken in order and never freed. Tags lie apart from numbers: what is not there is told by 32 bytes. */
+/* A hash's group is probed first, then the following ones, up to one that has room. A tag is 15 bits of the hash and a one; 0 is a free
+   slot. The slots of a group are taken in order and never freed. Tags are stored apart from numbers, so that 32 bytes suffice to rule a
+   hash out. */
 typedef struct {
     uint16_t *tags;
     uint32_t *numbers;
     size_t mask;           /* groups - 1, a power of two less one */
-    uint32_t count, limit; /* numbers; how many before it grows */
+    uint32_t count, limit; /* numbers held; numbers at which it grows */
 } spv_index;
 
-/* The hash of a number in the index, or false: it is not in it. */
+/* The hash of a number; false if the index does not hold it. */
 typedef bool spv_hash_of(const void *context, uint32_t number, uint64_t *hash);
-/* Whether what is looked for is this number's. */
+/* Whether a number stands for the bytes looked for. */
 typedef bool spv_same(const void *context, uint32_t number);
 
 void spv_index_init(spv_index *index);
 void spv_index_free(spv_index *index);
 size_t spv_index_size(const spv_index *index); /* bytes allocated */
-/* Room for one more; `hash_of` is asked for all numbers below `numbers` when it must grow. */
+/* Makes room for one more; to grow, it calls `hash_of` for all numbers below `numbers`. */
 spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context);
-void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* into room reserved */
+void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* into reserved room */
 spv_status spv_index_copy(const spv_index *index, spv_index *copy);
 
 SPV_INLINE size_t spv_index_group(const spv_index *index, uint64_t hash) {
@@ -43,14 +45,14 @@ SPV_INLINE uint16_t spv_index_tag(uint64_t hash) {
     return (uint16_t)(hash | 1);
 }
 
-/* The tags of the group that a hash belongs to, on their way from memory. */
+/* The tags of a hash's group, which are prefetched. */
 SPV_INLINE const uint16_t *spv_index_fetch(const spv_index *index, uint64_t hash) {
     const uint16_t *tags = index->tags + spv_index_group(index, hash) * SPV_GROUP;
     __builtin_prefetch(tags);
     return tags;
 }
 
-/* Which slots of a group hold a tag: one bit for each, the lowest at SPV_SLOT_BITS times its place. */
+/* The slots of a group that hold a tag: a bit is set for each, at SPV_SLOT_BITS times its place. */
 #if defined(__SSE2__)
 enum { SPV_SLOT_BITS = 1 };
 SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
@@ -77,12 +79,12 @@ SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
 }
 #endif
 
-/* Whether the tags of its group show that a hash is not there: mostly the answer, and without a branch before it. */
+/* Whether the tags of a hash's group rule it out, which they mostly do; without a branch. */
 SPV_INLINE bool spv_tags_lack(const uint16_t *tags, uint64_t hash) {
     return !(spv_group_slots(tags, spv_index_tag(hash)) | tags[SPV_GROUP - 1]);
 }
 
-/* The number with this hash that `same` accepts, or SPV_NONE. With a constant function the compiler folds it in. */
+/* The number with this hash that `same` accepts, or SPV_NONE. The compiler inlines a constant function. */
 SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_same *same, const void *context) {
     uint16_t tag = spv_index_tag(hash);
     for (size_t group = spv_index_group(index, hash);; group = (group + 1) & index->mask) {
@@ -92,7 +94,7 @@ SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_sa
             if (same(context, number))
                 return number;
         }
-        if (!tags[SPV_GROUP - 1]) /* taken in order: the last is free, so the group has room and nothing went behind it */
+        if (!tags[SPV_GROUP - 1]) /* slots are taken in order: if the last one is free, nothing overflowed into the next group */
             return SPV_NONE;
     }
 }

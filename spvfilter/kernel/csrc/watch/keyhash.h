@@ -1,4 +1,5 @@
-/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic, but without the key no collisions can be made. */
+/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic, but collisions cannot be made without the
+   key. */
 #ifndef SPV_WATCH_KEYHASH_H
 #define SPV_WATCH_KEYHASH_H
 
@@ -8,7 +9,7 @@ typedef struct {
     uint64_t word[8]; /* drawn at random for each table */
 } spv_table_key;
 
-/* False, with errno set, where the system gives no randomness. */
+/* False, with errno set, if the system provides no randomness. */
 bool spv_table_key_draw(spv_table_key *key);
 
 /* Both halves of the 128-bit product, folded. */
@@ -24,8 +25,8 @@ SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* 17 bytes to 40 without a branch: the first 16, the last 16, and the 8 in the middle; they overlap where there are fewer. What the last
-   product takes besides the sum is exact, so that nobody can make differences cancel without the key. */
+/* 17 bytes to 40 without a branch: the first 16, the last 16, and the 8 in the middle, which overlap if there are fewer. The last
+   product's other operand depends only on the middle, and without loss, so that differences cannot be made to cancel without the key. */
 SPV_INLINE uint64_t spv_keyed_middling(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size) {
     const uint8_t *middle = at + (size - 8) / 2, *last = at + size - 16;
     uint64_t sum = spv_mix(spv_le64(at) ^ key->word[1], spv_le64(at + 8) ^ key->word[2])
@@ -44,7 +45,7 @@ SPV_INLINE uint64_t spv_keyed_seed(const spv_table_key *key, unsigned domain, si
     return key->word[0] ^ ((uint64_t)size << 2 | domain);
 }
 
-/* `domain` < 4 keeps apart what is equal in bytes only. */
+/* `domain` < 4 separates values that have equal bytes but different meanings. */
 SPV_INLINE uint64_t spv_keyed_hash(const spv_table_key *key, unsigned domain, const uint8_t *at, size_t size) {
     uint64_t seed = spv_keyed_seed(key, domain, size);
     if (SPV_LIKELY(spv_is_middling(size)))

@@ -4,8 +4,8 @@
 
 enum { MOST_LINE = 1000 /* bytes; longer ones are left to watch/textfile.py, which has a limit */ };
 
-/* How many bytes the UTF-8 character at `at` has, by the table of Unicode § 3.9 (no surrogates, no overlong forms); 0 for bytes that
-   are none and for what no label may hold: control characters, line and paragraph separators. */
+/* The size of the UTF-8 character at `at`, by the table of Unicode § 3.9 (no surrogates, no overlong forms); 0 for malformed bytes and
+   for characters that no label may contain: control characters, line and paragraph separators. */
 static size_t label_character(const uint8_t *at, size_t left) {
     uint8_t first = at[0];
     if (first < 0x80)

@@ -15,11 +15,11 @@ typedef struct {
     spv_label *labels;
     size_t count, room;
     size_t lines;   /* taken, from the first one on */
-    size_t consumed; /* bytes of these */
+    size_t consumed; /* their bytes */
 } spv_address_lines;
 
-/* Adds the addresses of whole lines `address` or `address,label`, ended by LF or CRLF, up to the first line that is anything else: it
-   and what follows are not touched. To be freed whatever the status; where that is not SPV_OK, the lines before were added. */
+/* Adds the addresses of whole lines `address` or `address,label`, ended by LF or CRLF, up to the first line that is anything else. The
+   result is to be freed even on failure; the lines before a failure have been added. */
 spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, spv_address_lines *taken);
 void spv_address_lines_free(spv_address_lines *taken);
 

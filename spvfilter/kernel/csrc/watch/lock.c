@@ -18,13 +18,13 @@ bool spv_lock_init(spv_lock *lock) {
     return spv_watch_forks() && make(lock);
 }
 
-/* In a child of fork, once: the lock as it is when nobody is there. What the parent's was made of cannot be destroyed, as it is in use. */
+/* Once in a child of fork: makes the lock free. The parent's mutex and conditions are abandoned, since they cannot be destroyed in use. */
 SPV_COLD static void free_of_the_parent(spv_lock *lock) {
     spv_begin_repair();
     if (atomic_load(&lock->generation) != spv_generation()) {
         lock->readers = lock->waiting_readers = lock->waiting_writers = 0;
         lock->written = false;
-        make(lock); /* what a process needs for one of these it needs no memory for */
+        make(lock); /* cannot fail: objects of one process need no memory */
         atomic_store(&lock->generation, spv_generation());
     }
     spv_end_repair();
@@ -41,7 +41,7 @@ SPV_INLINE void enter(spv_lock *lock) {
 }
 
 void spv_lock_free(spv_lock *lock) {
-    repair(lock); /* the parent's waiting threads would be waited for */
+    repair(lock); /* else destroying it would wait for the parent's threads */
     pthread_cond_destroy(&lock->writing);
     pthread_cond_destroy(&lock->reading);
     pthread_mutex_destroy(&lock->mutex);
@@ -87,7 +87,7 @@ void spv_write(spv_lock *lock) {
     lock->waiting_writers--;
     lock->written = true;
     pthread_mutex_unlock(&lock->mutex);
-    spv_begin_change(); /* last, so that whoever a fork waits for waits for nobody */
+    spv_begin_change(); /* last, so that a thread that a fork waits for does not wait itself */
 }
 
 void spv_end_read(spv_lock *lock) {

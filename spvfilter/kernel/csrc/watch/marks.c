@@ -3,7 +3,7 @@
 #include "array.h"
 #include "block/walk.h"
 
-/* Memory is what this waits for: the hashes of a batch are made and their groups asked for before the first of them is looked at. */
+/* The walk is bound by memory latency: the hashes of a batch are made and their groups prefetched before the first of them is looked up. */
 enum { BATCH = 64, REASON_SHIFT = 30 /* a block has fewer than 2^25 transactions */ };
 
 static const uint16_t LOOK[SPV_GROUP] = {[SPV_GROUP - 1] = 1}; /* tags that rule nothing out */
@@ -19,8 +19,8 @@ typedef struct {
 typedef struct {
     const spv_table *table, *found;
     spv_marks *marks;
-    bool scripts, odd, slow; /* entries that outputs may match; with scripts of any size; beside scripts */
-    bool known, pushes;      /* coins; data entries */
+    bool scripts, odd, slow; /* some entry may match an output; one of any size; one whose script is not an entry */
+    bool known, pushes;      /* there are coins; there are data entries */
     uint32_t tx;
     uint32_t waiting;
     spv_status status;
@@ -40,7 +40,7 @@ static void mark(marker *m, const probe *probe, uint32_t number) {
     };
 }
 
-/* What the tags could not rule out. */
+/* Looks up a probe that the tags could not rule out. */
 static __attribute__((noinline)) void look(marker *m, const probe *probe) {
     unsigned reason = probe->tx >> REASON_SHIFT;
     const spv_wanted wanted = {reason == SPV_EARLIER ? m->found : m->table, {probe->at, probe->size}, SPV_SCRIPT};
@@ -79,7 +79,7 @@ SPV_INLINE void on_output(void *context, const uint8_t *raw, size_t value_at, si
     (void)value_at;
     marker *m = context;
     size_t size = script_end - script;
-    if (!m->scripts || (!spv_is_middling(size) && !m->odd)) /* of no size that any entry has */
+    if (!m->scripts || (!spv_is_middling(size) && !m->odd)) /* no entry has this size */
         return;
     uint64_t hash = spv_keyed_hash(&m->table->key, SPV_SCRIPT, raw + script, size);
     const uint16_t *tags = spv_index_fetch(&m->table->index, hash);

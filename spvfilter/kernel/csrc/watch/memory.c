@@ -29,7 +29,7 @@ static void *map_huge(size_t size) {
     if (before != HUGE_PAGE)
         munmap(start + before + size, HUGE_PAGE - before);
 #ifdef MADV_HUGEPAGE
-    madvise(start + before, size, MADV_HUGEPAGE); /* a wish: it may fail */
+    madvise(start + before, size, MADV_HUGEPAGE); /* advice, which may fail */
 #endif
     return start + before;
 }
@@ -67,10 +67,10 @@ uint8_t *spv_arena_take(spv_arena *arena, size_t size) {
         arena->left -= size;
         return taken;
     }
-    size_t usual = arena->total / 8; /* what is left of the last chunk stays below an eighth of all */
+    size_t usual = arena->total / 8; /* keeps the unused part of the last chunk below an eighth of the total */
     usual = usual < LEAST_CHUNK ? LEAST_CHUNK : usual > MOST_CHUNK ? MOST_CHUNK : usual;
     usual -= sizeof(spv_chunk) + 16;
-    bool alone = size > usual / 4; /* a long one has a chunk of its own, and the room left stays in use */
+    bool alone = size > usual / 4; /* a long one gets its own chunk, and the current chunk stays in use */
     size_t room = alone ? size : usual;
     if (room > SIZE_MAX / 2)
         return NULL;

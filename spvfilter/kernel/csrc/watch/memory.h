@@ -4,7 +4,7 @@
 
 #include "spv.h"
 
-/* Zeroed memory on a cache line's boundary, on huge pages where it is large; NULL where there is none. */
+/* Zeroed memory at a cache line's boundary, on huge pages if it is large; NULL: no memory. */
 void *spv_blank(size_t size);
 void spv_blank_free(void *memory, size_t size);
 
@@ -12,7 +12,7 @@ void spv_blank_free(void *memory, size_t size);
 typedef struct spv_chunk spv_chunk;
 typedef struct {
     spv_chunk *chunks;
-    uint8_t *at; /* free room in the first of them */
+    uint8_t *at; /* free room in the first chunk */
     size_t left;
     size_t total; /* bytes, all chunks */
 } spv_arena;
@@ -20,7 +20,7 @@ typedef struct {
 uint8_t *spv_arena_take(spv_arena *arena, size_t size); /* NULL: no memory */
 void spv_arena_free(spv_arena *arena);
 
-/* Records of one size by their number, in segments. Only the first segment is ever moved, while it is small. */
+/* Records of one size, by number, in segments. Only the first segment is ever moved, while it is small. */
 enum { SPV_SEGMENT_SHIFT = 8, SPV_SEGMENT = 1 << SPV_SEGMENT_SHIFT };
 typedef struct {
     uint8_t **segments;

@@ -4,9 +4,10 @@
 #include "block/txid.h"
 #include "watch/marks.h"
 
-enum { AHEAD = 64 }; /* txids made at once, which is faster */
+enum { AHEAD = 64 }; /* txids that are made together, which is faster */
 
-/* The second half: the transactions with a mark, and after the first of their outputs all inputs that may spend it, in order. */
+/* The second half of the scan: visits the marked transactions in order and, after the first output found, every input that may spend
+   one. */
 typedef struct {
     const spv_table *table, *found;
     const spv_marks *marks;
@@ -18,7 +19,7 @@ typedef struct {
     const spv_mark *next, *last;
     spv_tx tx;
     uint32_t position;
-    bool marked;        /* the transaction is */
+    bool marked;        /* the transaction has a mark */
     bool identified;    /* its txid is the last of the txids */
     uint32_t ready_at, ready_count; /* of `ready`: txids of this and the next transactions with marks, each of which will need it */
     spv_hash ready[AHEAD];
@@ -52,7 +53,7 @@ static bool is_same_txid(const void *context, uint32_t number) {
 
 static void make_ready(scan *s) {
     spv_tx txs[AHEAD] = {s->tx};
-    spv_error never; /* they were walked before */
+    spv_error never; /* unused: the block was walked before */
     uint32_t last = s->position;
     s->ready_at = 0;
     s->ready_count = 1;
@@ -74,7 +75,7 @@ static void make_txid(scan *s, uint8_t txid[32]) {
     memcpy(txid, s->ready[s->ready_at++], 32);
 }
 
-/* The txid of the transaction, once it has a hit. Two of the same have the same hits, at least those of the first. */
+/* Makes the txid of a transaction that has a hit, and refuses a repeated one: a copy has at least the hits of the original. */
 static spv_status identify(scan *s, spv_error *error) {
     spv_hits *hits = s->hits;
     if (s->identified)
@@ -178,7 +179,7 @@ static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
     if (!hit)
         return SPV_NOMEM;
     if (value < SPV_NO_VALUE)
-        value = SPV_NO_VALUE; /* consensus refuses what is below 0 */
+        value = SPV_NO_VALUE; /* consensus refuses negative values */
     *hit = (spv_hit){script, NULL, value, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
     fresh_hash(s, number, &hash);
     spv_index_add(&s->fresh, hash, number);
@@ -205,7 +206,7 @@ static spv_status transaction(scan *s, spv_error *error) {
 static spv_status follow(scan *s, spv_error *error) {
     spv_status status = SPV_OK;
     for (;; s->position++) {
-        if (!s->fresh.count) { /* nothing new could be spent: on to the next mark */
+        if (!s->fresh.count) { /* there is nothing new to spend: go on to the next mark */
             if (s->next == s->last)
                 return SPV_OK;
             s->position = s->next->tx;
@@ -248,7 +249,7 @@ static void read_both(spv_table *table, spv_table *found) {
     }
 }
 
-/* The outputs among the hits become coins of `found`, whatever it knew of them. */
+/* Makes the outputs among the hits coins of `found`, replacing what it knew of them. */
 static spv_status keep(spv_table *found, const spv_hits *hits) {
     spv_status status = SPV_OK;
     spv_write(&found->lock);

@@ -5,10 +5,10 @@
 #include "hash/sha256.h"
 #include "watch/table.h"
 
-/* values.Hit, but for what stands in the bytes scanned and for txids, which a transaction's hits share. */
+/* values.Hit, except that it points into the scanned bytes, and that a transaction's hits share its txid. */
 typedef struct {
-    spv_bytes script;        /* in the bytes scanned or in a table */
-    const uint8_t *outpoint; /* of a spend: in the bytes scanned */
+    spv_bytes script;        /* in the scanned bytes or in a table */
+    const uint8_t *outpoint; /* of a spend, in the scanned bytes */
     int64_t value;
     uint32_t txid;           /* its number among the txids */
     uint32_t position, n, entry;
@@ -22,8 +22,8 @@ typedef struct {
     uint32_t txid_count;
 } spv_hits;
 
-/* Both lock the tables themselves: others may learn meanwhile. `found` may be NULL, or the table itself. The hits are to be freed
-   whatever the status; they point into `raw` and the tables. */
+/* Both lock the tables themselves; other threads may change them meanwhile. `found` may be NULL, or the table itself. The hits are to be
+   freed even on failure; they point into `raw` and the tables. */
 spv_status spv_watch_block(spv_table *table, spv_table *found, const uint8_t *raw, size_t size, spv_hits *hits, spv_error *error);
 spv_status spv_watch_tx(spv_table *table, const uint8_t *raw, size_t size, spv_hits *hits, spv_error *error);
 void spv_hits_free(spv_hits *hits);

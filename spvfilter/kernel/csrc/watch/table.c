@@ -98,7 +98,7 @@ static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t numbe
     return SPV_OK;
 }
 
-/* An outpoint has 36 bytes: the caller has looked. */
+/* The caller has checked that an outpoint has 36 bytes. */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number) {
     uint64_t hash = spv_keyed_hash(&table->key, kind, value.data, value.size);
     uint32_t known = kind == SPV_OUTPOINT ? spv_table_find(table, kind, value) : find_hashed(table, kind, value, hash);
@@ -183,7 +183,7 @@ spv_coin spv_coin_joined(spv_coin old, spv_coin new) {
     return old;
 }
 
-/* The number by which a coin refers to a script: an entry's where it is one, else that of a copy. */
+/* The number by which a coin refers to a script: an entry's if the script is one, else that of a copy. */
 static spv_status refer(spv_table *table, spv_bytes script, uint32_t *number) {
     *number = SPV_NONE;
     if (!script.data || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)

@@ -1,4 +1,5 @@
-/* The packed table of a watch list: entries, and coins (watched outpoints with what is known of them). The twin of pure.table.WatchTable. */
+/* The packed table of a watch list: entries, and coins (watched outpoints with what is known about them). The twin of
+   pure.table.WatchTable. */
 #ifndef SPV_WATCH_TABLE_H
 #define SPV_WATCH_TABLE_H
 
@@ -15,14 +16,14 @@ enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };
 typedef struct {
     spv_table_key key;
     spv_arena arena;
-    spv_pile entries;    /* of const uint8_t *: where the entry lies in the arena */
-    spv_index index;     /* of entries, but for outpoints, which are found by their coins */
+    spv_pile entries;    /* of const uint8_t *, which point to entries in the arena */
+    spv_index index;     /* of all entries except outpoints, which are found through their coins */
     uint32_t of_kind[SPV_KINDS];
-    uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: no address has such a one, many other outputs have */
+    uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: addresses have none, many other outputs do */
     spv_pile coins;      /* of the records below */
     spv_index coin_index;
-    spv_pile scripts;    /* of const uint8_t *: coins' scripts that are no entries */
-    spv_lock lock;       /* whoever calls what follows holds it, unless it says otherwise */
+    spv_pile scripts;    /* of const uint8_t *: coins' scripts that are not entries */
+    spv_lock lock;       /* callers of the functions below hold it, unless stated otherwise */
 } spv_table;
 
 /* A coin's record, 52 bytes. */
@@ -30,10 +31,10 @@ typedef struct {
     uint8_t outpoint[SPV_OUTPOINT_SIZE];
     uint8_t value[8];
     uint32_t entry;
-    uint32_t script; /* an entry's number, or with the top bit one of `scripts`, or SPV_NONE */
+    uint32_t script; /* an entry's number, or a number in `scripts` with the top bit set, or SPV_NONE */
 } spv_coin_record;
 
-/* What is known of a coin; `script` lies in the table. The outpoint stays where it is only as long as the lock is held. */
+/* What is known about a coin; `script` points into the table, `outpoint` too, but only as long as the lock is held. */
 typedef struct {
     const uint8_t *outpoint;
     spv_bytes script;
@@ -49,18 +50,20 @@ size_t spv_table_size(const spv_table *table); /* bytes allocated */
 uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* an entry's number or SPV_NONE */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number);
 uint32_t spv_table_match_script(const spv_table *table, spv_bytes script);
-/* The same for a script whose hash is known not to be an entry's: multisig keys, then data. */
+/* The same for a script that is known not to be an entry: by multisig keys, then by data. */
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script);
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script);
 
 uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint); /* a coin's number or SPV_NONE */
 spv_coin spv_table_coin(const spv_table *table, uint32_t number);
-/* pure.table._joined: an outpoint already watched keeps its entry and gains what it lacked; with `replace`, it is overwritten. */
+/* pure.table._joined: an outpoint that is already watched keeps its entry and gains a missing value or script; with `replace`, it is
+   overwritten. */
 spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool replace);
-/* The old coin, with what it lacked from the new one. */
+/* The old coin, with a missing value or script from the new one. */
 spv_coin spv_coin_joined(spv_coin old, spv_coin new);
 
-/* An entry as it lies in the arena: kind in the low two bits of the first byte, size in the others, 63 for four bytes more that say it. */
+/* An entry in the arena: its kind in the low two bits of the first byte, its size in the others; 63 means that four bytes follow with
+   the size. */
 SPV_INLINE spv_bytes spv_entry_bytes(const uint8_t *record) {
     size_t size = record[0] >> 2;
     if (SPV_LIKELY(size < 63))
@@ -88,7 +91,7 @@ SPV_INLINE uint64_t spv_outpoint_hash(const spv_table_key *key, const uint8_t *o
     return spv_keyed_hash(key, SPV_OUTPOINT, outpoint, SPV_OUTPOINT_SIZE);
 }
 
-/* What the index is asked for. */
+/* The key of a lookup in the index. */
 typedef struct {
     const spv_table *table;
     spv_bytes value;

@@ -9,13 +9,13 @@ PyObject *spv_core_buffer(PyObject *self, void *Py_UNUSED(closure)) {
     PyObject *buffer;
     SPV_LOCK(core)
     if (!core->readonly)
-        spv_gate_share(&core->gate); /* whoever has it may write to it, or make another filter of it */
+        spv_gate_share(&core->gate); /* its holder may write to it, or make another filter of it */
     buffer = spv_memory_buffer(core->memory);
     SPV_UNLOCK()
     return buffer;
 }
 
-/* Returns when nobody writes to the old memory any longer. Whoever begins to write meanwhile does so to the new one. */
+/* Returns once no thread writes to the old memory. Writes that begin meanwhile go to the new one. */
 int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closure)) {
     spv_core *core = (spv_core *)self;
     if (!buffer) {
@@ -49,7 +49,7 @@ PyObject *spv_core_body(PyObject *self, void *Py_UNUSED(closure)) {
     return body;
 }
 
-/* The 16 bytes of which the shape's numbers were made. */
+/* The 16 bytes that the shape's numbers were made from. */
 static PyObject *key_of(const spv_shape *shape) {
     uint8_t key[16];
     for (size_t i = 0; i < 8; i++) {

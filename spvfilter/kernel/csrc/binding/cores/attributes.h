@@ -1,10 +1,10 @@
-/* What a core says of itself, and its buffer: the twin of pure.cells.Hashed's attributes. */
+/* A core's attributes, its buffer among them: the twin of pure.cells.Hashed's. */
 #ifndef SPV_BINDING_CORES_ATTRIBUTES_H
 #define SPV_BINDING_CORES_ATTRIBUTES_H
 
 #include "binding/cores/core.h"
 
-/* What same_shape compares, in this order. */
+/* The attributes that same_shape compares, in this order. */
 enum { SPV_CELLS, SPV_HASH_FUNCS, SPV_FAMILY, SPV_KEY, SPV_ENCODING, SPV_PARTITIONED };
 
 PyObject *spv_core_attribute(PyObject *self, void *which);

@@ -8,9 +8,9 @@
 
 enum {
     CHUNK = 2048,         /* keys of a list taken at once */
-    ALONE_FROM = 1 << 13, /* effort from which giving up the lock pays */
-    FAR = 1 << 17,        /* bytes of cells beyond which they are fetched ahead */
-    EFFORT = 1 << 24,     /* between two looks at signals: bytes of keys, and cells at so many bytes each */
+    ALONE_FROM = 1 << 13, /* effort from which releasing the lock pays */
+    FAR = 1 << 17,        /* bytes of cells from which they are prefetched */
+    EFFORT = 1 << 24,     /* between two checks for signals: bytes of keys, plus EFFORT_OF_A_CELL for each cell */
     EFFORT_OF_A_CELL = 8
 };
 
@@ -38,7 +38,7 @@ static bool make_room(batch_run *run, size_t count) {
     return true;
 }
 
-/* The operation itself; no Python in here. */
+/* The operation itself, without Python. */
 static void work(batch_run *run, const spv_keys *keys, size_t from, size_t count) {
     const bool bits = run->core->shift == SPV_BITS;
     if (run->asks && bits)
@@ -49,7 +49,8 @@ static void work(batch_run *run, const spv_keys *keys, size_t from, size_t count
         run->fresh += bits ? spv_bits_add_many(&run->batch, keys, from, count) : spv_counters_add_many(&run->batch, keys, from, count);
 }
 
-/* Without the interpreter's lock. The memory is held meanwhile, as another thread may set another; that waits for the writers. */
+/* The operation without the interpreter's lock. The memory is held meanwhile, since another thread may exchange it; that thread waits
+   for the writers. */
 static bool work_alone(batch_run *run, const spv_keys *keys, size_t from, size_t count) {
     spv_core *core = run->core;
     spv_memory *memory = spv_hold_memory(core, !run->asks);
@@ -109,7 +110,7 @@ static bool work_one(batch_run *run, PyObject *key) {
     return note(run, run->asks ? spv_core_contains((PyObject *)run->core, key) : spv_core_add(run->core, key));
 }
 
-/* Keys taken from an iterable, and what keeps their bytes where they are. */
+/* Keys taken from an iterable, and the objects that own their bytes. */
 typedef struct {
     size_t count, effort;
     spv_bytes keys[CHUNK];
@@ -119,7 +120,7 @@ typedef struct {
     } held[CHUNK];
 } taken_keys;
 
-/* The operation on those taken, which counts whatever exception is set by the key after them. */
+/* The operation on the keys taken, which is done even if the key after them has set an exception. */
 static bool work_taken(batch_run *run, taken_keys *taken) {
     PyObject *type, *error, *trace;
     const bool numbers = run->core->encoder == SPV_ENCODE_INT64 || run->core->encoder == SPV_ENCODE_UINT64;
@@ -157,11 +158,11 @@ static bool take(batch_run *run, taken_keys *taken, PyObject *key) {
 }
 
 #ifndef Py_GIL_DISABLED
-/* Lists and tuples by number, which takes no reference, and lets the keys be fetched ahead. */
+/* Takes the keys of a list or tuple by index, which needs no references and allows prefetching. */
 static bool take_sequence(batch_run *run, taken_keys *taken, PyObject *keys, PyObject *get(PyObject *, Py_ssize_t)) {
     const Py_ssize_t ahead = 8;
     Py_ssize_t size;
-    for (Py_ssize_t i = 0; i < (size = PySequence_Size(keys)); i++) { /* what Python code an encoding runs may change a list */
+    for (Py_ssize_t i = 0; i < (size = PySequence_Size(keys)); i++) { /* the Python code of an encoding may change a list */
         if (i + ahead < size)
             __builtin_prefetch(get(keys, i + ahead));
         if (!take(run, taken, get(keys, i)))
@@ -182,7 +183,7 @@ static bool take_iterator(batch_run *run, taken_keys *taken, PyObject *keys, boo
     return done && !PyErr_Occurred();
 }
 
-/* Keys are taken ahead where that is no one's business: where iterating runs no Python code, which may look at the filter in between. */
+/* Keys are taken ahead if nobody can notice: if iterating runs no Python code, which could look at the filter in between. */
 static bool run_iterable(batch_run *run, PyObject *keys) {
     const bool list = PyList_CheckExact(keys), tuple = PyTuple_CheckExact(keys);
     taken_keys *taken = PyMem_Malloc(sizeof *taken);
@@ -204,7 +205,7 @@ static bool run_iterable(batch_run *run, PyObject *keys) {
     return done;
 }
 
-/* pure.cells._check_batch: false with TypeError for a buffer that is no batch of keys. */
+/* pure.cells._check_batch: false with TypeError for a buffer that is not a batch of keys. */
 static bool check_rows(const spv_core *core, const Py_buffer *view) {
     const char *format = view->format ? view->format : "B", *kind = format + strspn(format, "@=<");
     const char letter = kind[0] && !kind[1] ? kind[0] : '?';

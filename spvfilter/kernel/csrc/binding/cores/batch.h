@@ -1,4 +1,4 @@
-/* Batches of keys: update and contains_many, of iterables and of buffers. Large pieces are done without the interpreter's lock. */
+/* Batches of keys: update and contains_many, of iterables and of buffers. Large pieces are processed without the interpreter's lock. */
 #ifndef SPV_BINDING_CORES_BATCH_H
 #define SPV_BINDING_CORES_BATCH_H
 

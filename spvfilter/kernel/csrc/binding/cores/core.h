@@ -1,4 +1,4 @@
-/* The object of BitCore and CounterCore, and what their methods ask of it. */
+/* The object of BitCore and CounterCore, and the functions that their methods share. */
 #ifndef SPV_BINDING_CORES_CORE_H
 #define SPV_BINDING_CORES_CORE_H
 
@@ -6,7 +6,7 @@
 
 #include "bloom/cells.h"
 
-#ifdef Py_GIL_DISABLED /* what the interpreter's lock does elsewhere: nobody changes the memory meanwhile */
+#ifdef Py_GIL_DISABLED /* in place of the interpreter's lock: no other thread exchanges the memory meanwhile */
 #define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
 #define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
 #else
@@ -17,17 +17,17 @@
 /* How keys become bytes: values.Encoding, with SPV_ENCODE_OWN for the user's function. */
 enum { SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_OWN };
 
-/* 2^shift cells are in a byte. */
+/* The shift of a kind: a byte has 2^shift cells. */
 enum { SPV_COUNTERS = 1, SPV_BITS = 3 };
 
-/* Made once: afterwards only the memory changes, for another of the same size, so that all else may be read without any lock. A filter of
-   few keys is little more than this: every byte counts. */
+/* Initialised once: afterwards only the memory is exchanged, for another of the same size, so that everything else may be read without a
+   lock. A filter of few keys is little more than this struct, so every byte counts. */
 typedef struct {
     PyObject_HEAD
     spv_memory *memory;
     PyObject *custom;     /* a tuple of the user's functions, or NULL */
     PyObject *encode;     /* the user's own encoding, or NULL */
-    spv_shape shape;      /* functions is 0 where there are no cells: hash_funcs says what was asked for */
+    spv_shape shape;      /* its `functions` is 0 if there are no cells; hash_funcs is the number given */
     uint64_t cells;
     spv_gate gate;
     uint32_t hash_funcs;
@@ -37,15 +37,15 @@ typedef struct {
     bool readonly;        /* the memory */
 } spv_core;
 
-/* The state of the module, also of an object of a class derived from ours; NULL with an exception set where that is gone. */
+/* The state of the module, also from an object of a derived class; NULL with an exception set if the module is gone. */
 const spv_state *spv_core_state(PyObject *self);
 
-/* Whether an object is a core of that kind. */
+/* Whether an object is a core of the kind with this shift. */
 bool spv_is_core(const spv_state *state, PyObject *object, unsigned shift);
 
 size_t spv_bytes_of_cells(uint64_t cells, unsigned shift);
 
-/* False with the exception where __init__ has not been called, or the cells are read-only. */
+/* False with an exception set if __init__ has not been called, or the cells are read-only. */
 bool spv_check_made(const spv_core *core);
 bool spv_check_writable_slow(spv_core *core);
 
@@ -53,8 +53,8 @@ SPV_INLINE bool spv_check_writable(spv_core *core) {
     return SPV_LIKELY(core->memory && !core->readonly) || spv_check_writable_slow(core);
 }
 
-/* The memory, for use without the interpreter's lock; with `write` counted among its writers until spv_let_memory_go, before which the lock
-   is taken again. NULL with an exception set. */
+/* A reference to the memory, for use without the interpreter's lock; if `write`, also counted among its writers. The lock is taken again
+   before spv_let_memory_go. NULL with an exception set. */
 spv_memory *spv_hold_memory(spv_core *core, bool write);
 void spv_let_memory_go(spv_memory *memory);
 

@@ -32,7 +32,7 @@ static bool hold_bytes(PyObject *key, spv_held *held) {
         PyErr_Clear();
         return spv_refuse_type(message, key);
     }
-    /* NumPy's numbers and strings have buffers of no dimension */
+    /* NumPy's numbers and strings have buffers of zero dimensions */
     const bool done = view.ndim ? copy_buffer(&view, held) : spv_refuse_type(message, key);
     PyBuffer_Release(&view);
     return done;
@@ -47,7 +47,7 @@ static bool hold_text(PyObject *key, spv_held *held) {
     return held->data != NULL;
 }
 
-/* 8 bytes of a Python int; false with OverflowError set where it has more. */
+/* The 8 bytes of a Python int; false with OverflowError set if it needs more. */
 static bool to_number(PyObject *whole, bool is_signed, uint8_t number[8]) {
     uint64_t value;
     if (is_signed)
@@ -70,7 +70,7 @@ static bool hold_number(PyObject *key, bool is_signed, spv_held *held) {
     held->data = held->near;
     held->size = 8;
     bool fits = to_number(whole, is_signed, held->near);
-    if (!fits && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* in int.to_bytes' words */
+    if (!fits && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* with the message of int.to_bytes */
         PyErr_Clear();
         zero = PyLong_FromLong(0);
         const int negative = zero ? PyObject_RichCompareBool(whole, zero, Py_LT) : -1;
@@ -151,7 +151,7 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes 
     }
 }
 
-/* An int modulo a span. It may be of a class derived from int: int's own remainder is what is asked for. */
+/* An int modulo a span. It may be of a class derived from int: int's own remainder is used. */
 static PyObject *remainder_of(PyObject *whole, uint64_t span) {
     PyObject *divisor = PyLong_FromUnsignedLongLong(span);
     PyObject *rest = divisor ? ((binaryfunc)PyType_GetSlot(&PyLong_Type, Py_nb_remainder))(whole, divisor) : NULL;
@@ -159,7 +159,7 @@ static PyObject *remainder_of(PyObject *whole, uint64_t span) {
     return rest;
 }
 
-/* What one of the user's functions says of a key: a cell of its span; false with an exception set. */
+/* The cell that one of the user's functions gives to a key, within its span; false with an exception set. */
 static bool own_position(spv_core *core, size_t number, PyObject *data, uint64_t *position) {
     PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GetItem(core->custom, (Py_ssize_t)number), data, NULL);
     PyObject *whole = result ? PyNumber_Index(result) : NULL;

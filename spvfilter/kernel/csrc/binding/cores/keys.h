@@ -1,4 +1,4 @@
-/* A key's bytes while they are needed, and its cells: the twin of pure/cells.py's encode_… and of Family.CUSTOM. */
+/* A key's bytes and cells: the twin of pure/cells.py's encode_… and of Family.CUSTOM. */
 #ifndef SPV_BINDING_CORES_KEYS_H
 #define SPV_BINDING_CORES_KEYS_H
 
@@ -6,7 +6,7 @@
 
 enum { SPV_NEAR_BYTES = 64, SPV_NEAR = 64 };
 
-/* A key's bytes: of an object that `owner` or the caller holds, or a copy. spv_let_go when done. */
+/* A key's bytes: those of an object that `owner` or the caller holds, or a copy. To be released with spv_let_go. */
 typedef struct {
     const uint8_t *data;
     size_t size;
@@ -16,7 +16,7 @@ typedef struct {
 
 bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held);
 
-/* pure.cells.Hashed._encode: false with an exception set where the key is none. */
+/* pure.cells.Hashed._encode: false with an exception set if the key cannot be encoded. */
 SPV_INLINE bool spv_hold(spv_core *core, PyObject *key, spv_held *held) {
     held->owner = NULL;
     if (SPV_LIKELY(core->encoder == SPV_ENCODE_BYTES && Py_IS_TYPE(key, &PyBytes_Type))) {
@@ -31,12 +31,12 @@ SPV_INLINE void spv_let_go(spv_held *held) {
     Py_XDECREF(held->owner);
 }
 
-/* Where encoding the key runs no one's Python code and the result lives as long as the key, or is a number put into `number`: true and
-   its bytes. Else false, with no exception set: spv_hold then tells what it is. */
+/* The bytes of a key whose encoding runs no Python code, if they live as long as the key or fit into `number`. Else false, without an
+   exception: spv_hold then encodes or refuses the key. */
 bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found);
 
-/* pure.cells.Hashed._positions of a held key, into `room` where SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
-   with an exception set. Runs the user's functions where the family is his own. */
+/* pure.cells.Hashed._positions of a held key, into `room` if SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
+   with an exception set. Runs the user's functions if the family is CUSTOM. */
 uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[SPV_NEAR]);
 
 SPV_INLINE void spv_free_positions(uint64_t *positions, const uint64_t *room) {

@@ -36,7 +36,7 @@ spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size,
     if (!view)
         return NULL;
     uint8_t *cells = flat(state, view, size, readonly);
-    spv_memory *memory = cells || !PyErr_Occurred() ? spv_new_memory(state, 0) : NULL; /* a buffer of nothing may be nowhere */
+    spv_memory *memory = cells || !PyErr_Occurred() ? spv_new_memory(state, 0) : NULL; /* an empty buffer may have no address */
     if (!memory) {
         Py_DECREF(view);
         return NULL;
@@ -70,16 +70,16 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
     const spv_memory *memory = (spv_memory *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(memory->given);
-    if (memory->view) /* what it refers to is as good as referred to from here */
+    if (memory->view) /* visits the memoryview's references as this object's own */
         return ((traverseproc)PyType_GetSlot(Py_TYPE(memory->view), Py_tp_traverse))(memory->view, visit, arg);
     return 0;
 }
 
-/* With the last reference only: a ring in which it is has a core in it, and is broken there. */
+/* Called with the last reference only: a reference cycle through it contains a core, and is broken there. */
 static int let_go(PyObject *self) {
     spv_memory *memory = (spv_memory *)self;
     if (memory->view)
-        PyObject_GC_Track(memory->view); /* as it takes itself to be when it ends */
+        PyObject_GC_Track(memory->view); /* its deallocation expects that it is tracked */
     Py_CLEAR(memory->view);
     Py_CLEAR(memory->given);
     return 0;

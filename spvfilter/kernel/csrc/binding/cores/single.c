@@ -3,7 +3,7 @@
 #include "bloom/bits.h"
 #include "bloom/counters.h"
 
-/* Adds at positions made before; -1 with ReadOnlyError, or whether it was new. Under the lock. */
+/* Adds a key at its positions, under the lock; returns whether it was new, or -1 with ReadOnlyError set. */
 static int add_at(spv_core *core, uint64_t *positions) {
     if (!spv_check_writable(core))
         return -1;
@@ -12,7 +12,7 @@ static int add_at(spv_core *core, uint64_t *positions) {
                             : spv_counters_add(core->memory->cells, positions, core->shape.functions, shared);
 }
 
-SPV_INLINE bool lazily(const spv_core *core) { /* each position made when it is needed: the fast way, where there is one */
+SPV_INLINE bool lazily(const spv_core *core) { /* make each position when it is needed, which is faster if the kind allows it */
     return core->shift == SPV_BITS && !core->custom;
 }
 
@@ -105,7 +105,7 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     if (positions) {
         SPV_LOCK(core)
         if (!spv_counters_least(core->memory->cells, positions, functions))
-            was_there = false; /* which is said also where it could not be removed */
+            was_there = false; /* takes precedence over ReadOnlyError */
         else if (spv_check_writable(core))
             was_there = spv_counters_remove(core->memory->cells, positions, functions, spv_gate_enter(&core->gate));
         SPV_UNLOCK()
@@ -114,7 +114,7 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     spv_let_go(&held);
     PyObject *absent = was_there ? NULL : PyObject_CallFunctionObjArgs(PyExc_KeyError, key, NULL);
     if (absent)
-        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, as a tuple would be taken for several arguments */
+        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, since a tuple would be taken for several arguments */
     Py_XDECREF(absent);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }

@@ -4,7 +4,7 @@
 
 #include "binding/cores/keys.h"
 
-/* Whether the key, or the held bytes of one, was new; whether it is contained. -1 with an exception set. */
+/* Whether the key, or a held key, was new, and whether it is contained; -1 with an exception set. */
 int spv_core_add(spv_core *core, PyObject *key);
 int spv_core_add_held(spv_core *core, const spv_held *held);
 int spv_core_contains(PyObject *self, PyObject *key);

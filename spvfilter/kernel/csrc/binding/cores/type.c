@@ -6,7 +6,7 @@
 #include "binding/cores/single.h"
 #include "binding/cores/whole.h"
 
-/* making: the arguments are read into a core on the stack, whose references are its own, and it is then moved into the object */
+/* construction: the arguments are read into a core on the stack, which owns its references and is then moved into the object */
 
 typedef struct {
     PyObject *cells, *hash_funcs, *family, *key, *buffer, *encoding, *partitioned, *custom, *encode, *private;
@@ -21,13 +21,13 @@ static bool parse(PyObject *arguments, PyObject *names, core_arguments *given) {
         &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private);
 }
 
-/* A member of an IntEnum by its number, or by what else the class takes for one; -1 with an exception set. */
+/* A member of an IntEnum by its number, or by any other value that the class accepts; -1 with an exception set. */
 static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
     const long number = PyLong_Check(object) ? PyLong_AsLong(object) : -1;
     if (is_one(number))
         return number;
     PyErr_Clear();
-    PyObject *member = PyObject_CallFunctionObjArgs(enumeration, object, NULL); /* ValueError for what is none */
+    PyObject *member = PyObject_CallFunctionObjArgs(enumeration, object, NULL); /* ValueError if there is no such member */
     const long found = member ? PyLong_AsLong(member) : -1;
     Py_XDECREF(member);
     return found;
@@ -101,7 +101,7 @@ static bool read_memory(const spv_state *state, const core_arguments *given, spv
     return fresh->memory != NULL;
 }
 
-/* The user's own functions, where the family is that. */
+/* The user's own functions, if the family is CUSTOM. */
 static bool read_functions(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     if (fresh->shape.family != SPV_FAMILY_CUSTOM || !fresh->shape.functions)
         return true;
@@ -116,7 +116,7 @@ static bool read_functions(const spv_state *state, const core_arguments *given, 
     return (size_t)count == fresh->hash_funcs;
 }
 
-/* False where the object was made before, be it while the arguments were read. */
+/* False if the object was initialised before, even while the arguments were read. */
 static bool move(spv_core *fresh, spv_core *core) {
     bool moved = false;
     SPV_LOCK(core)
@@ -155,42 +155,41 @@ static int make_counters(PyObject *self, PyObject *arguments, PyObject *names) {
     return make(self, arguments, names, SPV_COUNTERS);
 }
 
-#define METHOD(name, function, how, signature, doc) {name, function, how, PyDoc_STR(name signature "\n--\n\n" doc)}
-
 static PyMethodDef bit_methods[] = {
-    METHOD("add", spv_core_add_method, METH_O, "($self, key, /)", "Set the key's bits; True if it was new."),
-    METHOD("update", spv_core_update, METH_O, "($self, keys, /)", "Add a batch; how many were new."),
-    METHOD("contains_many", spv_core_contains_many, METH_O, "($self, keys, /)", "For each key of a batch one byte, 1 if it is contained, else 0."),
-    METHOD("positions", spv_core_positions, METH_O, "($self, key, /)", "The bits of a key, one of each function, in their order."),
-    METHOD("same_shape", spv_core_same_shape, METH_O, "($self, other, /)", "Raises MismatchError unless both put every key into the same bits."),
-    METHOD("set_bits", spv_core_used, METH_NOARGS, "($self, /)", "How many bits are 1."),
-    METHOD("union_set_bits", spv_core_union_set_bits, METH_O, "($self, other, /)", "How many bits are 1 in either."),
-    METHOD("plane_set_bits", spv_core_plane_set_bits, METH_NOARGS, "($self, /)", "How many bits are 1 in each function's plane."),
-    METHOD("clear", spv_core_clear_cells, METH_NOARGS, "($self, /)", "Set every bit to 0."),
+    SPV_METHOD(BitCore, add, spv_core_add_method, METH_O),
+    SPV_METHOD(BitCore, update, spv_core_update, METH_O),
+    SPV_METHOD(BitCore, contains_many, spv_core_contains_many, METH_O),
+    SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
+    SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
+    SPV_METHOD(BitCore, set_bits, spv_core_used, METH_NOARGS),
+    SPV_METHOD(BitCore, union_set_bits, spv_core_union_set_bits, METH_O),
+    SPV_METHOD(BitCore, plane_set_bits, spv_core_plane_set_bits, METH_NOARGS),
+    SPV_METHOD(BitCore, clear, spv_core_clear_cells, METH_NOARGS),
     {0},
 };
 
 static PyMethodDef counter_methods[] = {
-    METHOD("add", spv_core_add_method, METH_O, "($self, key, /)", "Count the key once more; True if it was new."),
-    METHOD("remove", spv_core_remove, METH_O, "($self, key, /)", "Count the key once less; KeyError if it is not contained."),
-    METHOD("count", spv_core_count, METH_O, "($self, key, /)", "How often the key was added, at most; 15 means 15 or more."),
-    METHOD("update", spv_core_update, METH_O, "($self, keys, /)", "Add a batch; how many were new."),
-    METHOD("contains_many", spv_core_contains_many, METH_O, "($self, keys, /)", "For each key of a batch one byte, 1 if it is contained, else 0."),
-    METHOD("positions", spv_core_positions, METH_O, "($self, key, /)", "The counters of a key, one of each function, in their order."),
-    METHOD("same_shape", spv_core_same_shape, METH_O, "($self, other, /)", "Raises MismatchError unless both put every key into the same counters."),
-    METHOD("set_cells", spv_core_used, METH_NOARGS, "($self, /)", "How many counters are not 0."),
-    METHOD("to_bits", spv_core_to_bits, METH_NOARGS, "($self, /)", "A bit for each counter, set where it is not 0."),
-    METHOD("clear", spv_core_clear_cells, METH_NOARGS, "($self, /)", "Set every counter to 0."),
+    SPV_METHOD(CounterCore, add, spv_core_add_method, METH_O),
+    SPV_METHOD(CounterCore, remove, spv_core_remove, METH_O),
+    SPV_METHOD(CounterCore, count, spv_core_count, METH_O),
+    SPV_METHOD(CounterCore, update, spv_core_update, METH_O),
+    SPV_METHOD(CounterCore, contains_many, spv_core_contains_many, METH_O),
+    SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
+    SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
+    SPV_METHOD(CounterCore, set_cells, spv_core_used, METH_NOARGS),
+    SPV_METHOD(CounterCore, to_bits, spv_core_to_bits, METH_NOARGS),
+    SPV_METHOD(CounterCore, clear, spv_core_clear_cells, METH_NOARGS),
     {0},
 };
 
-#define ATTRIBUTE(name, which) {name, spv_core_attribute, NULL, NULL, (void *)(intptr_t)(which)}
+#define ATTRIBUTE(owner, name, which) {#name, spv_core_attribute, NULL, PyDoc_STR(SPV_DOC_##owner##_##name), (void *)(intptr_t)(which)}
 #define ATTRIBUTES \
-    ATTRIBUTE("cells", SPV_CELLS), ATTRIBUTE("hash_funcs", SPV_HASH_FUNCS), ATTRIBUTE("family", SPV_FAMILY), ATTRIBUTE("key", SPV_KEY), \
-        ATTRIBUTE("encoding", SPV_ENCODING), ATTRIBUTE("partitioned", SPV_PARTITIONED), \
-        {"buffer", spv_core_buffer, spv_core_set_buffer, NULL, NULL}, {"body", spv_core_body, NULL, NULL, NULL}
+    ATTRIBUTE(Hashed, cells, SPV_CELLS), ATTRIBUTE(Hashed, hash_funcs, SPV_HASH_FUNCS), ATTRIBUTE(Hashed, family, SPV_FAMILY), \
+        ATTRIBUTE(Hashed, key, SPV_KEY), ATTRIBUTE(Hashed, encoding, SPV_ENCODING), ATTRIBUTE(Hashed, partitioned, SPV_PARTITIONED), \
+        {"buffer", spv_core_buffer, spv_core_set_buffer, PyDoc_STR(SPV_DOC_Hashed_buffer), NULL}, \
+        {"body", spv_core_body, NULL, PyDoc_STR(SPV_DOC_Hashed_body), NULL}
 
-static PyGetSetDef bit_attributes[] = {ATTRIBUTES, ATTRIBUTE("bits", SPV_CELLS), {0}};
+static PyGetSetDef bit_attributes[] = {ATTRIBUTES, ATTRIBUTE(BitCore, bits, SPV_CELLS), {0}};
 static PyGetSetDef counter_attributes[] = {ATTRIBUTES, {0}};
 
 #define SLOTS(init, methods, attributes, doc) \
@@ -199,7 +198,7 @@ static PyGetSetDef counter_attributes[] = {ATTRIBUTES, {0}};
         {Py_sq_contains, (void *)spv_core_contains}, {Py_nb_inplace_or, (void *)spv_core_or}
 
 static PyType_Slot bit_slots[] = {
-    SLOTS(make_bits, bit_methods, bit_attributes, "A bit array with k hash functions; its readable twin is pure.bits.BitCore."),
+    SLOTS(make_bits, bit_methods, bit_attributes, SPV_DOC_BitCore),
     {Py_nb_inplace_and, (void *)spv_core_and},
     {Py_tp_richcompare, (void *)spv_core_compare},
     {Py_tp_hash, (void *)spv_core_hash},
@@ -207,7 +206,7 @@ static PyType_Slot bit_slots[] = {
 };
 
 static PyType_Slot counter_slots[] = {
-    SLOTS(make_counters, counter_methods, counter_attributes, "An array of 4-bit counters with k hash functions; its readable twin is pure.bits.CounterCore."),
+    SLOTS(make_counters, counter_methods, counter_attributes, SPV_DOC_CounterCore),
     {0},
 };
 

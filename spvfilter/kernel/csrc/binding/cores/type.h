@@ -1,4 +1,4 @@
-/* BitCore and CounterCore as Python types: their making, and their methods' table. The twins are pure/bits.py's classes. */
+/* The types BitCore and CounterCore: construction, methods and attributes. The twins are pure/bits.py's classes. */
 #ifndef SPV_BINDING_CORES_TYPE_H
 #define SPV_BINDING_CORES_TYPE_H
 

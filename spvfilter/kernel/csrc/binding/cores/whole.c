@@ -6,19 +6,19 @@
 #include "bloom/counters.h"
 #include "bloom/whole.h"
 
-enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which giving up the lock pays; between two looks at the gate */
+enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which releasing the lock pays; between two checks of the gate */
 
-/* The cells of two filters, or of one, held while the lock is given up. */
+/* The cells of one or two filters, held while the lock is released. */
 typedef struct {
     spv_memory *mine, *theirs;
     uint8_t *cells;
-    const uint8_t *others; /* NULL where there is one only */
+    const uint8_t *others; /* NULL if there is only one */
     size_t size;
     bool writes, shared;
     PyThreadState *thread;
 } cells_pair;
 
-/* Ends with release; false with an exception set. */
+/* To be ended with release; false with an exception set. */
 static bool acquire(spv_core *core, spv_core *other, bool write, cells_pair *pair) {
     *pair = (cells_pair){.writes = write};
     pair->theirs = other ? spv_hold_memory(other, false) : NULL;
@@ -69,7 +69,7 @@ PyObject *spv_core_used(PyObject *self, PyObject *Py_UNUSED(none)) {
     return count((spv_core *)self, NULL);
 }
 
-/* `other` as a core of the same kind and shape; NULL with an exception set, or without one where it is no core of that kind. */
+/* `other` as a core of the same kind and shape; NULL with an exception set, or without one if it is not a core of that kind. */
 static spv_core *alike(PyObject *self, PyObject *other) {
     const spv_state *state = spv_core_state(self);
     return state && spv_is_core(state, other, ((spv_core *)self)->shift) ? spv_same_shape(self, other) : NULL;
@@ -103,11 +103,11 @@ PyObject *spv_core_plane_set_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
 typedef void mix_cells(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared);
 
 static void zero(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared) {
-    (void)theirs, (void)shared; /* what is written meanwhile may stay or go */
+    (void)theirs, (void)shared; /* concurrent writes may be kept or lost */
     memset(mine, 0, size);
 }
 
-/* mine = mine ∘ theirs; itself, or NULL with an exception set. */
+/* mine = mine ∘ theirs; returns self, or NULL with an exception set. */
 static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
     spv_core *core = (spv_core *)self;
     cells_pair pair;
@@ -121,7 +121,7 @@ static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
     return Py_NewRef(self);
 }
 
-/* self |= other and the like: with a core of the other kind, or what is none, another may know what to do. */
+/* self |= other and the like: NotImplemented unless `other` is a core of the same kind. */
 static PyObject *combine(PyObject *self, PyObject *other, mix_cells *mix) {
     spv_core *same = alike(self, other);
     if (same)
@@ -145,7 +145,7 @@ PyObject *spv_core_clear_cells(PyObject *self, PyObject *Py_UNUSED(none)) {
     return Py_NewRef(Py_None);
 }
 
-/* `<=` is ours, the rest object's own. */
+/* Only `<=` is defined; the others are object's. */
 PyObject *spv_core_compare(PyObject *self, PyObject *other, int operation) {
     if (operation != Py_LE)
         return ((richcmpfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_richcompare))(self, other, operation);
@@ -160,7 +160,7 @@ PyObject *spv_core_compare(PyObject *self, PyObject *other, int operation) {
     return PyBool_FromLong(subset);
 }
 
-/* Only `<=` is defined here: then a type would else have no hash. */
+/* object's hash: a type that defines a comparison would have none otherwise. */
 Py_hash_t spv_core_hash(PyObject *self) {
     return ((hashfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_hash))(self);
 }

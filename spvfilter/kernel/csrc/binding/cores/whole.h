@@ -1,4 +1,4 @@
-/* Whole arrays of cells: counts, unions, comparison, clearing. Without the interpreter's lock where they are large. */
+/* Whole arrays of cells: counts, unions, comparison, clearing. Large ones are processed without the interpreter's lock. */
 #ifndef SPV_BINDING_CORES_WHOLE_H
 #define SPV_BINDING_CORES_WHOLE_H
 

@@ -9,7 +9,7 @@ typedef struct {
     PyObject *owner; /* the WatchTable */
     item_of *item;
     _Atomic uint32_t next;
-    uint32_t end; /* what came later is not given */
+    uint32_t end; /* later entries are not yielded */
 } table_iterator;
 
 static PyObject *entry_item(const spv_state *state, spv_table *table, uint32_t number) {

@@ -1,4 +1,4 @@
-/* The iterators that WatchTable's entries() and coins() give: by number, one lookup under the lock for each step. */
+/* The iterators of WatchTable's entries() and coins(): by number, with one lookup under the lock for each step. */
 #ifndef SPV_BINDING_WATCHTABLE_ITERATORS_H
 #define SPV_BINDING_WATCHTABLE_ITERATORS_H
 

@@ -15,11 +15,11 @@ SPV_INLINE spv_table *spv_table_of(PyObject *self) {
     return ((spv_table_object *)self)->table;
 }
 
-/* A WatchTable that owns `table`, which is freed where it cannot be made. */
+/* A WatchTable that owns `table`; on failure, `table` is freed. */
 PyObject *spv_wrap_table(PyObject *type, spv_table *table);
 
-/* Locking, with the GIL released while there is something to wait for; then it stays released until the end, so no Python between
-   the two. Nobody who has the GIL waits for a table's lock. */
+/* Locking. The GIL is released if the lock has to be waited for, and then stays released until the end, so Python must not be used
+   between begin and finish. A thread never waits for a table's lock while it holds the GIL. */
 SPV_INLINE PyThreadState *spv_begin_read(spv_table *table) {
     if (SPV_LIKELY(spv_try_read(&table->lock)))
         return NULL;
@@ -64,8 +64,8 @@ PyObject *spv_entry_value(const spv_state *state, const uint8_t *record);
 /* pure.table._check_outpoint. */
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot);
 
-/* pure.table._checked: the coin of an outpoint. Its bytes are those of the objects held, which are to be let go; false with an exception
-   set, and nothing held. */
+/* pure.table._checked: the coin of an outpoint. Its bytes belong to the objects held, which are to be released; false with an exception
+   set and nothing held. */
 typedef struct {
     PyObject *outpoint, *script; /* snapshots; script may be NULL */
 } spv_held_coin;

@@ -24,7 +24,7 @@ static PyObject *hit_value(const spv_state *state, const spv_hits *found, const 
     for (Py_ssize_t i = 0; i < VALUES; i++) {
         whole = whole && values[i];
         if (items)
-            PyTuple_SetItem(items, i, values[i]); /* keeps it, and a NULL as well */
+            PyTuple_SetItem(items, i, values[i]); /* steals the reference, also a NULL */
         else
             Py_XDECREF(values[i]);
     }
@@ -139,7 +139,7 @@ static bool take_hits(const spv_state *state, PyObject *list, learned *to) {
 PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
     const spv_state *state = spv_object_state(self);
     spv_table *table = spv_table_of(self);
-    PyObject *list = spv_list(hits); /* whatever that and the hits' values run, they do before the lock is taken */
+    PyObject *list = spv_list(hits); /* all Python code that this and the hits' values run, runs before the lock is taken */
     learned taken = {0};
     bool done = list && take_hits(state, list, &taken);
     if (done && taken.count) {

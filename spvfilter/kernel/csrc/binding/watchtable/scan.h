@@ -1,4 +1,4 @@
-/* WatchTable's scans, without the GIL, and what it learns of their hits. */
+/* WatchTable's scans, which release the GIL, and `learn`. */
 #ifndef SPV_BINDING_WATCHTABLE_SCAN_H
 #define SPV_BINDING_WATCHTABLE_SCAN_H
 

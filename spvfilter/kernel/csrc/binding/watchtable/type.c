@@ -61,33 +61,27 @@ static void end(PyObject *self) {
     spv_end_object(self, clear);
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))(function)
-
 static PyMethodDef methods[] = {
-    {"add", FAST(spv_wt_add), METH_FASTCALL, "The entry's number, from 0; an entry already there keeps its own."},
-    {"find", FAST(spv_wt_find), METH_FASTCALL, "The number of an entry, or NO_ENTRY."},
-    {"entry", spv_wt_entry, METH_O, "Kind and bytes of an entry by its number."},
-    {"entries", spv_wt_entries, METH_NOARGS, "Every entry there is now, in the order of their numbers."},
-    {"coin", spv_wt_coin, METH_O, "What is known of an outpoint (36 bytes), if it is watched."},
-    {"coins", spv_wt_coins, METH_NOARGS, "Every outpoint watched now (36 bytes) with what is known of it when its turn comes."},
-    {"set_coin", FAST(spv_wt_set_coin), METH_FASTCALL,
-     "Watch an outpoint on behalf of `entry`; an outpoint already watched keeps its entry and gains what it lacked."},
-    {"learn", spv_wt_learn, METH_O, "Watch the outpoints of the outputs among `hits`."},
-    {"copy", copy, METH_NOARGS, "A table that shares nothing with this one."},
-    {"match_script", spv_wt_match_script, METH_O,
-     "The entry that an output with this scriptPubKey concerns, or NO_ENTRY: by script, then by multisig key, then by data."},
-    {"scan_block", FAST(spv_wt_scan_block), METH_VARARGS | METH_KEYWORDS,
-     "Every output and input of a block that concerns the table: transactions in order, inputs before outputs."},
-    {"scan_tx", spv_wt_scan_tx, METH_O, "The same for one transaction. Raises FormatError for a malformed one."},
-    {"add_address_lines", FAST(spv_wt_add_address_lines), METH_FASTCALL,
-     "Add the addresses of lines that hold one each, with or without a label, up to the first other line."},
+    SPV_METHOD(WatchTable, add, spv_wt_add, METH_FASTCALL),
+    SPV_METHOD(WatchTable, find, spv_wt_find, METH_FASTCALL),
+    SPV_METHOD(WatchTable, entry, spv_wt_entry, METH_O),
+    SPV_METHOD(WatchTable, entries, spv_wt_entries, METH_NOARGS),
+    SPV_METHOD(WatchTable, coin, spv_wt_coin, METH_O),
+    SPV_METHOD(WatchTable, coins, spv_wt_coins, METH_NOARGS),
+    SPV_METHOD(WatchTable, set_coin, spv_wt_set_coin, METH_FASTCALL),
+    SPV_METHOD(WatchTable, learn, spv_wt_learn, METH_O),
+    SPV_METHOD(WatchTable, copy, copy, METH_NOARGS),
+    SPV_METHOD(WatchTable, match_script, spv_wt_match_script, METH_O),
+    SPV_METHOD(WatchTable, scan_block, spv_wt_scan_block, METH_VARARGS | METH_KEYWORDS),
+    SPV_METHOD(WatchTable, scan_tx, spv_wt_scan_tx, METH_O),
+    SPV_METHOD(WatchTable, add_address_lines, spv_wt_add_address_lines, METH_FASTCALL),
     {"__sizeof__", size_of, METH_NOARGS, "Bytes of memory."},
     {NULL, NULL, 0, NULL},
 };
 
 int spv_add_watch_table(PyObject *module, spv_state *state) {
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "Entries and coins, and the scan for them. Scans read only; what they found is learned by `learn`."},
+        {Py_tp_doc, SPV_DOC_WatchTable},
         {Py_tp_new, new},
         {Py_tp_traverse, traverse},
         {Py_tp_dealloc, end},

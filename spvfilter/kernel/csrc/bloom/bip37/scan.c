@@ -6,15 +6,15 @@
 
 enum { AT_ONCE = 8192 }; /* transactions walked, then hashed, then tested */
 
-/* Owners of elements that are no push of an output; those are owned by its index. */
+/* Owners of elements that are not pushes of an output, which are owned by the output's index. */
 #define THE_TXID UINT32_C(0xFFFFFFFF)
 #define AN_INPUT UINT32_C(0xFFFFFFFE)
 
-/* The large part of a scan, in one allocation: glibc learns its size, and does not return it to the system after each scan. */
+/* The large part of a scan, in one allocation: glibc adapts to its size and does not return it to the system after each scan. */
 typedef struct {
     spv_window window;
-    uint16_t first[SPV_WINDOW]; /* the elements with which transactions begin in the window */
-    spv_tx txs[];               /* AT_ONCE, or all of a smaller block; behind them their txids */
+    uint16_t first[SPV_WINDOW]; /* the elements in the window at which transactions begin */
+    spv_tx txs[];               /* AT_ONCE, or all of a smaller block; their txids follow */
 } buffers;
 
 typedef struct {
@@ -27,10 +27,10 @@ typedef struct {
     spv_tx *txs;
     spv_hash *txids;
     uint32_t done;    /* transactions before txs[0] */
-    /* Where the decisions are. */
-    uint32_t tx;      /* behind the current one, which is txs[tx - 1] */
+    /* How far the decisions are. */
+    uint32_t tx;      /* after the current one, which is txs[tx - 1] */
     bool found;
-    uint32_t matched; /* the output of it that matched last; AN_INPUT before any */
+    uint32_t matched; /* its output that matched last; AN_INPUT before any did */
     uint32_t output;  /* one of its outputs, and where it lies; only moves on */
     size_t output_at;
 } scan;
@@ -67,17 +67,17 @@ static spv_status find(scan *s) {
     return append(s->matches, match);
 }
 
-/* The outpoint of the current transaction's output `index` joins the filter where its flags say so: true if that set a bit. */
+/* Adds the outpoint of the current transaction's output `index` if the filter's flags ask for it: true if that set a bit. */
 static bool update(scan *s, uint32_t index) {
     spv_item item = {0};
-    while (s->output <= index) { /* each index once, and they rise */
+    while (s->output <= index) { /* indices come once each, ascending */
         item = spv_next_output(s->raw, &s->output_at);
         s->output++;
     }
     return spv_filter_update(s->filter, s->raw + item.script, item.script_end - item.script, s->txids[s->tx - 1], index);
 }
 
-/* Tests the window's elements and decides, in Core's order, what they mean; the window is empty then. */
+/* Tests the window's elements, decides in Core's order which transactions match, and empties the window. */
 static spv_status decide(scan *s) {
     spv_window *w = s->window;
     size_t begun = 0;

@@ -6,7 +6,7 @@
 
 enum { SPV_UPDATE_NONE = 0, SPV_UPDATE_ALL = 1, SPV_UPDATE_P2PUBKEY_ONLY = 2 };
 
-/* A filter as a node holds it. A scan writes into `bits` as the node would, also when it fails later: give it a private copy. */
+/* A filter as a node holds it. A scan writes into `bits` as the node would, even if it fails later: give it a private copy. */
 typedef struct {
     uint8_t *bits;
     size_t size; /* bytes; 0 matches everything */

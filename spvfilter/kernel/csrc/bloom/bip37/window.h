@@ -1,9 +1,9 @@
 /* A window of elements tested against a BIP-37 filter together, ahead of the order in which matches change it. Internal to this folder.
 
-   Where an element's bits lie does not depend on the filter. So elements are hashed out of order, those of one size side by side, and
-   each is left either with all its bits set or with one that was not. Then they are asked for in order: while the filter is as it was, only
-   those with all bits set can be in it; once it has changed, an element whose known bit is still unset is not in it, and any other
-   is tested in full. That is exact after any number of changes, and each element is hashed twice at most. */
+   The positions of an element's bits do not depend on what the filter contains. So elements are hashed out of order, those of one size
+   side by side, and for each it is noted that all its bits were set, or one that was not. Then they are examined in order: while the
+   filter is unchanged, only those with all bits set can be in it; once it has changed, an element whose known bit is still unset is not
+   in it, and any other is tested in full. That is exact after any number of changes, and each element is hashed twice at most. */
 #ifndef SPV_BLOOM_BIP37_WINDOW_H
 #define SPV_BLOOM_BIP37_WINDOW_H
 
@@ -23,14 +23,14 @@ typedef struct {
     bool changed; /* since the window was empty */
     const uint8_t *data[SPV_WINDOW];
     uint32_t size[SPV_WINDOW];
-    uint32_t owner[SPV_WINDOW]; /* whatever the caller wants to know of it */
-    uint32_t bit[SPV_WINDOW];   /* one that was unset, or of an element that passed one that was set */
+    uint32_t owner[SPV_WINDOW]; /* chosen by the caller */
+    uint32_t bit[SPV_WINDOW];   /* one that was unset; for an element that passed, one that was set */
     uint64_t passed[SPV_WINDOW / 64];
     uint16_t waiting[SPV_SHORT]; /* how many of each size are not tested yet */
     uint16_t bucket[SPV_SHORT][SPV_BUCKET];
 } spv_window;
 
-/* For elements in the `size` bytes at `raw` and others that SPV_MURMUR3_BEYOND bytes follow. */
+/* For elements within the `size` bytes at `raw`, and for others that are followed by SPV_MURMUR3_BEYOND bytes. */
 void spv_window_start(spv_window *w, const spv_filter *filter, const spv_murmur3_way *way, const uint8_t *raw, size_t size);
 void spv_window_test_short(spv_window *w, size_t size); /* those that wait */
 void spv_window_test_long(spv_window *w, size_t element);

@@ -1,4 +1,5 @@
-/* Vectors of eight lanes of AVX2: what the templates sha256/lanes.h and murmur3/lanes.h are written in. Included once in a file. */
+/* AVX2 vectors of eight lanes: the operations that the templates sha256/lanes.h and murmur3/lanes.h are written in. Included once in a
+   file. */
 #ifndef SPV_HASH_LANES_AVX2_H
 #define SPV_HASH_LANES_AVX2_H
 
@@ -39,7 +40,7 @@ TARGET SPV_INLINE VECTOR high_product(VECTOR x, VECTOR y) {
 #define ROW(number) _mm_loadu_si128((const __m128i *)(const void *)(rows[number] + at))
 #define ROWS(first) _mm256_inserti128_si256(_mm256_castsi128_si256(ROW(first)), ROW((first) + 4), 1)
 
-/* The four words at byte `at` of each row: words[k] has the k-th of them all. */
+/* The four words at byte `at` of each row: words[k] holds the k-th word of every row. */
 TARGET SPV_INLINE void four_words(VECTOR words[4], const uint8_t *const *rows, size_t at) {
     VECTOR row0 = ROWS(0), row1 = ROWS(1), row2 = ROWS(2), row3 = ROWS(3);
     VECTOR low01 = _mm256_unpacklo_epi32(row0, row1), low23 = _mm256_unpacklo_epi32(row2, row3);

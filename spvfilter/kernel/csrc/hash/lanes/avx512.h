@@ -1,4 +1,4 @@
-/* Vectors of sixteen lanes of AVX-512 F and BW: as lanes/avx2.h. */
+/* AVX-512 F and BW vectors of sixteen lanes: the operations of lanes/avx2.h. */
 #ifndef SPV_HASH_LANES_AVX512_H
 #define SPV_HASH_LANES_AVX512_H
 

@@ -24,7 +24,7 @@ TARGET SPV_INLINE void four_rounds(registers *s, uint32x4_t w, int i) {
     s->efgh = vsha256h2q_u32(s->efgh, abcd, wk);
 }
 
-/* The next four words of the schedule in place of w[i], from the sixteen before. */
+/* Replaces w[i] by the next four words of the schedule, made from the last sixteen. */
 TARGET SPV_INLINE void next_words(uint32x4_t w[4], int i) {
     w[i] = vsha256su1q_u32(vsha256su0q_u32(w[i], w[(i + 1) & 3]), w[(i + 2) & 3], w[(i + 3) & 3]);
 }

@@ -1,4 +1,5 @@
-/* SHA-256's compression of LANES messages in step, a lane of a vector each: a template. It takes NAME, and its words from hash/lanes/. */
+/* Template: SHA-256's compression of LANES messages in step, one in each lane of a vector. It takes NAME and the operations of
+   hash/lanes/. */
 
 #define ROUND(a, b, c, d, e, f, g, h, i) \
     do { \

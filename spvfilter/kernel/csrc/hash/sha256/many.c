@@ -2,19 +2,20 @@
 #include "hash/sha256/way.h"
 
 enum {
-    BATCH = 8192,  /* messages put in order together */
-    LENGTHS = 256  /* lengths told apart when they are; longer ones come first in any order */
+    BATCH = 8192,  /* messages sorted together */
+    LENGTHS = 256  /* lengths that sorting distinguishes; longer ones come first, in any order */
 };
 
-/* Messages `first` to before `first` + BATCH of the caller's. */
+/* The caller's messages from `first` to before `first` + BATCH. */
 typedef struct {
     spv_message_at *message_at;
     const void *context;
     size_t first;
-    spv_hash *out; /* of `first` */
+    spv_hash *out; /* of message `first` */
 } job;
 
-/* Lane i is in stretch[i] of message[i], which has left[i] blocks more, at data[i]. A lane without a message has more than ever come. */
+/* Lane i is in stretch[i] of message[i], which has left[i] more blocks, at data[i]. Without a message that is NEVER, less what it ran
+   since. */
 typedef struct {
     _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
     const uint8_t *data[SPV_MAX_LANES];
@@ -81,7 +82,7 @@ static void finish_alone(const spv_sha256_way *way, lanes_at_work *w, size_t i, 
     put_digest(state, 1, digest);
 }
 
-/* The messages of `order`, once. */
+/* Hashes the messages of `order` once. */
 static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *order, size_t count) {
     const size_t lanes = way->lanes;
     lanes_at_work w;
@@ -94,14 +95,14 @@ static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *
             live++;
         }
     }
-    while (live >= way->worth) { /* all lanes are, until the messages run out */
+    while (live >= way->worth) { /* all lanes are live until the messages run out */
         size_t least = 0;
         for (size_t i = 1; i < lanes; i++)
             least = w.left[i] < w.left[least] ? i : least;
         size_t blocks = w.left[least];
         for (size_t i = 0; live < lanes && i < lanes; i++)
             if (idle(w.left[i]))
-                w.data[i] = w.data[least]; /* what the lane makes of it is not used */
+                w.data[i] = w.data[least]; /* the lane's result is not used */
         way->many(w.state, w.data, blocks);
         for (size_t i = 0; i < lanes; i++) {
             w.data[i] += 64 * blocks;
@@ -136,7 +137,7 @@ static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t dig
     spv_hash_padded(way, &padded, digest);
 }
 
-/* Messages of one size: pairs of hashes, twice hashed, or with NULL what is in `out`, hashed in its place. */
+/* Messages of one size: sha256d of pairs of hashes; where `pairs` is NULL, SHA-256 of each hash in `out`, in place. */
 static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
     static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* 512 bits */
     const size_t lanes = way->lanes;
@@ -182,7 +183,7 @@ void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t cou
     hash_alike(way, pairs, count, out);
 }
 
-/* Longest first: what runs in step then ends together, and the last to end is short. */
+/* Longest first: messages that run in step then end together, and the last one to end is short. */
 static void sort_by_length(const job *j, uint16_t count, uint16_t order[BATCH]) {
     uint16_t starts[LENGTHS] = {0}, sum = 0;
     uint8_t blocks[BATCH];

@@ -6,7 +6,7 @@
 
 #define TARGET __attribute__((target("sha,sse4.1,ssse3")))
 
-/* The state as the instructions want it: words A B E F and C D G H, the first named in the highest place. */
+/* The state as the instructions expect it: words A B E F and C D G H, the first one in the highest place. */
 typedef struct {
     __m128i abef, cdgh;
 } registers;
@@ -33,7 +33,7 @@ TARGET SPV_INLINE void four_rounds(registers *s, __m128i w, int i) {
     s->abef = _mm_sha256rnds2_epu32(s->abef, s->cdgh, _mm_shuffle_epi32(wk, 0x0E));
 }
 
-/* The next four words of the schedule in place of w[i], from the sixteen before. */
+/* Replaces w[i] by the next four words of the schedule, made from the last sixteen. */
 TARGET SPV_INLINE void next_words(__m128i w[4], int i) {
     __m128i last = w[(i + 3) & 3], middle = _mm_alignr_epi8(last, w[(i + 2) & 3], 4);
     w[i] = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[i], w[(i + 1) & 3]), middle), last);

@@ -1,4 +1,4 @@
-/* SHA-256's compression in plain C: the reference the other ways are held to. */
+/* SHA-256's compression in plain C: the reference that the other ways must agree with. */
 #include "hash/sha256/way.h"
 
 const uint32_t spv_sha256_initial[8] = {

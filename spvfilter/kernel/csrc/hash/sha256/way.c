@@ -1,4 +1,4 @@
-/* Which way of SHA-256 runs here. */
+/* Chooses the way of SHA-256 that this machine runs. */
 #include "hash/sha256/way.h"
 #include "hash/cpu.h"
 
@@ -26,7 +26,7 @@ const spv_sha256_way *spv_sha256_usable(size_t number) {
     return NULL;
 }
 
-/* Two blocks of each lane, and then one message of its own, against the portable compression. */
+/* Compares two blocks in each lane, and then one message by itself, with the portable compression. */
 bool spv_sha256_agrees(const spv_sha256_way *way) {
     uint8_t messages[SPV_MAX_LANES][128];
     const uint8_t *data[SPV_MAX_LANES];
@@ -56,7 +56,7 @@ bool spv_sha256_agrees(const spv_sha256_way *way) {
 }
 
 const spv_sha256_way *spv_sha256_chosen(void) {
-    static _Atomic(const spv_sha256_way *) remembered; /* the same whoever writes it */
+    static _Atomic(const spv_sha256_way *) remembered; /* every thread writes the same value */
     const spv_sha256_way *way = atomic_load_explicit(&remembered, memory_order_relaxed);
     for (size_t i = 0; !way; i++) {
         const spv_sha256_way *next = spv_sha256_usable(i);

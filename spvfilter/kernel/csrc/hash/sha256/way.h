@@ -1,4 +1,4 @@
-/* The ways to compress SHA-256 blocks that this build has, of which one is chosen at run time. Internal to hash/ and its tests. */
+/* The ways in which this build can compress SHA-256 blocks; one is chosen at run time. Internal to hash/ and its tests. */
 #ifndef SPV_HASH_SHA256_WAY_H
 #define SPV_HASH_SHA256_WAY_H
 
@@ -13,20 +13,22 @@ typedef struct {
     size_t worth;   /* fewer messages are faster one by one */
     /* Blocks of 64 bytes of one message. */
     void (*one)(uint32_t state[8], const uint8_t *data, size_t blocks);
-    /* As many blocks of each of `lanes` messages; word i of lane l's state is state[i * lanes + l], the whole aligned to 64 bytes. */
+    /* The same number of blocks of each of `lanes` messages; word i of lane l's state is state[i * lanes + l], the whole aligned to 64
+       bytes. */
     void (*many)(uint32_t *state, const uint8_t *const *data, size_t blocks);
 } spv_sha256_way;
 
 extern const uint32_t spv_sha256_initial[8]; /* FIPS 180-4 § 5.3.3 */
 extern const uint32_t spv_sha256_k[64];      /* FIPS 180-4 § 4.2.2 */
 
-/* Every way of this build that this machine has, the fastest first and the portable one last; NULL from `number` = their count on. */
+/* The ways in this build that this machine supports, the fastest first and the portable one last; NULL once `number` reaches their
+   count. */
 const spv_sha256_way *spv_sha256_usable(size_t number);
-/* The first of them that agrees with the portable one, which is asked once. */
+/* The first of them that agrees with the portable one; compared once. */
 const spv_sha256_way *spv_sha256_chosen(void);
 bool spv_sha256_agrees(const spv_sha256_way *way);
 
-/* spv_sha256d_many and spv_sha256d_pairs in one way. */
+/* spv_sha256d_many and spv_sha256d_pairs in a given way. */
 void spv_hash_many(const spv_sha256_way *way, spv_message_at *message_at, const void *context, size_t count, spv_hash *out);
 void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out);
 
@@ -38,13 +40,13 @@ void spv_sha256_ni_2(uint32_t *state, const uint8_t *const *data, size_t blocks)
 void spv_sha256_avx2_8(uint32_t *state, const uint8_t *const *data, size_t blocks);
 void spv_sha256_avx512_16(uint32_t *state, const uint8_t *const *data, size_t blocks);
 #elif defined(__aarch64__) && (defined(__ARM_FEATURE_SHA2) || !defined(__clang__) || __clang_major__ >= 16)
-#define SPV_SHA256_ARM /* older clang has the intrinsics only where every machine is to have the instructions */
+#define SPV_SHA256_ARM /* older versions of clang have the intrinsics only if every target machine has the instructions */
 void spv_sha256_arm(uint32_t state[8], const uint8_t *data, size_t blocks);
 void spv_sha256_arm_2(uint32_t *state, const uint8_t *const *data, size_t blocks);
 #endif
 
-/* The stretches of whole blocks that make up a padded message. A short one is copied as a whole, so that it takes one step among others;
-   of a long one only the ends are put together here. */
+/* The stretches of whole blocks that make up a padded message. A short message is copied as a whole, so that it is one stretch; of a
+   long one only the ends are copied. */
 typedef struct {
     struct {
         const uint8_t *at;

@@ -1,4 +1,4 @@
-/* SipHash-2-4 of blocks of messages: a template. It takes NAME, LANES in a vector, and TARGET; it undefines all three. */
+/* Template: SipHash-2-4 of blocks of messages. It takes NAME, LANES in a vector, and TARGET; it undefines all three. */
 
 TARGET static void NAME(const uint64_t *words, size_t blocks, size_t count, uint64_t k0, uint64_t k1, uint64_t *hashes) {
     typedef uint64_t vector __attribute__((vector_size(8 * LANES)));

@@ -1,0 +1,80 @@
+"""Writes csrc/binding/docs.h: the signatures and docstrings of the reference, which the compiled functions and types carry as their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from enum import IntEnum
+from types import FunctionType
+
+from programs import CSRC
+
+from spvfilter.kernel.backend import reference
+
+HEADER = CSRC / "binding/docs.h"
+
+
+def text_signature(function: FunctionType, receiver: str) -> str:
+    """A signature as CPython reads it at the head of a docstring; `receiver` is $module, $self, or nothing for a class."""
+    signature = inspect.signature(function)
+    bare = [
+        parameter.replace(
+            annotation=inspect.Parameter.empty,
+            default=int(parameter.default) if isinstance(parameter.default, IntEnum) else parameter.default,
+        )
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    shown = str(inspect.Signature(bare)).removeprefix("(").removesuffix(")")
+    return f"({', '.join(part for part in (receiver, shown) if part)})"
+
+
+def members(cls: type) -> Iterator[tuple[str, str]]:
+    """Macro and text of the public methods, properties and slots that a class defines itself."""
+    slots = vars(cls).get("__slots__")
+    for name, member in vars(cls).items():
+        macro = f"{cls.__name__}_{name}"
+        if name.startswith("_"):
+            continue
+        if isinstance(member, FunctionType):
+            yield macro, f"{name}{text_signature(member, '$self')}\n--\n\n{inspect.getdoc(member)}"
+        else:
+            yield macro, slots[name] if isinstance(slots, dict) and name in slots else str(inspect.getdoc(member))
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Macro and text of everything that has a docstring in the compiled kernel. Inherited members belong to the class that defines them."""
+    done: set[type] = set()
+    for name, value in reference().items():
+        if isinstance(value, type):
+            yield name, f"{name}{text_signature(value, '')}\n--\n\n{inspect.getdoc(value)}"
+            for cls in value.__mro__[:-1]:
+                if cls not in done:
+                    yield from members(cls)
+                    done.add(cls)
+        else:
+            assert isinstance(value, FunctionType)
+            yield name, f"{name}{text_signature(value, '$module')}\n--\n\n{inspect.getdoc(value)}"
+
+
+def literal(text: str) -> str:
+    """A C string literal, a line of the text on each line."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return " \\\n".join(f'    "{line}\\n"' for line in escaped.split("\n"))[: -len('\\n"')] + '"'
+
+
+def header() -> str:
+    macros = "\n".join(f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts())
+    return f"""\
+/* Signatures and docstrings of the compiled functions and types: those of kernel/pure/, written by scripts/docstrings. Not to be edited. */
+#ifndef SPV_BINDING_DOCS_H
+#define SPV_BINDING_DOCS_H
+
+{macros}
+
+#endif
+"""
+
+
+if __name__ == "__main__":
+    HEADER.write_text(header(), encoding="utf-8")

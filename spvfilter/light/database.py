@@ -1,0 +1,118 @@
+"""The store's thread: commits, reads and the events between them, in order; what waits together is committed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from spvfilter.light.engine.effects import Commit, Emit, End, Read
+from spvfilter.light.engine.inputs import Committed, Input, Worked
+from spvfilter.light.events import Event
+from spvfilter.store.store import Store
+
+_MAX_TOGETHER = 200  # commits in one transaction
+
+
+class Database:
+    """Carries out Commit, Read, Emit and End of one run. It is called, and calls back, in the event loop's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        thread: ThreadPoolExecutor,
+        report: Callable[[Input], None],
+        emit: Callable[[Sequence[Event]], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._store = store
+        self._thread = thread
+        self._report = report
+        self._emit = emit
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Commit | Read | Emit | End] = deque()
+        self._busy: Future[object] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_closed = False
+
+    def put(self, effect: Commit | Read | Emit | End) -> None:
+        """Carry out an effect after all earlier ones."""
+        self._waiting.append(effect)
+        if self._busy is None:
+            self._go_on()
+
+    async def drain(self) -> None:
+        """Wait until everything that was put so far is done."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Report nothing more. What the thread has begun it finishes."""
+        self._is_closed = True
+        self._waiting.clear()
+        self._idle.set()
+
+    def _go_on(self) -> None:
+        """Report the events that are due, and begin the next commits or the next read."""
+        events: list[Event] = []
+        while self._waiting and isinstance(self._waiting[0], Emit):
+            emit = self._waiting.popleft()
+            assert isinstance(emit, Emit)
+            events.append(emit.event)
+        if events:
+            self._emit(events)
+        if not self._waiting:
+            self._idle.set()
+            return
+        self._idle.clear()
+        first = self._waiting[0]
+        if isinstance(first, Read):
+            self._waiting.popleft()
+            self._run(lambda: first.function(self._store), lambda value: self._report(Worked(first.token, value)))
+        elif isinstance(first, End):
+            self._fail(first.error)
+        else:
+            self._commit()
+
+    def _commit(self) -> None:
+        commits: list[Commit] = []
+        between: list[Event] = []  # events that follow all of these commits but the last
+        held: deque[Commit | Emit] = deque()
+        while self._waiting and len(commits) < _MAX_TOGETHER:
+            each = self._waiting[0]
+            if isinstance(each, Read | End):
+                break
+            self._waiting.popleft()
+            held.append(each)
+            if isinstance(each, Commit):
+                commits.append(each)
+        while held and isinstance(held[-1], Emit):  # after the last commit: reported when it is durable, too
+            self._waiting.appendleft(held.pop())
+        between = [each.event for each in held if isinstance(each, Emit)]
+        batches, last = [commit.batch for commit in commits], commits[-1].number
+
+        def done(_: object) -> None:
+            if between:
+                self._emit(between)
+            self._report(Committed(last))
+
+        self._run(lambda: self._store.commit(*batches), done)
+
+    def _run(self, function: Callable[[], object], done: Callable[[object], None]) -> None:
+        future = self._busy = self._thread.submit(function)
+        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._finished, future, done))
+
+    def _finished(self, future: Future[object], done: Callable[[object], None]) -> None:
+        self._busy = None
+        if self._is_closed:
+            return
+        error = future.exception()
+        if error is not None:
+            assert isinstance(error, Exception)
+            self._fail(error)
+            return
+        done(future.result())
+        if self._busy is None:
+            self._go_on()

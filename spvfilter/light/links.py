@@ -1,0 +1,134 @@
+"""The sockets of a light client: opens connections for the engine, reports what comes, sends what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from spvfilter.errors import PeerError
+from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.connection import Connection
+from spvfilter.p2p.limits import Limits
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.wire.events import Fenced as FencedEvent, Misbehaved, Received, Settings
+from spvfilter.wire.messages.table import Message
+
+_LOST = (PeerError, OSError, TimeoutError)  # everything that a peer, or the way to it, may do to us
+
+
+class Links:
+    """Connections by the engine's numbers."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        report: Callable[[Input], None],
+        room: asyncio.Event,
+        *,
+        proxy: Proxy | None,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        """`room` is set while inputs may be reported."""
+        self._settings = settings
+        self._report = report
+        self._room = room
+        self._proxy = proxy
+        self._limits = limits
+        self._clock = clock
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._fences: dict[int, dict[int, int]] = {}  # by peer: nonce → token
+
+    def connect(self, peer: int, address: str) -> None:
+        """Open a connection."""
+        task = self._tasks[peer] = asyncio.create_task(self._talk(peer, address))
+        task.add_done_callback(lambda _: self._tasks.pop(peer, None))
+
+    def send(self, peer: int, message: Message) -> None:
+        """Send a message."""
+        connection = self._connections.get(peer)
+        if connection is not None:
+            connection.post(message)
+
+    def fence(self, peer: int, token: int) -> None:
+        """Send a ping whose pong is reported as Fenced."""
+        connection = self._connections.get(peer)
+        if connection is not None:
+            self._fences[peer][connection.fence()] = token
+
+    def drop(self, peer: int) -> None:
+        """End a connection, or the attempt to make it."""
+        connection = self._connections.pop(peer, None)
+        if connection is not None:
+            connection.close()
+        task = self._tasks.get(peer)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """End all connections."""
+        tasks = list(self._tasks.values())
+        for peer in list(self._tasks):
+            self.drop(peer)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _talk(self, peer: int, address: str) -> None:
+        """One connection from its beginning to its end."""
+        try:
+            nonces = {connection.nonce for connection in self._connections.values()}
+            connection = await Connection.open(
+                Address.parse(address, 0), self._settings(), proxy=self._proxy, limits=self._limits, clock=self._clock, own_nonces=nonces
+            )
+        except _LOST as error:
+            self._report(Lost(peer, _named(error)))
+            return
+        self._connections[peer], self._fences[peer] = connection, {}
+        try:
+            self._report(_connected(peer, connection))
+            await self._read(peer, connection)
+        except _LOST as error:
+            if self._connections.pop(peer, None) is not None:
+                self._report(Lost(peer, _named(error)))
+        finally:
+            self._connections.pop(peer, None)
+            self._fences.pop(peer, None)
+            connection.close()
+
+    async def _read(self, peer: int, connection: Connection) -> None:
+        while True:
+            event = await connection.receive()
+            await self._room.wait()
+            match event:
+                case Received(message):
+                    self._report(Heard(peer, message))
+                case FencedEvent(nonce):
+                    token = self._fences[peer].pop(nonce, None)
+                    if token is not None:
+                        self._report(Fenced(peer, token))
+                case Misbehaved(error):
+                    self._report(Malformed(peer, error))
+                case _:
+                    pass
+
+
+def _connected(peer: int, connection: Connection) -> Connected:
+    ready = connection.ready
+    agent = ready.version.user_agent.decode("ascii", "backslashreplace")
+    version = ready.version
+    return Connected(
+        peer,
+        connection.host,
+        version.services,
+        version.start_height,
+        version.relay,
+        ready.wtxid_relay,
+        agent,
+        version.timestamp,
+    )
+
+
+def _named(error: Exception) -> Exception:
+    return TimeoutError("no answer in time") if isinstance(error, TimeoutError) and not error.args else error

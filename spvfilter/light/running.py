@@ -1,0 +1,278 @@
+"""One run of a light client: the engine with its sockets, its database and its timers. It exists from entering to leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any  # whatever the futures are for
+
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
+from spvfilter.light.database import Database
+from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.engine import Engine, StartHeight
+from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Tick, WatchChanged, Worked
+from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.saved import Saved
+from spvfilter.light.events import Event, Mode
+from spvfilter.light.links import Links
+from spvfilter.light.stream import EventQueue
+from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.limits import Limits
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.store.store import Batch, Store
+from spvfilter.transaction import Transaction
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Settings
+
+_TURN = 50  # inputs taken before other tasks have a turn
+
+
+class Running:
+    """Feeds the engine and carries out its effects, all in the event loop's thread."""
+
+    def __init__(
+        self,
+        options: Options,
+        watch: WatchList,
+        store: Store,
+        saved: Saved,
+        thread: ThreadPoolExecutor,
+        addresses: list[str],
+        *,
+        proxy: Proxy | None,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))  # noqa: S311  # seeded well
+        self.events = EventQueue(self._resume)
+        self.is_left = False
+        self._limits = limits
+        self._time = _Time(clock)
+        self._store = store
+        self._thread = thread
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._database = Database(store, thread, self.feed, self._emit, self._fail)
+        self._links = Links(self._settings(options, watch), self.feed, self._room, proxy=proxy, limits=limits, clock=clock)
+        self._inputs: deque[Input] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._taken: dict[bytes, list[asyncio.Future[None]]] = {}  # by txid: who waits for a peer to take it
+        self._works: set[asyncio.Future[Any]] = set()
+
+    def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
+        relay = options.mempool and options.mode is not Mode.BIP37
+        return lambda: Settings(watch.network, relay=relay, start_height=self.engine.chain.height)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing happens any more."""
+        return self.is_left or self.events.has_ended
+
+    def start(self) -> None:
+        """Begin."""
+        self._carry_out(self.engine.start(self._time.now()))
+
+    async def close(self) -> None:
+        """End everything; what is being written to the database is finished."""
+        self.is_left = True
+        self._stop(None)
+        await self._links.close()
+        for work in self._works:
+            work.cancel()
+        closing = self._thread.submit(self._store.close)
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
+
+    def _stop(self, error: Exception | None) -> None:
+        self._database.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiting in self._taken.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(error or ConnectionAbortedError("the client was left"))
+                    future.exception()
+        self._inputs.clear()
+        self.events.end(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The run ends with an error."""
+        self._stop(error)
+        self._room.clear()
+        closing = asyncio.ensure_future(self._links.close())
+        self._works.add(closing)
+        closing.add_done_callback(self._works.discard)
+
+    # Inputs
+
+    def feed(self, event: Input) -> None:
+        """Let the engine take an input; one that comes while another is being taken waits for its turn."""
+        if self.has_ended:
+            return
+        self._inputs.append(event)
+        if len(self._inputs) > 1:
+            return
+        while self._inputs:
+            try:
+                effects = self.engine.step(self._inputs[0], self._time.now())
+            except Exception as error:
+                self._fail(error)
+                return
+            self._carry_out(effects)
+            if self._inputs:
+                self._inputs.popleft()
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._room.is_set():
+            self.feed(Tick())
+
+    def _emit(self, events: Sequence[Event]) -> None:
+        self.events.put(events)
+        if self.events.is_full and self._room.is_set():
+            self._room.clear()
+            self._time.stop()
+
+    def _resume(self) -> None:
+        """Events were read: there is room for more."""
+        if not self._room.is_set() and not self.has_ended:
+            self._time.go_on()
+            self._room.set()
+            self.feed(Tick())
+
+    # Effects
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if self.has_ended:
+                return
+            match effect:
+                case Send(peer, message):
+                    self._links.send(peer, message)
+                case Commit() | Emit() | Read() | End():
+                    self._database.put(effect)
+                case Work(token, function):
+                    self._work(token, function)
+                case Fence(peer, token):
+                    self._links.fence(peer, token)
+                case Wake(at):
+                    self._wake(at)
+                case Connect(peer, address):
+                    self._links.connect(peer, address)
+                case Drop(peer):
+                    self._links.drop(peer)
+                case Taken(txid):
+                    for future in self._taken.pop(txid, ()):
+                        if not future.done():
+                            future.set_result(None)
+
+    def _work(self, token: int, function: Callable[[], object]) -> None:
+        future = self._loop.run_in_executor(None, _caught, function)
+        self._works.add(future)
+
+        def done(finished: asyncio.Future[object]) -> None:
+            self._works.discard(finished)
+            if not finished.cancelled():
+                self.feed(Worked(token, finished.result()))
+
+        future.add_done_callback(done)
+
+    def _wake(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.0, at - self._time.now().monotonic), self._tick)
+
+    # What users do
+
+    async def broadcast(self, tx: Transaction) -> None:
+        """Broadcast a transaction and wait until a peer has taken it. Raises UselessPeerError."""
+        is_known = self.engine.books.has_tx(tx.txid)
+        taken: asyncio.Future[None] = self._loop.create_future()
+        self._taken.setdefault(tx.txid, []).append(taken)
+        self.feed(Broadcast(tx.raw))
+        await self._database.drain()
+        if is_known or self.has_ended:
+            taken.cancel()
+            return
+        try:
+            async with asyncio.timeout(self._limits.reply_s):
+                await taken
+        except TimeoutError:
+            raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction") from None
+
+    async def watch_changed(self, from_height: int) -> None:
+        """Entries were added to the watch list; wait until they are stored. Raises StoreError."""
+        self.feed(WatchChanged(from_height))
+        await self._database.drain()
+        if self.events.error is not None:
+            raise self.events.error
+
+
+class _Time:
+    """The clocks, of which the monotonic one stands still while nobody reads the events."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._stood = 0.0  # seconds
+        self._since: float | None = None
+
+    def now(self) -> Instant:
+        """The present moment."""
+        monotonic = self._clock.monotonic() if self._since is None else self._since
+        return Instant(monotonic - self._stood, self._clock.wall())
+
+    def stop(self) -> None:
+        """Stand still."""
+        self._since = self._clock.monotonic()
+
+    def go_on(self) -> None:
+        """Go on."""
+        if self._since is not None:
+            self._stood += self._clock.monotonic() - self._since
+            self._since = None
+
+
+def _caught(function: Callable[[], object]) -> object:
+    """The function's result, or the Exception that it raised."""
+    try:
+        return function()
+    except Exception as error:
+        return error
+
+
+def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
+    """Open the database and join the watch list with it; in its thread. Raises StoreError, ParameterError, InexpressibleError."""
+    network = watch.network
+    store = Store.open(path, network, rebuild=rebuild)
+    try:
+        if store.tip < 0:
+            store.commit(Batch(headers=network.genesis))
+        chain = HeaderChain.load(network, store.headers(1))
+        check_expressible(watch, options.mode)  # before it is kept
+        saved = Saved.read(store, watch, StartHeight(options.from_height, options.birthday).first(chain), chain)
+        check_expressible(watch, options.mode)  # with what the database knew
+        if not len(watch):
+            raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
+    except BaseException:
+        store.close()
+        raise
+    return store, saved
+
+
+def check_expressible(watch: WatchList, mode: Mode) -> None:
+    """Raises InexpressibleError for entries that the mode cannot find."""
+    if mode is not Mode.BIP37:
+        try:
+            watch.gcs_elements()
+            return
+        except InexpressibleError:
+            if mode is Mode.COMPACT:
+                raise
+    watch.bloom_elements()

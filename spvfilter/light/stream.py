@@ -1,0 +1,73 @@
+"""The stream of a light client's events, bounded: a reader that is slow makes the client wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Self
+
+from spvfilter._public import public
+from spvfilter.light.events import Event
+
+MAX_WAITING = 1_000  # events; then the client takes nothing in until some are read
+
+
+@public
+class EventStream:
+    """An iterator of events; a wait that is cancelled loses none, and the next one goes on."""
+
+    def __init__(self, take: Callable[[], Awaitable[Event]]) -> None:
+        self._take = take
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._take()
+
+    async def aclose(self) -> None:
+        """Nothing is left open; for contextlib.aclosing."""
+
+
+class EventQueue:
+    """Events that wait to be read, until the client has ended."""
+
+    def __init__(self, drained: Callable[[], None]) -> None:
+        """`drained` is called when there is room again."""
+        self._events: deque[Event] = deque()
+        self._drained = drained
+        self._changed = asyncio.Event()
+        self.error: Exception | None = None  # what ended the client
+        self.has_ended = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client should wait."""
+        return len(self._events) >= MAX_WAITING
+
+    def put(self, events: Iterable[Event]) -> None:
+        """Add events."""
+        self._events.extend(events)
+        self._changed.set()
+
+    def end(self, error: Exception | None) -> None:
+        """No event follows; readers get the error after the last one, if there is one."""
+        if not self.has_ended:
+            self.has_ended, self.error = True, error
+        self._changed.set()
+
+    async def take(self) -> Event:
+        """The next event. Raises StopAsyncIteration after the last, or what ended the client."""
+        while not self._events:
+            if self.has_ended:
+                if self.error is not None:
+                    raise self.error
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        was_full = self.is_full
+        event = self._events.popleft()
+        if was_full and not self.is_full:
+            self._drained()
+        return event

@@ -1,0 +1,109 @@
+"""Docstrings and signatures of the compiled functions and types: those of the reference, as help() and inspect show them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.bloom import BloomFilter
+from support.kernelentries import ENTRIES, Entry, Kernel, core, found, native, reference
+
+SCRIPTS = Path(__file__).parents[2] / "scripts/native"
+NAMES = sorted(vars(reference()))
+TYPES = [name for name in NAMES if isinstance(getattr(reference(), name), type)]
+MEMBERS = [f"{owner}.{name}" for owner in TYPES for name in dir(getattr(reference(), owner)) if not name.startswith("_")]
+
+
+def named(kernel: Kernel, name: str) -> Any:
+    owner, _, member = name.partition(".")
+    value = getattr(kernel, owner)
+    return inspect.getattr_static(value, member) if member else value
+
+
+def said_by_the_reference(name: str) -> str:
+    """A docstring without its indentation; a slot's is in `__slots__`."""
+    owner, _, member = name.partition(".")
+    bases = getattr(reference(), owner).__mro__ if member else ()
+    slots = [base.__slots__[member] for base in bases if isinstance(vars(base).get("__slots__"), dict) and member in base.__slots__]
+    return inspect.cleandoc(slots[0] if slots else named(reference(), name).__doc__)
+
+
+def parameters(function: Any) -> list[tuple[str, object, object]]:
+    taken = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
+    return [(each.name, each.kind, each.default) for each in taken]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("owner", TYPES)
+def test_the_twins_have_the_same_members(owner: str) -> None:
+    ours, theirs = (dir(getattr(kernel, owner)) for kernel in (native(), reference()))
+    assert [name for name in ours if not name.startswith("_")] == [name for name in theirs if not name.startswith("_")]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", NAMES + MEMBERS)
+def test_the_compiled_kernel_says_what_the_reference_says(name: str) -> None:
+    assert named(native(), name).__doc__ == said_by_the_reference(name) != ""
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", [name for name in NAMES + MEMBERS if callable(named(reference(), name))])
+def test_the_signatures_are_equal(name: str) -> None:
+    assert named(native(), name).__text_signature__
+    assert parameters(named(native(), name)) == parameters(named(reference(), name))
+
+
+def bound(kernel: Kernel, name: str) -> Callable[..., object]:
+    """A function, or a method of a new object."""
+    owner, _, member = name.partition(".")
+    made: dict[str, Callable[[], Any]] = {
+        "BitCore": lambda: core(kernel, "BitCore"),
+        "CounterCore": lambda: core(kernel, "CounterCore"),
+        "GcsQuery": lambda: kernel.GcsQuery([]),
+        "WatchTable": kernel.WatchTable,
+    }
+    value: Callable[..., object] = getattr(made[owner](), member) if member else getattr(kernel, owner)
+    return value
+
+
+CALLED = [(name, entry) for name, entry in ENTRIES.items() if entry.arguments and "__" not in name and not name.endswith(".buffer")]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("kernel", [native, reference])
+@pytest.mark.parametrize(("name", "entry"), CALLED, ids=lambda part: part if isinstance(part, str) else "")
+def test_the_signatures_are_true(name: str, entry: Entry, kernel: Callable[[], Kernel]) -> None:
+    function = bound(kernel(), name)
+    signature = inspect.signature(function).parameters.values()
+    assert entry.keywords == tuple(each.name for each in signature if each.kind is not inspect.Parameter.POSITIONAL_ONLY)
+    arguments = [kernel().WatchTable() if argument is found else argument for argument in entry.arguments]
+    by_name = dict(zip((each.name for each in signature), arguments, strict=True))
+    if entry.keywords:
+        function(**by_name)
+    else:
+        with pytest.raises(TypeError, match=r"keyword|positional"):
+            function(**by_name)
+
+
+def test_help_tells_the_formats_of_a_batch() -> None:
+    doc = BloomFilter.update.__doc__ or ""
+    assert "iterable of keys" in doc
+    assert "n×w bytes" in doc
+    assert "int64 or uint64" in doc
+
+
+def test_the_docstrings_in_the_c_are_those_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else scripts/docstrings is to be run."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    try:
+        docstrings = import_module("docstrings")
+        assert docstrings.HEADER.read_text(encoding="utf-8") == docstrings.header()
+    finally:
+        for name in ("docstrings", "programs"):
+            sys.modules.pop(name, None)
