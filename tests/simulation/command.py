@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import count, islice
+from itertools import count, islice, repeat
 from types import FrameType
 
 from simulation.engine import make
 from simulation.life import FAULTS, Outcome, Plan, live
+from simulation.planted import BUGS
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
@@ -26,10 +27,12 @@ def main() -> int:
     arguments = _arguments()
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
-        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults))
+        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.plant))
+    if arguments.planted:
+        return _hunt(seed, arguments.lives, arguments.jobs)
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
-    plans = (Plan(number, modes[number % len(modes)], arguments.faults) for number in count(seed))
+    plans = (Plan(number, modes[number % len(modes)], arguments.faults, arguments.plant) for number in count(seed))
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
@@ -49,6 +52,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="by default all of them in turn")
     parser.add_argument("--faults", type=_faults, default=FAULTS, help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
+    parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
 
@@ -63,7 +68,29 @@ def _faults(text: str) -> tuple[str, ...]:
 def replay(plan: Plan) -> str:
     """The command that shows a life again."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
-    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}"
+    bug = "" if plan.bug is None else f" --plant {plan.bug}"
+    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{bug}"
+
+
+def _hunt(seed: int, lives: int, jobs: int) -> int:
+    """Each planted bug is lived with until it is noticed; 1 if one is not noticed in so many lives."""
+    unnoticed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for name, found in zip(BUGS, pool.map(hunt_one, BUGS, repeat(seed), repeat(lives)), strict=True):
+            unnoticed += found is None
+            what = f"not noticed in {lives} lives" if found is None else f"{found.plan.seed - seed + 1:4} lives: {found.violation}"
+            print(f"{name:50} {what.splitlines()[0][:140]}", flush=True)
+    print(f"{len(BUGS) - unnoticed} of {len(BUGS)} planted bugs noticed")
+    return int(unnoticed > 0)
+
+
+def hunt_one(name: str, seed: int, lives: int) -> Outcome | None:
+    """The first life that notices a planted bug, or None."""
+    for number in range(seed, seed + lives):
+        outcome = live_watched(Plan(number, BUGS[name].mode, bug=name))
+        if outcome.violation is not None:
+            return outcome
+    return None
 
 
 def _trace(plan: Plan) -> int:

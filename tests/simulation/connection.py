@@ -33,6 +33,8 @@ class Connection:
         self.number = number
         self.node = node
         self.is_open = True
+        self.is_dead = False  # half-open
+        self.since = timeline.now
         self.sent: Counter[str] = Counter()
         self._timeline = timeline
         self._keep = keep  # takes what is sent
@@ -50,6 +52,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
+        """Whether messages can be sent."""
         return self.is_open and self._session.ready is not None
 
     def send(self, message: Message) -> None:
@@ -67,6 +70,7 @@ class Connection:
 
     def cut(self) -> None:
         """Nothing arrives any more on either side: half-open."""
+        self.is_dead = True
         self.pipe.cut()
         self.end.pipe.cut()
 

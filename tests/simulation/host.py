@@ -34,6 +34,7 @@ CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
 _MOST_EFFECTS = 20_000  # of one step
 _MOST_WAITING = 8_000_000  # bytes on their way to one peer
+_MOST_AT_ONCE = 100_000  # steps at one moment
 
 
 class EngineLike(Protocol):
@@ -82,6 +83,7 @@ class Process:
         self._hear = partial(hear, self)
         self._ended = partial(ended, self)
         self._overhear = overhear
+        self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
         self._lateness = rng.choice([0.0, 0.0, 0.01, 0.5])
         self.watch = WatchList(REGTEST)
@@ -142,12 +144,15 @@ class Process:
     def _step(self, input: Input | None) -> None:
         now = Instant(self._timeline.now, self._wall())
         self._record.input(input, now)
-        begun = time.perf_counter()
+        self._moment = (now.monotonic, self._moment[1] + 1 if self._moment[0] == now.monotonic else 0)
+        if self._moment[1] > _MOST_AT_ONCE:
+            raise Violation("alive", f"{self._moment[1]} steps at one moment, the last of {input}")
+        begun = time.thread_time()
         try:
             effects = self.engine.start(now) if input is None else self.engine.step(input, now)
         except Exception as error:
             raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
-        self._record.stepped(time.perf_counter() - begun)
+        self._record.stepped(time.thread_time() - begun, input)
         if len(effects) > _MOST_EFFECTS:
             raise Violation("modest", f"{len(effects)} effects of one step")
         try:

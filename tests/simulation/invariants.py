@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import ipaddress
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from simulation import oracle
+from simulation.agreement import Agreement
 from simulation.behaviours.base import Behaviour
 from simulation.comparison import check_same
 from simulation.truth import Truth
 from simulation.violation import Violation
-from spvfilter.light.events import Event, PeerWarning, Synced
+from simulation.weight import weigh
+from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
-from spvfilter.wire.messages.filters import CFHeaders
-from spvfilter.wire.messages.table import Message
 
 if TYPE_CHECKING:
+    from simulation.host import EngineLike, Process
     from simulation.world import World
 
-
-def group_of(host: str) -> str:
-    """The first half of an IPv4 address."""
-    return ".".join(str(ipaddress.ip_address(host)).split(".")[:2])
-
-
-class Agreement:
-    """Which groups of hosts have stated which filter header of which block, as the client heard it."""
-
-    def __init__(self, truth: Truth) -> None:
-        self._truth = truth
-        self._stated: dict[bytes, dict[bytes, set[str]]] = {}  # block → filter header → groups
-
-    def heard(self, host: str, message: Message) -> None:
-        """The client was sent a message."""
-        if not isinstance(message, CFHeaders):
-            return
-        header, group = message.previous, group_of(host)
-        blocks = self._blocks(message.stop_hash, len(message.filter_hashes) + 1)
-        if len(blocks) > len(message.filter_hashes):  # the header before the first is stated as well
-            self._stated.setdefault(blocks[0], {}).setdefault(header, set()).add(group)
-        for block, filter_hash in zip(self._blocks(message.stop_hash, len(message.filter_hashes)), message.filter_hashes, strict=False):
-            header = sha256(sha256(filter_hash + header).digest()).digest()
-            self._stated.setdefault(block, {}).setdefault(header, set()).add(group)
-
-    def _blocks(self, stop: bytes, number: int) -> list[bytes]:
-        found: list[bytes] = []
-        block = self._truth.regtest.chain.blocks.get(stop)
-        while block is not None and len(found) < number:
-            found.append(block.hash)
-            block = block.previous
-        return found[::-1]
-
-    def is_proven(self, digest: bytes) -> bool:
-        """Whether two groups have stated the same filter header of a block or of one above it, which commits to all below."""
-        chain = self._truth.regtest.chain
-        block = chain.blocks.get(digest)
-        if block is None:
-            return False
-        above = chain.active[block.height :] if chain.is_active(block) else [block]
-        return any(len(groups) >= 2 for each in above for groups in self._stated.get(each.hash, {}).values())
+_PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
+_MOST_OBJECTS = 400_000
+_MOST_BYTES = 70_000_000
 
 
 def check_just(warning: PeerWarning, behaviour: Behaviour) -> None:
@@ -73,10 +34,10 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
     """True and honest about itself: what is told of a block is in it, and "proven" is what independent peers agreed on."""
     match event:
         case MatchFound(match, completeness) | MatchConfirmed(match, completeness) if match.block_hash is not None:
-            raw = truth.block(match.block_hash)
-            if raw is None:
+            block = truth.block(match.block_hash)
+            if block is None:
                 raise Violation("true", f"told of a block that nobody mined: {match}")
-            txs = {tx.txid: tx for tx in oracle.read_block(raw)}
+            txs = {tx.txid: tx for tx in oracle.read_block(block.raw)}
             if (tx := txs.get(match.txid)) is None:
                 raise Violation("true", f"told of a transaction that is not in its block: {match}")
             scripts = truth.scripts()
@@ -93,23 +54,60 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
             pass
 
 
+def check_synced(world: World, process: Process, event: Synced) -> None:
+    """Honest about itself: Synced is said at the tip, says on whose word, and proves no more than what independent peers agreed on."""
+    truth = world.truth
+    if unknown := [address for address in event.peers if address not in world.directory]:
+        raise Violation("honest", f"Synced on the word of {unknown}")
+    if event.proven_height > event.height or any(not 0 <= first <= last <= event.height for first, last in event.disputed):
+        raise Violation("honest", f"Synced contradicts itself: {event}")
+    block = truth.regtest.chain.blocks.get(event.hash)
+    if event.proven_height >= 0 and block is not None:
+        proven = truth.regtest.chain.ancestor(block, event.proven_height)
+        if not world.agreed.is_proven(proven.hash):
+            raise Violation("honest", f"proven up to {event.proven_height}, but no two groups agreed on its filter header")
+    if not world.has_prompt_peer(_PROMPT_S):
+        return
+    age = truth.stale_for(event.hash, world.timeline.now)
+    if age > _PROMPT_S:
+        raise Violation("true", f"Synced at {event.height}, which has not been the tip for {age:.0f} s; the tip is {truth.height}")
+    if event.hash == truth.tip and world.options.mode is Mode.COMPACT:
+        doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
+        there = {place for place in truth.scan(world.options.from_height) if place.height not in doubted}
+        told = {place for place in process.books.confirmed() if place.height not in doubted}
+        check_same(told, there, f"at Synced {event.height} the events")
+
+
+def check_modest(engine: EngineLike) -> None:
+    """Modest: what the engine remembers is bounded, whatever it is sent."""
+    weight = weigh(engine)
+    if weight.objects > _MOST_OBJECTS or weight.size > _MOST_BYTES:
+        raise Violation("modest", f"the engine holds {weight.objects:,} objects and {weight.size:,} bytes")
+
+
 def is_settled(world: World) -> bool:
-    """Whether the client says that it is at the tip, and what it tells is what there is."""
+    """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should be."""
     process = world.process
     if process is None or process.books.synced is None or process.books.synced.hash != world.truth.tip:
         return False
-    return process.books.confirmed() == world.truth.scan()
+    return process.books.confirmed() == world.truth.scan(world.options.from_height) and not world.absent_peers()
 
 
 def check_end(world: World) -> None:
-    """Alive and true, once faults have ended and the time to settle has passed."""
+    """Alive, true and just, once faults have ended and the time to settle has passed."""
     process = world.process
     if process is None:
         raise Violation("alive", "the client does not run")
     synced = process.books.synced
     if synced is None or synced.hash != world.truth.tip:
         raise Violation("alive", f"Synced is {synced and synced.height}, the tip is {world.truth.height}")
-    check_same(process.books.confirmed(), world.truth.scan(), "the events")
+    there = world.truth.scan(world.options.from_height)
+    check_same(process.books.confirmed(), there, "the events")
+    process.check_stored(there)
+    check_waiting(world)
+    check_modest(process.engine)
+    if absent := world.absent_peers():
+        raise Violation("just", f"the honest {absent[0]} has not come back")
 
 
 def check_waiting(world: World) -> None:

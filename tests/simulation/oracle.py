@@ -5,7 +5,7 @@ It shares no code with the engine, the wallet or the kernel: nothing here import
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -66,11 +66,14 @@ def read_block(raw: bytes) -> tuple[Tx, ...]:
     return found
 
 
-def scan(blocks: Iterable[bytes], scripts: set[bytes]) -> set[Place]:
-    """Every output of a chain, genesis block first, that pays one of the scripts, and every input that spends such an output."""
+def scan(blocks: Sequence[bytes], scripts: set[bytes], first: int = 0) -> set[Place]:
+    """Every output of a chain, genesis block first, that pays one of the scripts, and every input that spends such an output.
+
+    Blocks below height `first` are left out.
+    """
     found: set[Place] = set()
     coins: set[bytes] = set()
-    for height, raw in enumerate(blocks):
+    for height, raw in enumerate(blocks[first:], first):
         digest = b""
         for tx in read_block(raw):
             for index, outpoint in enumerate(tx.spends):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -11,6 +12,7 @@ from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Heard, Input, Instant
 
 _SHOWN = 24  # characters of a value
+_BORING = ("BlockConnected", "CFilter", "Worked", "Emit", "Progress")  # kinds of which a run is one line
 
 
 class Record:
@@ -21,11 +23,13 @@ class Record:
         self.inputs: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()
         self.slowest_s = 0.0
+        self.slowest = ""  # what that step was given
         self.wire: dict[str, hashlib.blake2b] = {}  # what was sent to each host
         self._clock = clock
         self._digest = hashlib.blake2b(digest_size=16)
         self._is_full = is_full
         self._show = show
+        self._run = ("", 0)  # what was shown last, and how many of its kind followed
 
     @property
     def digest(self) -> str:
@@ -63,14 +67,36 @@ class Record:
             text = f"{what} {' '.join(map(str, values))}"
             self._put("*", text, text, None)
 
-    def stepped(self, seconds: float) -> None:
-        """A step of the engine took so long on the real clock; reported, never judged."""
-        self.slowest_s = max(self.slowest_s, seconds)
+    def stepped(self, seconds: float, input: Input | None) -> None:
+        """A step of the engine took so much time of the processor; reported, never judged."""
+        if seconds > self.slowest_s:
+            self.slowest_s = seconds
+            self.slowest = type(input.message if isinstance(input, Heard) else input).__name__
 
     def _put(self, mark: str, short: str, whole: str, now: Instant | None) -> None:
         self._digest.update(f"{self._clock()!r} {mark} {whole} {now}".encode())
         if self._show is not None:
-            self._show(f"{self._clock():12.4f} {mark} {short}")
+            self._tell(mark, short)
+
+    def _tell(self, mark: str, short: str) -> None:
+        """A line of the trace; of a run of lines of one kind, the first and how many followed."""
+        assert self._show is not None
+        kind = f"{mark} {_kind(short)}"
+        if kind == self._run[0] and kind.endswith(_BORING):
+            self._run = (kind, self._run[1] + 1)
+            return
+        if self._run[1]:
+            self._show(f"{'':12} {self._run[0]} … and {self._run[1]} more")
+        self._run = (kind, 0)
+        self._show(f"{self._clock():12.4f} {mark} {short}")
+
+
+def _kind(line: str) -> str:
+    """The innermost interesting word of a line."""
+    words: list[str] = re.findall(r"[A-Z]\w+", line)
+    if words[:1] in (["Heard"], ["Emit"], ["Send"]):
+        return words[1] if len(words) > 1 else words[0]
+    return next((word for word in words if word in _BORING), words[0] if words else line)
 
 
 def full(value: object) -> str:

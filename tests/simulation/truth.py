@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from simulation import oracle, strangers
 from spvfilter.errors import ParameterError, RefusedError
-from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.blocktree import TipChange, TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.regtest import Regtest
@@ -37,14 +37,20 @@ class Coin(NamedTuple):
 class Truth:
     """The best chain as honest peers see it. The wallet knows what it was paid and what it spent, whether it is in the chain or not."""
 
-    def __init__(self, rng: random.Random, regtest: Regtest, locks: list[Lock], coins: list[Coin]) -> None:
+    def __init__(
+        self, rng: random.Random, regtest: Regtest, locks: list[Lock], coins: list[Coin], now: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.regtest = regtest
         self.locks = locks
         self.coins = coins
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
-        self.blocks: dict[bytes, bytes] = {}  # every block that anybody may have mined, by hash, besides those of the chain's tree
+        self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
         self._strange: list[Coin] = []
+        self._now = now
+        self._last_tip = regtest.chain.tip.hash
+        self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
+        regtest.listeners.append(self)
 
     @property
     def height(self) -> int:
@@ -57,14 +63,28 @@ class Truth:
     def scripts(self) -> set[bytes]:
         return {lock.script_pubkey for lock in self.locks}
 
-    def scan(self) -> set[oracle.Place]:
-        """What the wallet has in the best chain."""
-        return oracle.scan((block.raw for block in self.regtest.chain.active), self.scripts())
+    def scan(self, from_height: int = 0) -> set[oracle.Place]:
+        """What the wallet has in the best chain, from a height on."""
+        return oracle.scan([block.raw for block in self.regtest.chain.active], self.scripts(), from_height)
 
-    def block(self, digest: bytes) -> bytes | None:
-        """A block of any branch, liars' included."""
-        found = self.regtest.chain.blocks.get(digest)
-        return found.raw if found is not None else self.blocks.get(digest)
+    def stale_for(self, digest: bytes, now: float) -> float:
+        """For how many seconds a block has not been the tip; 0 for the tip, and for what never was."""
+        if digest == self.tip:
+            return 0.0
+        left_at = self._left_at.get(digest)
+        return 0.0 if left_at is None else now - left_at
+
+    def on_tip(self, change: TipChange) -> None:
+        """Callback of the chain."""
+        self._left_at[self._last_tip] = self._now()
+        self._last_tip = self.tip
+
+    def on_tx(self, tx: Transaction) -> None:
+        """Callback of the mempool."""
+
+    def block(self, digest: bytes) -> TreeBlock | None:
+        """A block of any branch, other miners' included."""
+        return self.regtest.chain.blocks.get(digest) or self.others_blocks.get(digest)
 
     def learn(self, lock: Lock) -> None:
         """The wallet has another script."""
@@ -178,9 +198,9 @@ class Template(NamedTuple):
 
 @cache
 def template(number: int) -> Template:
-    """A chain of 200 to 260 blocks that pays the wallet and is spent from; its tip is some minutes old when a life begins."""
+    """A chain of 200 to 320 blocks that pays the wallet and is spent from; its tip is some minutes old when a life begins."""
     rng = random.Random(f"template {number}")
-    length = rng.randrange(200, 260)
+    length = 320 if number == 0 else rng.randrange(200, 260)  # a pruned node lacks the first blocks of a long one
     times = count(START - (length + 1) * _INTERVAL_S, _INTERVAL_S)
     now = [next(times)]
     regtest = Regtest(clock=lambda: now[0])
@@ -211,10 +231,10 @@ def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
     return made
 
 
-def begin(rng: random.Random, clock: Callable[[], float]) -> Truth:
-    """The true chain of a new life."""
+def begin(rng: random.Random, now: Callable[[], float]) -> Truth:
+    """The true chain of a new life; `now` is virtual time."""
     made = template(rng.randrange(TEMPLATES))
-    return Truth(rng, copy_chain(made.regtest, clock), list(LOCKS), list(made.coins))
+    return Truth(rng, copy_chain(made.regtest, lambda: START + now()), list(LOCKS), list(made.coins), now)
 
 
 def fresh_lock(number: int) -> Lock:

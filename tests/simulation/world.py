@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
+from simulation.agreement import Agreement
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
 from simulation.node import Node
@@ -16,9 +17,9 @@ from simulation.record import Record
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.violation import Violation
-from spvfilter.errors import StoreError
+from spvfilter.errors import FormatError, StoreError
 from spvfilter.light.engine.options import Options
-from spvfilter.light.events import Event, PeerWarning
+from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
 
 _RESTART_S = 30.0  # longest time until the client is started again
@@ -43,13 +44,13 @@ class World:
         self.options = options
         self.timeline = Timeline()
         self.record = record(self.timeline)
-        self.truth: Truth = begin(random.Random(rng.random()), self.true_wall)
+        self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
         self.skew_s = 0.0  # of the client's wall clock
         self.is_calm = False  # whether faults have ended
         self.scripts = [lock.script_pubkey for lock in self.truth.locks]
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
-        self.agreed = invariants.Agreement(self.truth)
+        self.agreed = Agreement(self.truth)
         self.restarts = 0
         self.process: Process | None = None
         self._make = make
@@ -77,12 +78,19 @@ class World:
         if self.process is not None:
             return
         self.record.note("boot")
-        self.process = process = Process(
+        try:
+            self.process = process = self._make_process()
+        except (StoreError, FormatError) as error:
+            raise Violation("alive", f"the client cannot be started from its database: {error!r}") from error
+        process.start()
+
+    def _make_process(self) -> Process:
+        return Process(
             self._make,
             self.options,
             self._path,
             self.scripts,
-            0,
+            self.options.from_height,
             self.directory,
             self.timeline,
             self.rng,
@@ -92,7 +100,6 @@ class World:
             self._ended,
             self.agreed.heard,
         )
-        process.start()
 
     def kill(self) -> None:
         """End the client at once."""
@@ -112,6 +119,25 @@ class World:
             invariants.check_just(event, self.directory[event.address].behaviour)
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
+        if isinstance(event, Synced):
+            invariants.check_synced(self, process, event)
+
+    def has_prompt_peer(self, seconds: float) -> bool:
+        """Whether the client has had a connection to a prompt, honest node with all services for so long."""
+        if self.process is None or self.skew_s:
+            return False
+        since = self.timeline.now - seconds
+        return any(
+            each.is_ready and not each.is_dead and each.since <= since and each.node.behaviour.is_prompt
+            for each in self.process.connections.values()
+        )
+
+    def absent_peers(self) -> list[Node]:
+        """Honest nodes with all services that are not connected, where there is room for all."""
+        if self.process is None or len(self.directory) > self.options.max_peers:
+            return []
+        there = {id(each.node) for each in self.process.connections.values() if each.is_ready}
+        return [node for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest and id(node) not in there]
 
     # What happens in the world
 
@@ -158,6 +184,7 @@ class World:
             node.is_up = True
             node.behaviour.calm()
         if self.process is not None:
+            invariants.check_modest(self.process.engine)
             self.process.steps_left = None
             self.process.disk.fails_at = None
             self.process.disk.set_full(False)

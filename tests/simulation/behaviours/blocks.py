@@ -103,7 +103,7 @@ class Forked(Behaviour):
         view._wallet.recount()
         view.mine(length // 2)
         for block in view.chain.active[-(length // 2) :]:
-            world.truth.blocks[block.hash] = block.raw
+            world.truth.others_blocks[block.hash] = block
         return view
 
 

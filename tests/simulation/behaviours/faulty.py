@@ -30,6 +30,28 @@ _KEPT_BLOCKS = 288  # of a pruned node, BIP-159
 class Honest(Behaviour):
     """Nothing else."""
 
+    is_prompt = True
+
+
+class Late(Honest):
+    """Honest, but away for the first half hour or so."""
+
+    def begin(self, node: Node) -> None:
+        node.is_up = False
+        self.world.timeline.after(self.rng.uniform(10, 2_400), partial(self._come, node))
+
+    def _come(self, node: Node) -> None:
+        node.is_up = True
+
+
+class Absent(Behaviour):
+    """Nobody listens at its address."""
+
+    is_full = False
+
+    def begin(self, node: Node) -> None:
+        node.is_up = False
+
 
 class Slow(Behaviour):
     """Answers after seconds, over a thin line, until faults end."""

@@ -1,0 +1,326 @@
+"""Planted bugs: changes of the engine that lives must notice. Each shows that an invariant can fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple  # a planted method takes whatever the true one takes
+from unittest.mock import patch
+
+from spvfilter.errors import PeerError, UselessPeerError
+from spvfilter.light.engine import blocks, bloomlink, bloomsearch, filterquestions, peers
+from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filtersearch import FilterSearch
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.mempool import MempoolWatch
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.status import Status
+from spvfilter.light.engine.verdicts import Outcome
+from spvfilter.light.events import Mode
+from spvfilter.wallet.books import Books
+from spvfilter.watch.match import Completeness
+
+Change = tuple[object, str, object]  # owner, attribute, what takes its place
+
+
+class Bug(NamedTuple):
+    """A planted bug: what it changes, and the mode in which lives meet it."""
+
+    changes: Callable[[], list[Change]]
+    mode: Mode
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(mode: Mode) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+    """Register the bug that a function plants, under the function's name."""
+
+    def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+        BUGS[changes.__name__] = Bug(changes, mode)
+        return changes
+
+    return register
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """With a bug of the registry in the engine, or as it is."""
+    with ExitStack() as stack:
+        for owner, attribute, instead in BUGS[name].changes() if name is not None else ():
+            stack.enter_context(patch.object(owner, attribute, instead))
+        yield
+
+
+def _nothing(*arguments: Any, **options: Any) -> None:
+    """In place of a method that should do something."""
+
+
+def _yes(*arguments: Any, **options: Any) -> bool:
+    return True
+
+
+def _no(*arguments: Any, **options: Any) -> bool:
+    return False
+
+
+# True
+
+
+@bug(Mode.COMPACT)
+def matches_stay_after_a_reorganisation() -> list[Change]:
+    def disconnect(self: Books, fork: int, hashes: Any, headers: bytes, now: int) -> list[Any]:
+        self._seal()
+        self.batch.fork, self.batch.headers = fork, headers
+        self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
+        return []
+
+    return [(Books, "disconnect", disconnect)]
+
+
+@bug(Mode.COMPACT)
+def new_entries_are_not_searched_for() -> list[Change]:
+    true = Books.rewind
+
+    def rewind(self: Books, height: int) -> None:
+        if self.cursor - height > 3:
+            true(self, self.cursor - 3)
+
+    return [(Books, "rewind", rewind)]
+
+
+@bug(Mode.COMPACT)
+def filters_are_not_checked_against_their_headers() -> list[Change]:
+    return [(filterquestions, "filter_header", lambda hash_, before: _Anything())]
+
+
+class _Anything(bytes):
+    """Equal to whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = bytes.__hash__
+
+
+@bug(Mode.COMPACT)
+def disputed_blocks_are_not_searched_whole() -> list[Change]:
+    return [(Coverage, "is_disputed", _no)]
+
+
+@bug(Mode.COMPACT)
+def only_the_first_difference_is_looked_at() -> list[Change]:
+    return [(FilterHeaders, "_compare", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def peers_are_not_heard_about_filter_headers() -> list[Change]:
+    return [(FilterHeaders, "_hear", _nothing), (FilterHeaders, "_agreed_height", lambda self: -1)]
+
+
+@bug(Mode.COMPACT)
+def blocks_are_not_checked() -> list[Change]:
+    return [(blocks, "_flaw", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def synced_is_said_before_the_search_ends() -> list[Change]:
+    return [(Status, "may_say_synced", _yes)]
+
+
+@bug(Mode.COMPACT)
+def a_reorganisation_leaves_filter_headers() -> list[Change]:
+    return [(FilterHeaders, "turned", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def conflicts_stay_pending() -> list[Change]:
+    return [(Books, "_resolve", lambda self, block: iter(()))]
+
+
+@bug(Mode.COMPACT)
+def scripts_found_on_the_way_are_not_looked_for() -> list[Change]:
+    return [(FilterSearch, "_is_candidate", lambda self, part, height, block_hash: block_hash in part.candidates and height % 7 > 0)]
+
+
+@bug(Mode.COMPACT)
+def commits_of_one_step_are_merged() -> list[Change]:
+    """A reorganisation and what comes after it end in one batch."""
+    return [(Books, "_seal", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def headers_are_not_stored() -> list[Change]:
+    true = Books.extend
+
+    def extend(self: Books, headers: bytes) -> None:
+        if self.cursor < 150:
+            true(self, headers)
+
+    return [(Books, "extend", extend)]
+
+
+@bug(Mode.COMPACT)
+def events_come_before_their_commit() -> list[Change]:
+    def take(self: Outbox) -> list[Any]:
+        effects, self._effects = self._effects, []
+        self.flush()
+        commits, self._effects = self._effects, []
+        return [*effects, *commits]
+
+    def emit(self: Outbox, *events: Any) -> None:
+        from spvfilter.light.engine.effects import Emit
+
+        self._effects.extend(map(Emit, events))
+
+    return [(Outbox, "take", take), (Outbox, "emit", emit)]
+
+
+@bug(Mode.BIP37)
+def no_witnesses() -> list[Change]:
+    return [(bloomsearch, "WITNESSES", 1), (Coverage, "owed_to", _nothing)]
+
+
+@bug(Mode.BIP37)
+def answers_are_not_compared() -> list[Change]:
+    return [(BloomSearch, "_compare", _nothing)]
+
+
+@bug(Mode.BIP37)
+def a_withheld_transaction_is_forgotten() -> list[Change]:
+    true = bloomlink.BloomLink._close
+
+    def close(self: Any) -> None:
+        if self._open is not None:
+            self._open.missing.clear() if hasattr(self._open, "missing") else None
+        true(self)
+
+    return [(bloomlink.BloomLink, "_close", close)]
+
+
+@bug(Mode.BIP37)
+def filters_are_not_taught() -> list[Change]:
+    return [(bloomlink.BloomLink, "teach", lambda self, elements: [])]
+
+
+@bug(Mode.BIP37)
+def a_reorganisation_leaves_answers() -> list[Change]:
+    return [(BloomSearch, "turned", _nothing)]
+
+
+# Alive
+
+
+@bug(Mode.COMPACT)
+def silence_is_suffered_for_ever() -> list[Change]:
+    return [(PeerPool, "check_patience", _no)]
+
+
+@bug(Mode.COMPACT)
+def a_lost_question_stays_open() -> list[Change]:
+    return [(FilterSearch, "_gone", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def nobody_is_asked_for_headers_again() -> list[Change]:
+    return [(Headers, "announced", _nothing), (Headers, "advance", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def a_commit_never_counts_as_durable() -> list[Change]:
+    return [(Outbox, "committed", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def own_transactions_are_offered_to_nobody() -> list[Change]:
+    return [(MempoolWatch, "offer", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def mempool_transactions_are_not_recorded() -> list[Change]:
+    return [(MempoolWatch, "_record", _nothing)]
+
+
+# Just
+
+
+@bug(Mode.COMPACT)
+def silence_is_a_lie() -> list[Change]:
+    return [(peers, "_LIES", (*peers._LIES, UselessPeerError))]
+
+
+@bug(Mode.COMPACT)
+def a_damaged_line_is_a_lie() -> list[Change]:
+    return [(peers, "_LIES", (*peers._LIES, PeerError))]
+
+
+@bug(Mode.COMPACT)
+def the_dropped_do_not_come_back() -> list[Change]:
+    true = PeerPool._remove
+
+    def remove(self: PeerPool, peer: Any, error: Exception, now: Any) -> None:
+        true(self, peer, error, now)
+        self._places[peer.address].next_try = math.inf
+
+    return [(PeerPool, "_remove", remove)]
+
+
+@bug(Mode.COMPACT)
+def an_unproven_dispute_condemns() -> list[Change]:
+    true = FilterHeaders._judged
+
+    def judged(self: FilterHeaders, case: Any, outcome: Any, reason: str) -> None:
+        if outcome is Outcome.UNDECIDED:
+            outcome = Outcome.THEIRS_FALSE
+        true(self, case, outcome, reason)
+
+    return [(FilterHeaders, "_judged", judged)]
+
+
+# Honest about itself
+
+
+@bug(Mode.COMPACT)
+def one_peer_proves() -> list[Change]:
+    return [(Coverage, "completeness", lambda self, height: Completeness.PROVEN)]
+
+
+@bug(Mode.COMPACT)
+def one_host_counts_twice() -> list[Change]:
+    numbers = iter(range(10**9))
+    return [(peers, "netgroup", lambda host: f"{host} {next(numbers)}")]
+
+
+@bug(Mode.COMPACT)
+def the_proven_height_is_the_tip() -> list[Change]:
+    true = Status.say_synced
+
+    def say_synced(self: Status, members: Any, *, proven: bool) -> None:
+        self._coverage.proven = self._context.chain.height
+        true(self, members, proven=proven)
+
+    return [(Status, "say_synced", say_synced)]
+
+
+# Modest
+
+
+@bug(Mode.COMPACT)
+def what_nobody_asked_for_is_kept() -> list[Change]:
+    kept: list[object] = []
+    true = Engine._receive
+
+    def receive(self: Engine, peer: Any, message: Any) -> None:
+        kept.append(message)
+        self._timers.kept = kept  # type: ignore[attr-defined]  # a planted one
+        true(self, peer, message)
+
+    return [(Engine, "_receive", receive)]
