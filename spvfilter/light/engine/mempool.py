@@ -14,7 +14,7 @@ from functools import partial
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.peers import Peer
+from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -22,7 +22,6 @@ from spvfilter.protocol import MAX_INVENTORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.unconfirmed import Queue
-from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Mempool, NotFound, Tx
 
 MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
@@ -105,7 +104,7 @@ class MempoolWatch:
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
-        if peer.serves(Service.BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
+        if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
             self._context.out.send(peer.number, Mempool())
         if not by_filter and self._queue.has_room:
