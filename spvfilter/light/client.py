@@ -156,8 +156,8 @@ class LightClient:
         assert self._running is not None
         await self._running.close()
 
-    @property
-    def _run(self) -> Running:
+    def _checked(self) -> Running:
+        """The present run. Raises NotRunningError."""
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
         if self._running.is_left:
@@ -169,7 +169,7 @@ class LightClient:
     @property
     def chain(self) -> HeaderChain:
         """The best chain of headers. Raises NotRunningError."""
-        return self._run.engine.chain
+        return self._checked().engine.chain
 
     def events(self) -> EventStream:
         """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
@@ -182,12 +182,12 @@ class LightClient:
 
     async def matches(self) -> list[MatchFound]:
         """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises NotRunningError."""
-        return list(self._run.engine.books.matches())
+        return list(self._checked().engine.books.matches())
 
     @property
     def height(self) -> int:
         """Up to here every block of the best chain was searched. Raises NotRunningError."""
-        return self._run.engine.books.cursor
+        return self._checked().engine.books.cursor
 
     @property
     def observed_fp_rate(self) -> float:
@@ -195,7 +195,7 @@ class LightClient:
 
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises NotRunningError.
         """
-        books = self._run.engine.books
+        books = self._checked().engine.books
         return books.false_positives / max(1, books.filtered_txs)
 
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
@@ -206,7 +206,7 @@ class LightClient:
         offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError if no peer takes it in time,
         NotRunningError.
         """
-        running = self._run
+        running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
         await running.broadcast(tx)
@@ -229,7 +229,7 @@ class LightClient:
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
-        running = self._run
+        running = self._checked()
         trial = WatchList(self.network)
         change(trial)
         check_expressible(trial, self.mode)  # before anything is changed

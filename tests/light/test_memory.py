@@ -111,8 +111,8 @@ async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch
             world.regtest.mine()
             await run.synced(world)
         last = await run.client.broadcast(world.spending())
-        watch = run.client._run.engine._mempool
+        watch = run.client._checked().engine._mempool
         assert last in watch._own
         assert len(watch._own) <= 2  # txid and wtxid
-        (peer,) = run.client._run.engine.pool.ready()
+        (peer,) = run.client._checked().engine.pool.ready()
         assert len(watch._stand(peer).offered) <= 6  # the latest three, by txid and wtxid
