@@ -19,8 +19,8 @@ def public(defined: T) -> T:
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
-    if isinstance(defined, type) and "__annotations__" in defined.__dict__:
-        defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in defined.__annotations__.items()}
+    if isinstance(defined, type) and (hints := defined.__annotations__):  # its own; since 3.14 a NamedTuple's are made when asked for
+        defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
     return defined
 
 
