@@ -35,6 +35,17 @@ class TxMatch(NamedTuple):
 
 
 @public
+class Place(NamedTuple):
+    """Where a block lies in an open file, and its hash, by which it is known whether it still lies there."""
+
+    descriptor: int
+    offset: int  # bytes
+    size: int  # bytes, at most MAX_BLOCK_SIZE
+    key: bytes  # 8 bytes that the file is XORed with, repeated from its start; or none
+    hash: bytes  # 32 bytes
+
+
+@public
 class Family(IntEnum):
     """Hash families by the numbers of the file format; bloom/hashing.py has a class for each."""
 

@@ -244,6 +244,21 @@
     "--\n" \
     "\n" \
     "Set every counter to 0. Raises ReadOnlyError."
+#define SPV_DOC_ReadBuffer \
+    "ReadBuffer()\n" \
+    "--\n" \
+    "\n" \
+    "Memory that blocks of files are read into, used again for each: memory that is always new costs more than reading.\n" \
+    "\n" \
+    "It belongs to one thread at a time. (The compiled twin keeps the memory of the largest block so far; there is none here.)"
+#define SPV_DOC_read_at \
+    "read_at($module, descriptor, offset, size, key, /)\n" \
+    "--\n" \
+    "\n" \
+    "The bytes of an open file from `offset` on, `size` of them or as many as there are, XORed with `key`.\n" \
+    "\n" \
+    "The key has 8 bytes, repeated from the start of the file, or none. Raises OSError; ParameterError for another key, and for more bytes\n" \
+    "than a block may have."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
@@ -369,6 +384,21 @@
     "they are learned: spends of those are included, too, and the block's are added. Raises FormatError for a malformed block, and if a\n" \
     "transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then\n" \
     "unchanged."
+#define SPV_DOC_WatchTable_scan_blocks \
+    "scan_blocks($self, blocks, found=None, check=False)\n" \
+    "--\n" \
+    "\n" \
+    "What scan_block gives for each of several blocks, one after the other, or the error that it raises.\n" \
+    "\n" \
+    "With `check`, a block must also pass check_block before it is scanned."
+#define SPV_DOC_WatchTable_scan_files \
+    "scan_files($self, places, buffer, found=None, check=False)\n" \
+    "--\n" \
+    "\n" \
+    "The same for blocks in open files, each read into the buffer and scanned before the next one is read.\n" \
+    "\n" \
+    "None for a place that cannot be read, or where no block with that hash lies. Raises ParameterError for a place that cannot be\n" \
+    "one, with nothing read, and BufferError where another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \
