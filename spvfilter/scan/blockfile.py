@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spvfilter.errors import SourceError
+from spvfilter.kernel import read_at
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
 
@@ -35,8 +36,8 @@ class BlockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._key = b""
-        self._hex = False
+        self.key = b""  # what it is XORed with
+        self.is_hex = False  # one block in hex digits
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Every block in the file, and a sentence for every stretch that is none.
@@ -51,13 +52,13 @@ class BlockFile:
             size = status.st_size
             if not size:
                 raise SourceError("the file is empty")
-            self._key, self._hex = self._xor_key(), False
-            head = self._pread(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE))
+            self.key, self.is_hex = self._xor_key(), False
+            head = read_at(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE), self.key)
             owner = _magic_of(head)
-            if self._key and owner is None:
+            if self.key and owner is None:
                 plain = os.pread(descriptor, len(head), 0)
                 if (owner := _magic_of(plain)) is not None:  # a key lies beside it, but this file is not XORed
-                    self._key, head = b"", plain
+                    self.key, head = b"", plain
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
@@ -71,9 +72,9 @@ class BlockFile:
         """The bytes of one record, plain. Raises OSError, SourceError."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            if self._hex:
+            if self.is_hex:
                 return _from_hex(os.pread(descriptor, 2 * MAX_BLOCK_SIZE + 2, 0))
-            return self._pread(descriptor, offset, size)
+            return read_at(descriptor, offset, size, self.key)
         finally:
             os.close(descriptor)
 
@@ -91,24 +92,13 @@ class BlockFile:
             raise SourceError(f"the xor.dat beside it has {len(key)} bytes, not 8")
         return key if any(key) else b""
 
-    def _pread(self, descriptor: int, offset: int, size: int) -> bytes:
-        return self._plain(os.pread(descriptor, size, offset), offset)
-
-    def _plain(self, data: bytes, offset: int) -> bytes:
-        if not self._key:
-            return data
-        shift = offset % len(self._key)
-        key = (self._key[shift:] + self._key[:shift]) * (len(data) // len(self._key) + 1)
-        mixed = int.from_bytes(data, "little") ^ int.from_bytes(key[: len(data)], "little")
-        return mixed.to_bytes(len(data), "little")
-
     def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int) -> Record:
         """The whole file as one block, raw or in hex."""
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:
                 raise SourceError(f"{size} bytes of hex are more than one block of {MAX_BLOCK_SIZE} bytes")
-            self._hex = True
+            self.is_hex = True
             raw = _from_hex(os.pread(descriptor, size, 0))
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
@@ -118,7 +108,7 @@ class BlockFile:
     def _framed(self, descriptor: int, size: int, network: Network, prefix_size: int) -> Iterator[Record | str]:
         at = 0
         while at < size:
-            head = self._pread(descriptor, at, 8 + prefix_size)
+            head = read_at(descriptor, at, 8 + prefix_size, self.key)
             length = int.from_bytes(head[4:8], "little")
             if head[:4] != network.magic or len(head) < 8 or not _MIN_BLOCK_SIZE <= length <= MAX_BLOCK_SIZE:
                 start = at
@@ -137,7 +127,7 @@ class BlockFile:
         at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
         while at < size and found < 0:
             data = os.pread(descriptor, chunk, at)
-            found = self._plain(data, at).find(magic, at == start)
+            found = (read_at(descriptor, at, chunk, self.key) if self.key else data).find(magic, at == start)
             last = len(data) < chunk
             passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
             zeros = zeros and not data[:passed].strip(b"\0")

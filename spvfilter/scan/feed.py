@@ -18,7 +18,7 @@ from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
 
-BATCH_SIZE = 4_000_000  # bytes of blocks that one thread takes at a time: as large as a block may be, so no more memory than one
+BATCH_SIZE = 8_000_000  # bytes of blocks that one thread takes at a time: a millisecond or two of work
 BATCH_BLOCKS = 256
 STALE = -1  # the segment of a block off the best branches
 
@@ -71,6 +71,7 @@ class Feed(ABC):
 
     strict = True  # a block that cannot be read ends the scan
     endless = False  # blocks cannot be read a second time
+    planned = False  # all blocks are known before the first is scanned
 
     def __init__(self, source: Readable, network: Network, report: ScanReport) -> None:
         self.source = source
@@ -84,7 +85,7 @@ class Feed(ABC):
         """To be iterated once. Raises FormatError, OrderError."""
 
     def read(self, block: Block) -> bytes:
-        """A block's bytes, from any thread. Raises SourceError, OSError."""
+        """A block's bytes, from any thread; those of a stream's block but once. Raises SourceError, OSError."""
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
@@ -122,6 +123,8 @@ class Feed(ABC):
 
 class PlannedFeed(Feed):
     """Blocks whose headers can be read first: in chain order."""
+
+    planned = True
 
     def __init__(self, source: BlockSource, network: Network, report: ScanReport, *, strict: bool) -> None:
         super().__init__(source, network, report)

@@ -56,7 +56,7 @@ class Matcher:
 
         Heights are given (RawBlock), counted from the genesis block, or stated by the blocks themselves (BIP-34); else None. A
         one-shot iterable is not waited for: a block that comes before the one below it has the height that is known then. Memory
-        is bounded by jobs × block size and some 900 bytes for each block's header.
+        is bounded by jobs × 8 MB and some 900 bytes for each block's header.
 
         Raises ParameterError for files with `in_order`, FormatError at a malformed block of a sequence or iterable. What cannot be read
         of files does not stop the scan, but IncompleteScanError comes at its end.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -15,12 +17,14 @@ from spvfilter._public import public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import Place
 from spvfilter.network import Network
-from spvfilter.primitives import Header, Serializable, to_bytes
+from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 
 PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
+_LINKAGE = struct.Struct("<4x32s32xII")  # of a header: the previous hash, the time, the bits
 _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 
 
@@ -79,9 +83,9 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
     """The reference of a block whose first PREFIX_SIZE bytes are `prefix`. Raises FormatError for a short header."""
     if len(prefix) < HEADER_SIZE:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
-    header = Header.parse(prefix[:HEADER_SIZE])
+    previous, time, bits = _LINKAGE.unpack_from(prefix)
     stated = coinbase_height(prefix, network) if height is None else height
-    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), header.previous, header.bits, header.time, stated)
+    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), previous, bits, time, stated)
 
 
 @public
@@ -96,6 +100,13 @@ class Readable(ABC):
     def name(self, ref: BlockRef) -> str:
         """Where a block is, for people."""
 
+    def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
+        """The blocks' places in files that are open until the context is left, or None for blocks that only `read` gives.
+
+        What lies in a place is what `read` would give, but for the errors: a block that cannot be read there is left to `read`.
+        """
+        return nullcontext()
+
 
 @public
 class BlockSource(Readable):
@@ -104,6 +115,11 @@ class BlockSource(Readable):
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
         """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
+
+
+def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
+    block = RawBlock.of(item)
+    return block.raw, block.height
 
 
 @public
@@ -115,11 +131,12 @@ class BlockList(BlockSource):
 
     def index(self, network: Network) -> Iterator[BlockRef]:
         for number, item in enumerate(self._blocks):
-            block = RawBlock.of(item)
-            yield block_ref(block.raw[:PREFIX_SIZE], number, 0, len(block.raw), network, block.height)
+            raw, height = (item, None) if type(item) is bytes else _raw_and_height(item)
+            yield block_ref(raw[:PREFIX_SIZE], number, 0, len(raw), network, height)
 
     def read(self, ref: BlockRef) -> bytes:
-        return RawBlock.of(self._blocks[ref.file]).raw
+        item = self._blocks[ref.file]
+        return item if type(item) is bytes else RawBlock.of(item).raw
 
     def name(self, ref: BlockRef) -> str:
         return f"block {ref.file} of the list"
@@ -203,6 +220,23 @@ class BlockFiles(BlockSource):
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
             raise SourceError("the file has changed while it was read")
         return raw
+
+    @contextmanager
+    def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
+        descriptors: dict[int, int] = {}
+        try:
+            for number in {ref.file for ref in refs}:
+                descriptors[number] = os.open(self._files[number].path, os.O_RDONLY)
+            key_of = {number: self._files[number].key for number in descriptors}
+            is_hex = any(self._files[number].is_hex for number in descriptors)
+            places = None if is_hex else [Place(descriptors[ref.file], ref.offset, ref.size, key_of[ref.file], ref.hash) for ref in refs]
+        except OSError:
+            places = None
+        try:
+            yield places
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
 
     def name(self, ref: BlockRef) -> str:
         return f"{self._files[ref.file].path} at byte {ref.offset}"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.kernel import ReadBuffer
 from spvfilter.scan import feed, scan
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockList, BlockRef
@@ -242,7 +243,7 @@ async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pyt
 
 
 @JOBS
-@pytest.mark.parametrize("name", ["_scan", "_merge"])
+@pytest.mark.parametrize("name", ["_work", "_merge"])
 @pytest.mark.parametrize("number", [0, 1, 7])
 async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch
@@ -251,13 +252,12 @@ async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     works = getattr(scan.Scan, name)
     lock, calls = threading.Lock(), []
 
-    def fails(self: scan.Scan, what: scan._Batch | scan._Result, *rest: object) -> object:
+    def fails(self: scan.Scan, batch: scan._Batch, buffer: ReadBuffer) -> object:
         with lock:
-            calls.append(what)
-        block = what.results[0].block if isinstance(what, scan._Batch) else what.block
-        if block.ref.hash == block_hash(blocks[number]):
+            calls.append(batch)
+        if batch.results[0].block.ref.hash == block_hash(blocks[number]):
             raise MemoryError("none left")
-        return works(self, what, *rest)
+        return works(self, batch, buffer)
 
     monkeypatch.setattr(scan.Scan, name, fails)
     blocks, found = paying(12), 0
