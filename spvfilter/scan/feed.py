@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.chain import link
 from spvfilter.errors import OrderError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+    asyncio = deferred("asyncio")
 
 BATCH_SIZE = 8_000_000  # bytes of blocks that one thread takes at a time: a millisecond or two of work
 BATCH_BLOCKS = 256
@@ -78,7 +83,7 @@ class Feed(ABC):
         self._network = network
         self._report = report
         self._closing = False
-        self._thread = ThreadPoolExecutor(1, "spvfilter-read")
+        self._thread = futures.ThreadPoolExecutor(1, "spvfilter-read")
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[Block]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
@@ -15,6 +15,11 @@ from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 
 @public

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from spvfilter._public import deferred
 from spvfilter.kernel import ReadBuffer
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+    asyncio = deferred("asyncio")
 
 B = TypeVar("B")
 R = TypeVar("R")
@@ -42,7 +48,7 @@ class Pipeline(Generic[B, R]):
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()  # there may be results
         self.closing = False
-        self._threads = ThreadPoolExecutor(jobs, "spvfilter-scan")
+        self._threads = futures.ThreadPoolExecutor(jobs, "spvfilter-scan")
         for _ in range(jobs):
             self._threads.submit(self._run)
 

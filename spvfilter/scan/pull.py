@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 from collections.abc import AsyncGenerator, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from spvfilter._public import deferred
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _END = object()

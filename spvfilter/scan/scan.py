@@ -10,11 +10,12 @@ tests the inputs of every block again against the outpoints learned since that b
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
@@ -23,6 +24,11 @@ from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 _UNREADABLE = (FormatError, SourceError, OSError)
 

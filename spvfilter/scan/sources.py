@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
@@ -22,6 +21,11 @@ from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = deferred("tempfile")
 
 PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
 _LINKAGE = struct.Struct("<4x32s32xII")  # of a header: the previous hash, the time, the bits
@@ -146,7 +150,7 @@ class Spool(Readable):
     """Blocks of a stream one behind the other, kept on disk in case they must be read again."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)  # noqa: SIM115  closed by close()
+        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
         self._lock = threading.Lock()
         self.size = 0  # bytes; where the next block will lie
 
