@@ -61,9 +61,13 @@ class Scan:
         self._taught: set[bytes] = set()  # the outpoints of these
         self._scanned: list[Block] = []
         self._threads: Pipeline[_Batch, list[Match]] = Pipeline(self._jobs, self._work, self._merge)
+        self._is_done = False  # with every block, so the threads are idle
 
     async def aclose(self) -> None:
         """Wait for the threads that still scan; nothing touches the watch list afterwards."""
+        if self._is_done:
+            self._close()
+            return
         self._threads.closing = True
         closing = asyncio.create_task(asyncio.to_thread(self._close))
         try:
@@ -87,10 +91,12 @@ class Scan:
                     for match in matches:
                         yield match
             await feeder  # raises what has ended the feed
-            again, late = await self._threads.in_thread(self._too_early)
-            for blocks in batched(again):
-                for match in await self._threads.in_thread(self._look_again, blocks, late):
-                    yield match
+            if self._coins:
+                again, late = await self._threads.in_thread(self._too_early)
+                for blocks in batched(again):
+                    for match in await self._threads.in_thread(self._look_again, blocks, late):
+                        yield match
+            self._is_done = True
         finally:
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
