@@ -1,7 +1,7 @@
-"""`dataclasses.dataclass` for the package's own classes, at a quarter of its cost when a module is imported.
+"""The package's `dataclass` decorator: the same classes as from `dataclasses.dataclass`, at a quarter of its cost at import.
 
-Python 3.11 and 3.12 compile the source of each method of each dataclass, six for a frozen one, which for the hundred classes of a
-client takes longer than all else. Here only `__init__` is compiled; the other methods are closures over the fields, with the same results.
+dataclasses compiles the source of every method, six for a frozen class, which is most of the time that importing a hundred such classes
+takes. Here only `__init__` is compiled. The other methods are closures over the fields and give the same results.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True, kw_only: bool = False):
-        """What `dataclasses.dataclass` makes with the same arguments."""
+        """Like `dataclasses.dataclass` with the same arguments."""
 
         def make(cls: type) -> type:
             own = set(vars(cls))
             cls.__doc__ = cls.__doc__ or cls.__name__  # else a signature is made for it
             is_heir = any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:])
-            # that an heir of frozen classes is frozen is looked at, so there the methods for it are compiled
+            # dataclasses checks that an heir of frozen classes is frozen, so there it makes the methods for that
             made = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and is_heir, slots=slots, kw_only=kw_only)(cls)
             own |= {"__setattr__", "__delattr__"} if is_heir else set()
             parameters = made.__dataclass_params__
@@ -44,7 +44,7 @@ else:
 
 
 class _Factory:
-    """In a signature, the default of a field that has a factory."""
+    """The default that a signature shows for a field with a factory."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -68,7 +68,7 @@ def _methods(cls: type, of: tuple[Field[Any], ...], *, frozen: bool, slots: bool
 
 
 def _values(names: list[str]) -> Any:
-    """What gives the tuple of those attributes."""
+    """A function that returns the tuple of these attributes."""
     if len(names) == 1:
         one = attrgetter(names[0])
         return lambda self: (one(self),)
@@ -93,7 +93,7 @@ def _init(cls: type, of: tuple[Field[Any], ...], frozen: bool) -> Any:
         elif item.default_factory is not MISSING:
             value = f"_factory{number}()"
         else:
-            continue  # somebody else sets it, or the class has its default
+            continue  # set in another way, or a default of the class
         body.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")

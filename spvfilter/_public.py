@@ -33,10 +33,9 @@ def _resolvable(hint: object, module: str) -> object:
 
 
 class deferred:  # noqa: N801  used as a function
-    """A module that is imported when an attribute of it is asked for, under the name that an import statement would give it.
+    """A stand-in for a module, which is imported when one of its attributes is first used.
 
-    For modules that take long to import and that only some of what a module does needs, none of it when it is imported. A type checker is
-    shown the import statement instead.
+    It is for modules that take long to import and are not needed until a function is called. Type checkers see an import statement instead.
     """
 
     __slots__ = ("_name",)

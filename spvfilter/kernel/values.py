@@ -36,12 +36,12 @@ class TxMatch(NamedTuple):
 
 @public
 class Place(NamedTuple):
-    """Where a block lies in an open file, and its hash, by which it is known whether it still lies there."""
+    """The place of a block in an open file, and its hash, which shows whether the block is still there."""
 
     descriptor: int
     offset: int  # bytes
     size: int  # bytes, at most MAX_BLOCK_SIZE
-    key: bytes  # 8 bytes that the file is XORed with, repeated from its start; or none
+    key: bytes  # 8 bytes, repeated from the start of the file, with which it is XORed; or empty
     hash: bytes  # 32 bytes
 
 

@@ -1,8 +1,8 @@
 """One file of blocks: raw, hex, or Bitcoin Core's blk*.dat with its framing.
 
 A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that many bytes of block.
-Records may be out of height order, zeros may lie between and behind them (Core allocates in advance), and the last may be half
-written. Since Core 28 records are XORed with the 8-byte key of xor.dat, repeated from the start of each file; the zeros are not.
+Records need not be in height order, zeros may follow any record (Core allocates space in advance), and the last record may be half
+written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeated from the start of each file; the zeros are not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 class BlockFile:
-    """A file whose kind is found out when it is first read."""
+    """A file whose kind is detected when it is first read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,11 +40,11 @@ class BlockFile:
         self.is_hex = False  # one block in hex digits
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        """Every block in the file, and a sentence for every stretch that is none.
+        """Yield every block in the file, and a sentence about every part that is not a block.
 
         Raises OSError; SourceError for an empty file, one of another network, or one too large to be a block.
         """
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer must not hold us up
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -57,7 +57,7 @@ class BlockFile:
             owner = _magic_of(head)
             if self.key and owner is None:
                 plain = os.pread(descriptor, len(head), 0)
-                if (owner := _magic_of(plain)) is not None:  # a key lies beside it, but this file is not XORed
+                if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
                     self.key, head = b"", plain
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
@@ -69,7 +69,7 @@ class BlockFile:
             os.close(descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of one record, plain. Raises OSError, SourceError."""
+        """The bytes of one record, without the XOR. Raises OSError, SourceError."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if self.is_hex:
@@ -123,7 +123,7 @@ class BlockFile:
                 at, _ = self._gap(descriptor, at, size, network.magic)
 
     def _gap(self, descriptor: int, start: int, size: int, magic: bytes) -> tuple[int, bool]:
-        """The offset of the next magic behind `start`, or `size`; and whether nothing but zeros lies before it."""
+        """The offset of the next magic after `start`, or `size`; and whether there are only zeros before it."""
         at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
         while at < size and found < 0:
             data = os.pread(descriptor, chunk, at)
@@ -137,7 +137,7 @@ class BlockFile:
 
 
 def _magic_of(head: bytes) -> Network | None:
-    """The network whose magic opens a file, zeros before it aside."""
+    """The network whose magic the file starts with, after any zeros."""
     magic = head.lstrip(b"\0")[:4]
     return next((network for network in NETWORKS if magic == network.magic), None)
 

@@ -1,4 +1,4 @@
-"""Batches of work through threads: several are worked on at once, each is merged in its turn, and the event loop takes the results."""
+"""A pipeline of batches: threads work on several at once, merge them one by one in order, and hand the results to the event loop."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 class Pipeline(Generic[B, R]):
-    """`jobs` threads that take batches from a queue. To be made, fed and iterated on one event loop, once.
+    """`jobs` threads that take batches from a queue. It is created, fed and iterated by one event loop, and used once.
 
-    `work` is called with a batch in any thread, `merge` in the order of the batches and never twice at once, by whichever thread has
-    finished the batch that is next: it merges those behind it too that were waiting, so no thread waits for another. Each call is given
-    the thread's own buffer. What `merge` returns is a result, None nothing to tell; the threads are at most one batch further than
-    `jobs` ahead of whoever takes the results. What either raises is raised where the batch is due, and ends the pipeline.
+    `work(batch, buffer)` is called for several batches at once, `merge(batch, buffer)` for one at a time, in their order. The thread that
+    completes the next batch in order merges it, and then the completed ones after it, so no thread waits for another. Each thread has a
+    buffer of its own. A result of None is not passed on. At most jobs + 1 batches have results that are not taken. An error of either
+    call is raised in place of the batch's result, and ends the pipeline.
     """
 
     def __init__(self, jobs: int, work: Callable[[B, ReadBuffer], None], merge: Callable[[B, ReadBuffer], R | None]) -> None:
@@ -39,12 +39,12 @@ class Pipeline(Generic[B, R]):
         self._merge = merge
         self._fed = 0  # batches
         self._todo: queue.SimpleQueue[tuple[int, B] | None] = queue.SimpleQueue()
-        self._free = threading.Semaphore(jobs + 1)  # batches that may be begun before another result is taken
-        self._turn = threading.Lock()  # of the one thread that merges and changes the next two
-        self._ready: dict[int, B | BaseException] = {}  # worked on, by number
+        self._free = threading.Semaphore(jobs + 1)  # batches that may be started before another result is taken
+        self._turn = threading.Lock()  # held by the thread that merges; guards the next three
+        self._ready: dict[int, B | BaseException] = {}  # completed and not merged, by number
         self._next = 0  # the number of the batch that is merged next
         self._end: int | None = None  # the number of batches, once it is known
-        self._results: deque[R | BaseException | None] = deque()  # None is the end
+        self._results: deque[R | BaseException | None] = deque()  # None for the end
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()  # there may be results
         self.closing = False
@@ -57,7 +57,7 @@ class Pipeline(Generic[B, R]):
         self._fed += 1
 
     def finish(self) -> None:
-        """No batch will come any more."""
+        """Say that no more batches follow."""
         with self._turn:
             self._end = self._fed
             if self._next == self._end:
@@ -66,7 +66,7 @@ class Pipeline(Generic[B, R]):
             self._todo.put(None)
 
     async def results(self) -> AsyncGenerator[R]:
-        """What the batches gave, in their order, until the last of them is merged."""
+        """Yield the results in the order of the batches, until the last batch is merged."""
         while True:
             while not self._results:
                 await self._more.wait()
@@ -81,11 +81,11 @@ class Pipeline(Generic[B, R]):
                     yield result
 
     async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """A call in one of the threads, after the last result."""
+        """Run a call in one of the threads. Only after the last result, as the threads are busy until then."""
         return await self._loop.run_in_executor(self._threads, call, *args)
 
     def close(self) -> None:
-        """Wait for the calls in progress; there will be no others."""
+        """Wait for the calls in progress. No other calls are made."""
         self.closing = True
         for _ in range(self._jobs):
             self._todo.put(None)
@@ -129,7 +129,7 @@ class Pipeline(Generic[B, R]):
             self.tell(None)
 
     def tell(self, result: R | BaseException | None) -> None:
-        """Give the loop a result, of a batch whose merge then raises; or an error, or the end."""
+        """Pass on a result, an error, or None for the end. A merge calls it with its result if it then raises an error."""
         self._results.append(result)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any longer
+        with suppress(RuntimeError):  # the loop is closed: nothing waits for results
             self._loop.call_soon_threadsafe(self._more.set)

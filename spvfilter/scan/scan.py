@@ -1,11 +1,11 @@
-"""One scan over many blocks: threads that scan and merge in order, learning, and a second pass for what came too late. Not an API.
+"""One scan over many blocks: batches scanned by several threads, results merged in order, and a second pass. Not an API.
 
-Why the set of matches does not depend on the order in which blocks come: a spend is found by its outpoint, which the list learns
-when it sees the output. Blocks are put in chain order where their headers link them, and a block that was scanned before an
-outpoint was learned from one that does not follow it in the chain is read a second time, for its inputs alone.
+The set of matches does not depend on the order of the blocks. A spend is found by its outpoint, which the watch list learns when the
+output is found. Blocks are put in chain order where their headers link them. If a block was scanned before an outpoint was learned from a
+block that does not follow it in the chain, it is read a second time, for its inputs only.
 
-Several threads: each scans against what the list knows by then, at least what it knew when the batch began. The merge, in order,
-tests the inputs of every block again against the outpoints learned since that beginning.
+Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it
+is merged, its blocks are searched again for spends of the outpoints learned in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
-from spvfilter.scan.feed import STALE, Block, Feed, ScanReport, batched
+from spvfilter.scan.feed import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.watch.match import Match
@@ -35,17 +35,17 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 
 @dataclass(slots=True)
 class _Result:
-    block: Block
-    height: int | None  # the block's, as known when it was passed on
-    raw: bytes | None = None  # unless it lies in a file, from which it can be read again
-    hits: Sequence[Hit] | None = None  # None for a block that cannot be read
-    errors: list[tuple[str, Exception]] = field(default_factory=list)  # where, what; of each copy that cannot be read
+    block: PendingBlock
+    height: int | None  # of the block, as known when it was passed on
+    raw: bytes | None = None  # None for a block in a file, which can be read again
+    hits: Sequence[Hit] | None = None  # None for an unreadable block
+    errors: list[tuple[str, Exception]] = field(default_factory=list)  # place and error of each unreadable copy
 
 
 @dataclass(slots=True)
 class _Batch:
     results: list[_Result]
-    learned: int = 0  # outpoints learned when its scan began
+    learned: int = 0  # the number of outpoints learned when its scan began
 
 
 class Scan:
@@ -55,16 +55,16 @@ class Scan:
         self._watch = watch
         self._feed = feed
         self._report = report
-        self._jobs = 1 if BACKEND == "pure" else jobs  # threads that hold the GIL gain nothing by being many, the event loop loses
+        self._jobs = 1 if BACKEND == "pure" else jobs  # more threads that hold the GIL gain nothing and delay the event loop
         self._check = check
-        self._coins: list[tuple[bytes, Coin]] = []  # what the blocks taught, in order, though the list may have known it
+        self._coins: list[tuple[bytes, Coin]] = []  # the outpoints of found outputs, in order, even if the list knew them
         self._taught: set[bytes] = set()  # the outpoints of these
-        self._scanned: list[Block] = []
+        self._scanned: list[PendingBlock] = []
         self._threads: Pipeline[_Batch, list[Match]] = Pipeline(self._jobs, self._work, self._merge)
         self._is_done = False  # with every block, so the threads are idle
 
     async def aclose(self) -> None:
-        """Wait for the threads that still scan; nothing touches the watch list afterwards."""
+        """Wait for the threads that still scan. Nothing changes the watch list afterwards."""
         if self._is_done:
             self._close()
             return
@@ -82,7 +82,7 @@ class Scan:
 
     async def matches(self) -> AsyncGenerator[Match]:
         """Scan what the feed gives. To be iterated once."""
-        free = asyncio.Semaphore(self._jobs + 1)  # blocks of a stream that are taken from it before their results are
+        free = asyncio.Semaphore(self._jobs + 1)  # how far a stream is read ahead of the results
         feeder = asyncio.create_task(self._submit(free))
         try:
             async with aclosing(self._threads.results()) as results:
@@ -112,8 +112,8 @@ class Scan:
             self._threads.finish()
 
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
-        """In a thread: read and scan a batch, which changes nothing but it."""
-        batch.learned = len(self._coins)  # before the scan: the watch list is taught first, so the scan sees at least these
+        """Read and scan a batch, in any thread. Only the batch is changed."""
+        batch.learned = len(self._coins)  # before the scan, which so sees at least these: the watch list learns before `_coins` grows
         if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
@@ -122,7 +122,7 @@ class Scan:
                 self._scan(result, found)
 
     def _scan_together(self, batch: _Batch, buffer: ReadBuffer) -> bool:
-        """The scan in one call of the kernel; False if a block cannot be read or is malformed, and nothing is scanned."""
+        """Scan the batch in one call of the kernel. If a block is unreadable or malformed, change nothing and return False."""
         if self._check and not all(is_proven(result.block.ref) for result in batch.results):
             return False
         together = self._hits(batch.results, self._watch.table, buffer, WatchTable(), self._check)
@@ -135,7 +135,7 @@ class Scan:
     def _hits(
         self, results: list[_Result], table: WatchTable, buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
     ) -> list[list[Hit]] | None:
-        """Of each block its hits, in one call of the kernel; None if there is a block without."""
+        """The hits of each block, found in one call of the kernel; None if a block is unreadable or malformed."""
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
                 outcomes = table.scan_files(places, buffer, found, check)
@@ -147,7 +147,7 @@ class Scan:
         return hits if len(hits) == len(results) else None
 
     def _read(self, results: list[_Result]) -> bool:
-        """Have the bytes of blocks in memory; False if one cannot be read."""
+        """Read the bytes of the blocks that are not in memory. False if one is unreadable."""
         for result in results:
             if self._threads.closing:
                 return False
@@ -159,7 +159,7 @@ class Scan:
         return True
 
     def _scan(self, result: _Result, found: WatchTable) -> None:
-        """The scan of one block, in which its copies stand in for each other."""
+        """Scan one block: the first of its copies that is sound."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -177,7 +177,7 @@ class Scan:
                 raw = None
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[Match] | None:
-        """In order: add the spends of outpoints learned since the scan began, learn, and make matches. Raises what ends the scan."""
+        """Add the spends of outpoints learned since the scan began, learn, and make matches. Raises the error that ends the scan."""
         late = self._late_hits(batch, buffer)
         matches: list[Match] = []
         for number, result in enumerate(batch.results):
@@ -202,7 +202,7 @@ class Scan:
         return matches if matches or not self._feed.planned else None
 
     def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[list[Hit]] | None:
-        """Of each block the spends of outpoints learned since the scan began; None if there are no such outpoints."""
+        """The spends, in each block, of outpoints learned since the scan began; None if there are no such outpoints."""
         if batch.learned == len(self._coins):
             return None
         late = self._late_table(batch.learned)
@@ -217,17 +217,17 @@ class Scan:
             return []
 
     def _late_table(self, since: int) -> WatchTable:
-        """The outpoints learned since, alone."""
+        """A table of the outpoints learned since then, and nothing else."""
         table = WatchTable()
         for outpoint, coin in self._coins[since:]:
             table.set_coin(outpoint, coin.entry, coin.value, coin.script)
         return table
 
-    def _accept(self, hits: Sequence[Hit], block: Block, height: int | None) -> list[Match]:
+    def _accept(self, hits: Sequence[Hit], block: PendingBlock, height: int | None) -> list[Match]:
         if not hits:
             return []
         table = self._watch.table
-        table.learn(hits)  # first: see _work
+        table.learn(hits)  # before `_coins` grows: see _work
         for hit in hits:
             if not hit.spend and hit.outpoint not in self._taught:
                 self._taught.add(hit.outpoint)
@@ -237,14 +237,15 @@ class Scan:
         block.spends = frozenset((hit.position, hit.n) for hit in hits if hit.spend)
         return self._watch.matches(hits, block_hash=block.ref.hash, height=height)
 
-    def _too_early(self) -> tuple[list[Block], WatchTable]:
-        """The blocks that were scanned before one which they may stand upon, as far as headers tell, had taught its outpoints.
+    def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
+        """The blocks to search again, and all outpoints that they may have missed.
 
-        And all outpoints that any of them may have missed. A block that turned out stale is not looked at again, but what it
-        taught may have been spent anywhere: its transactions are also in the best branch, where they taught nothing new.
+        These are blocks that were scanned before outpoints were learned from a block that may precede them, as far as headers tell. A block
+        that turned out stale is not searched again. But its outputs may be spent anywhere: its transactions may also be in the best
+        branch, where nothing was learned from them again.
         """
-        again: list[Block] = []
-        lowest: dict[int, int] = {}  # segment → least depth of the blocks scanned later that learned something
+        again: list[PendingBlock] = []
+        lowest: dict[int, int] = {}  # segment → the least depth of a block, scanned later, from which something was learned
         before = [0, *(block.learned for block in self._scanned)]
         for number in range(len(self._scanned) - 1, -1, -1):
             block = self._scanned[number]
@@ -256,7 +257,7 @@ class Scan:
         again.reverse()
         return again, self._late_table(min((block.learned for block in again), default=len(self._coins)))
 
-    def _look_again(self, blocks: list[Block], late: WatchTable) -> list[Match]:
+    def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[Match]:
         matches: list[Match] = []
         for block in blocks:
             if self._threads.closing:
@@ -272,6 +273,6 @@ class Scan:
 
 
 def _united(hits: Iterable[Hit], more: Iterable[Hit]) -> list[Hit]:
-    """Both, each input and output once, in the order of one scan. What `more` knows of an input goes before a matched push."""
+    """The hits of both, each input and output once, in the order of a scan. A spend in `more` replaces a matched push of data."""
     united = {(hit.position, not hit.spend, hit.n): hit for hit in (*hits, *more)}
     return [united[place] for place in sorted(united)]

@@ -1,4 +1,4 @@
-"""Where raw blocks come from: files, memory, a spool of a stream. Everything here blocks; the matcher calls it from its threads."""
+"""Sources of raw blocks: files, memory, and the spool of a stream. All calls block; the matcher makes them in threads."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 @public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialised block whose height is known. Raises ParameterError for a negative height."""
+    """A serialised block and its height, if that is known. Raises ParameterError for a negative height."""
 
     raw: bytes = field(repr=False)
     height: int | None = None
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
-        """Any form in which a block is accepted. Raises TypeError."""
+        """From a block in any form that is accepted. Raises TypeError."""
         return item if isinstance(item, RawBlock) else cls(to_bytes(item))
 
     def __post_init__(self) -> None:
@@ -54,14 +54,14 @@ class RawBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a source that could not be read, so that payments in it are not seen."""
+    """A part of a source that could not be read, so payments in it are missed."""
 
     where: str
     message: str
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Problem:
-        """A problem from the error that it was."""
+        """From the error that was raised."""
         return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Problem:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """Where one block lies in its source, and its header's linkage."""
+    """The place of a block in its source, and the fields of its header that link it."""
 
     file: int  # number of the file within the source
     offset: int  # bytes
@@ -94,7 +94,7 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
 
 @public
 class Readable(ABC):
-    """Blocks that can be read one by one, in any order and more than once. `read` is called from several threads."""
+    """Blocks that can be read one by one, in any order and more than once. Several threads call `read` at the same time."""
 
     @abstractmethod
     def read(self, ref: BlockRef) -> bytes:
@@ -102,23 +102,23 @@ class Readable(ABC):
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """Where a block is, for people."""
+        """The place of a block, as a user is told it."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """The blocks' places in files that are open until the context is left, or None for blocks that only `read` gives.
+        """The places of blocks in files, which are open until the context is left; None if the blocks have to be read with `read`.
 
-        What lies in a place is what `read` would give, but for the errors: a block that cannot be read there is left to `read`.
+        A block that turns out unreadable in its place is read with `read`, which raises the error.
         """
         return nullcontext()
 
 
 @public
 class BlockSource(Readable):
-    """Blocks that can also be listed by their headers first."""
+    """Blocks whose headers can be listed before the blocks are read."""
 
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
-        """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
+        """Yield every block and every unreadable part, in the order of the source. A source that allows no problems raises FormatError."""
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
@@ -147,7 +147,7 @@ class BlockList(BlockSource):
 
 
 class Spool(Readable):
-    """Blocks of a stream one behind the other, kept on disk in case they must be read again."""
+    """The blocks of a stream, one after the other, kept on disk in case they have to be read again."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
@@ -178,8 +178,8 @@ class BlockFiles(BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
-    and later are read through the key in the xor.dat beside them. A file named twice is read once. What cannot be read is
-    a problem of the scan, which goes on without it. Raises ParameterError where no path is given.
+    and later are XORed with the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts
+    are reported as problems of the scan, which goes on without them. Raises ParameterError if no path is given.
     """
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
@@ -219,7 +219,7 @@ class BlockFiles(BlockSource):
                 yield Problem.of(str(file.path), error)
 
     def read(self, ref: BlockRef) -> bytes:
-        """One block. Raises SourceError if the file is not what it was when it was indexed, OSError if it is gone."""
+        """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
         raw = self._files[ref.file].read(ref.offset, ref.size)
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
             raise SourceError("the file has changed while it was read")
@@ -248,7 +248,7 @@ class BlockFiles(BlockSource):
 
 @public
 def hex_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Raw blocks from lines of hex, blank lines skipped. Raises FormatError (field "hex", offset the line number)."""
+    """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex", offset the line number)."""
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
         if len(line) > limit:

@@ -1,4 +1,4 @@
-"""Leaving a scan early leaves nothing behind, errors come where they belong, and neither source nor memory runs ahead."""
+"""A scan that is left early leaves nothing behind, errors are raised in their place, and the source is not read far ahead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
 
 
 class Counting:
-    """Blocks as a plain or asynchronous iterator that knows how many were taken from it."""
+    """Blocks as a plain or asynchronous iterator that counts how many were taken."""
 
     def __init__(self, blocks: list[bytes], fails_at: int | None = None) -> None:
         self.blocks = blocks
@@ -122,7 +122,7 @@ async def test_a_scan_cancelled_at_any_moment_leaves_nothing_behind(jobs: int) -
 
 
 class Gate(BlockList):
-    """A list whose third block cannot be read until the gate opens."""
+    """A list in which reading the block with index 3 blocks until the gate opens."""
 
     def __init__(self, blocks: list[bytes]) -> None:
         super().__init__(blocks)
@@ -158,7 +158,7 @@ async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_qu
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
 async def test_a_source_that_never_gives_another_block_can_be_left(slow: bool, in_order: bool) -> None:
-    """The thread that waits for a plain one ends when its next() does."""
+    """The thread that waits for a plain iterator ends when its next() returns."""
     blocks = paying(3)
     released = threading.Event()
 
@@ -217,7 +217,7 @@ async def test_a_slow_consumer_holds_the_source_back(slow: bool, in_order: bool,
 
 
 async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In declared order nothing is kept but what was learned; else a few hundred bytes for each header."""
+    """In declared order only the learned outpoints are kept, otherwise also a few hundred bytes for each header."""
     filler = tx([TxIn(b"\x07" * 32, 1, bytes(40_000))], [TxOut(1, b"\x51")])
 
     def chain(count: int) -> Iterator[bytes]:

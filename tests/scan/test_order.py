@@ -101,7 +101,7 @@ async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int
 
 
 class LateFirst(BlockList):
-    """Blocks of which every even one cannot be read until the scan of the next has begun."""
+    """Blocks in which reading one with an even index blocks until the next one is read."""
 
     def __init__(self, chain: Sequence[bytes]) -> None:
         super().__init__(chain)
@@ -152,7 +152,7 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(j
 
 
 async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The payment's block is scanned after the block of its spend; what it teaches is no news then, but that block does not know it."""
+    """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was scanned."""
     monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid)]])
@@ -180,7 +180,7 @@ async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is
 
 
 class SpendFirst(BlockFiles):
-    """A file with a payment and one with its spend, which is scanned before the payment is read; then `meanwhile` is called."""
+    """A file with a payment and one with its spend. The spend is scanned first, and `meanwhile` is called between the two."""
 
     def __init__(self, blocks: Sequence[bytes], folder: Path, meanwhile: Callable[[Path], object] = lambda path: None) -> None:
         self.paths = [folder / "0.raw", folder / "1.raw"]
@@ -277,7 +277,7 @@ def first_testnet_blocks() -> list[bytes]:
 
 
 def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """The scripts that are paid most often in blocks."""
+    """The scripts with the most outputs in the blocks."""
     paid = Counter(bytes(out.scriptPubKey) for raw in blocks for txn in CBlock.deserialize(raw).vtx for out in txn.vout)
     return (script for script, _ in paid.most_common(count))
 
@@ -319,5 +319,5 @@ async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jo
 
 
 def test_records_of_the_tests_are_those_of_the_files() -> None:
-    """The builder above is only as good as this."""
+    """Otherwise the files of these tests would not be block files."""
     assert record(b"abc", b"\xfa\xbf\xb5\xda") == bytes.fromhex("fabfb5da03000000616263")

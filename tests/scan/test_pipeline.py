@@ -1,4 +1,4 @@
-"""Batches through threads are merged in order and one at a time, errors come where they are due, and closing waits for what is begun."""
+"""The pipeline: batches are merged in order and one at a time, errors are raised in their place, and closing waits for running calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def running(jobs: int, work: Work = idle, merge: Merge = itself) -> AsyncI
 
 @JOBS
 async def test_results_come_in_the_order_of_the_batches(jobs: int) -> None:
-    """Of every three batches the last is begun before the first is done, as far as there are threads for it."""
+    """The first of every three batches is completed after as many more have started as there are threads for."""
     begun = [threading.Event() for _ in range(61)]
     inside, buffers = threading.Lock(), set()
 

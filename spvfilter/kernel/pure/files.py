@@ -1,4 +1,4 @@
-"""Reading files of blocks, XORed ones as well, and the memory they are read into: the readable reference."""
+"""read_at and ReadBuffer, which read blocks from files, XORed ones too: the readable reference."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MAX_DESCRIPTOR = 0x7FFFFFFF
 
 
 class ReadBuffer:
-    """Memory that blocks of files are read into, used again for each: memory that is always new costs more than reading.
+    """Memory for the block that `WatchTable.scan_files` reads. It is reused for every block, since fresh memory costs more than reading.
 
-    It belongs to one thread at a time. (The compiled twin keeps the memory of the largest block so far; there is none here.)
+    One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps none.
     """
 
     __slots__ = ("_user",)
 
     def __init__(self) -> None:
-        self._user = 0  # the process of the thread that reads into it; a child of fork has not that thread
+        self._user = 0  # the process of the thread that uses it; a child of fork does not have that thread
 
     def __enter__(self) -> None:
         if self._user == os.getpid():
@@ -34,17 +34,17 @@ class ReadBuffer:
 
 
 def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
-    """The bytes of an open file from `offset` on, `size` of them or as many as there are, XORed with `key`.
+    """Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.
 
-    The key has 8 bytes, repeated from the start of the file, or none. Raises OSError; ParameterError for another key, and for more bytes
-    than a block may have.
+    The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another
+    size, for negative numbers, and for a size above MAX_BLOCK_SIZE.
     """
     descriptor, offset, size, key = checked(descriptor, offset, size, key)
     return xored(os.pread(descriptor, size, offset), offset, key)
 
 
 def checked(descriptor: int, offset: int, size: int, key: bytes) -> tuple[int, int, int, bytes]:
-    """Numbers that are in range, and a key that has the size of one."""
+    """The arguments of read_at, with the key as bytes. Raises ParameterError as read_at does."""
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
         raise ParameterError(f"a key has {KEY_SIZE} bytes or none, not {len(key)}")
@@ -54,7 +54,7 @@ def checked(descriptor: int, offset: int, size: int, key: bytes) -> tuple[int, i
 
 
 def xored(data: bytes, offset: int, key: bytes) -> bytes:
-    """Bytes that lie at `offset` of a file, with the key that is repeated from its start."""
+    """The XOR of bytes at `offset` of a file with the key, which is repeated from the start of the file."""
     if not any(key):
         return data
     shift = offset % KEY_SIZE

@@ -176,9 +176,9 @@ class WatchTable:
         return hits
 
     def scan_blocks(self, blocks: Iterable[bytes], found: WatchTable | None = None, check: bool = False) -> list[list[Hit] | FormatError]:
-        """What scan_block gives for each of several blocks, one after the other, or the error that it raises.
+        """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.
 
-        With `check`, a block must also pass check_block before it is scanned.
+        With `check`, check_block is called for each block first.
         """
         _check_found(found)
         return [self._hits_or_error(raw, found, check) for raw in snapshots(blocks)]
@@ -186,10 +186,10 @@ class WatchTable:
     def scan_files(
         self, places: Iterable[Place], buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
     ) -> list[list[Hit] | FormatError | None]:
-        """The same for blocks in open files, each read into the buffer and scanned before the next one is read.
+        """The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.
 
-        None for a place that cannot be read, or where no block with that hash lies. Raises ParameterError for a place that cannot be
-        one, with nothing read, and BufferError where another thread uses the buffer.
+        The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid
+        place, before anything is read, and BufferError if another thread uses the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
@@ -269,7 +269,7 @@ def _place(place: object) -> Place:
 
 
 def _block_at(place: Place) -> bytes | None:
-    """The block that lies there, if it does."""
+    """The block in that place, or None."""
     try:
         raw = read_at(*place[:4])
     except OSError:

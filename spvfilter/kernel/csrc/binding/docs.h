@@ -248,17 +248,17 @@
     "ReadBuffer()\n" \
     "--\n" \
     "\n" \
-    "Memory that blocks of files are read into, used again for each: memory that is always new costs more than reading.\n" \
+    "Memory for the block that `WatchTable.scan_files` reads. It is reused for every block, since fresh memory costs more than reading.\n" \
     "\n" \
-    "It belongs to one thread at a time. (The compiled twin keeps the memory of the largest block so far; there is none here.)"
+    "One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps none."
 #define SPV_DOC_read_at \
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
     "\n" \
-    "The bytes of an open file from `offset` on, `size` of them or as many as there are, XORed with `key`.\n" \
+    "Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.\n" \
     "\n" \
-    "The key has 8 bytes, repeated from the start of the file, or none. Raises OSError; ParameterError for another key, and for more bytes\n" \
-    "than a block may have."
+    "The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another\n" \
+    "size, for negative numbers, and for a size above MAX_BLOCK_SIZE."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
@@ -388,17 +388,17 @@
     "scan_blocks($self, blocks, found=None, check=False)\n" \
     "--\n" \
     "\n" \
-    "What scan_block gives for each of several blocks, one after the other, or the error that it raises.\n" \
+    "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.\n" \
     "\n" \
-    "With `check`, a block must also pass check_block before it is scanned."
+    "With `check`, check_block is called for each block first."
 #define SPV_DOC_WatchTable_scan_files \
     "scan_files($self, places, buffer, found=None, check=False)\n" \
     "--\n" \
     "\n" \
-    "The same for blocks in open files, each read into the buffer and scanned before the next one is read.\n" \
+    "The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.\n" \
     "\n" \
-    "None for a place that cannot be read, or where no block with that hash lies. Raises ParameterError for a place that cannot be\n" \
-    "one, with nothing read, and BufferError where another thread uses the buffer."
+    "The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid\n" \
+    "place, before anything is read, and BufferError if another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \

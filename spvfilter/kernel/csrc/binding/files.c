@@ -67,7 +67,7 @@ static PyObject *read_at(PyObject *self, PyObject *const *arguments, Py_ssize_t 
         PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)place.size);
         if (!bytes)
             return NULL;
-        uint8_t *data = (uint8_t *)PyBytes_AsString(bytes); /* nobody else has it yet */
+        uint8_t *data = (uint8_t *)PyBytes_AsString(bytes); /* no other thread has a reference yet */
         size_t size = 0;
         bool done;
         int error;
@@ -101,14 +101,14 @@ uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size) {
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&buffer->user, &user, mine));
-    if (user) { /* a thread of the parent's, which may have been about to exchange the memory: that is left where it is */
+    if (user) { /* a thread of the parent had it and may have been replacing the memory, which is leaked */
         buffer->memory = NULL;
         buffer->room = 0;
     }
     if (size > buffer->room || !buffer->memory) {
         free(buffer->memory);
         buffer->room = 0;
-        buffer->memory = malloc(size + 1); /* so that the end of a block is no other allocation's beginning */
+        buffer->memory = malloc(size + 1); /* one more, so that the end of a block is never the start of another allocation */
         if (!buffer->memory) {
             spv_let_buffer_go(buffer);
             PyErr_NoMemory();
@@ -147,7 +147,7 @@ static int clear(PyObject *self) {
 
 static void end(PyObject *self) {
     spv_read_buffer *buffer = (spv_read_buffer *)self;
-    if (!atomic_load(&buffer->user)) /* else a thread of the parent's had it */
+    if (!atomic_load(&buffer->user)) /* otherwise a thread of the parent has it */
         free(buffer->memory);
     spv_end_object(self, clear);
 }

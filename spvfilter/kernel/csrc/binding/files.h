@@ -1,4 +1,4 @@
-/* Reading files of blocks: read_at, ReadBuffer, and places as arguments; the twin of pure/files.py. */
+/* Binding of block/place.h: read_at, ReadBuffer, and places as arguments; the twin of pure/files.py. */
 #ifndef SPV_BINDING_FILES_H
 #define SPV_BINDING_FILES_H
 
@@ -8,15 +8,16 @@
 
 #include <stdatomic.h>
 
-/* ReadBuffer: memory that blocks are read into, one after the other. */
+/* ReadBuffer: memory into which blocks are read, one after the other. */
 typedef struct {
     PyObject_HEAD
     uint8_t *memory;
     size_t room;
-    atomic_uint user; /* the generation of the process one of whose threads uses it; 0: none does. A child of fork has not that thread. */
+    atomic_uint user; /* the generation of the process whose thread uses it, or 0; a child of fork does not have that thread */
 } spv_read_buffer;
 
-/* The memory, with room for `size` bytes, until it is let go. NULL with an exception set: BufferError where another thread has it. */
+/* Takes the memory, with room for `size` bytes, until spv_let_buffer_go. NULL with an exception set: BufferError if another thread has
+   it. */
 uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size);
 void spv_let_buffer_go(spv_read_buffer *buffer);
 

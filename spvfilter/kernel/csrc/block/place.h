@@ -1,4 +1,4 @@
-/* Blocks in open files: where one lies, reading it, and the XOR of Bitcoin Core's block files; the twin of pure/files.py. */
+/* Blocks in open files: the place of a block, reading it, and the XOR of Bitcoin Core's block files; the twin of pure/files.py. */
 #ifndef SPV_BLOCK_PLACE_H
 #define SPV_BLOCK_PLACE_H
 
@@ -11,14 +11,14 @@ typedef struct {
     int descriptor;
     uint64_t offset;
     size_t size;
-    uint8_t key[SPV_FILE_KEY_SIZE]; /* repeated from the start of the file; all zero where it is not XORed */
+    uint8_t key[SPV_FILE_KEY_SIZE]; /* repeated from the start of the file; zeros if the file is not XORed */
     uint8_t hash[32];
 } spv_place;
 
-/* pure.files.read_at: the bytes that are there, at most the place's size of them, into `data`. False, with errno set: they cannot be read. */
+/* pure.files.read_at: reads up to place->size bytes into `data`, and says how many in `size`. False, with errno set, if that fails. */
 bool spv_read_place(const spv_place *place, uint8_t *data, size_t *size);
 
-/* Whether a block of the place's size and hash was read. */
+/* Whether the bytes read are a block with the place's size and hash. */
 bool spv_is_block_of(const spv_place *place, const uint8_t *data, size_t size);
 
 /* pure.files.xored, in place. */

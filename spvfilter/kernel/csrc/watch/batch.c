@@ -8,14 +8,14 @@ static bool is_within(const uint8_t *data, spv_bytes block) {
     return (uintptr_t)data >= (uintptr_t)block.data && (uintptr_t)data <= (uintptr_t)(block.data + block.size);
 }
 
-/* The bytes, which lie in the block, copied to where `to` points. */
+/* Copies bytes to `*to`, which moves on, and returns the copy. */
 static const uint8_t *moved(uint8_t **to, const uint8_t *data, size_t size) {
     const uint8_t *copy = memcpy(*to, data, size);
     *to += size;
     return copy;
 }
 
-/* What hits refer to in the block's bytes: outpoints that are spent, and scripts that no table has. */
+/* Copies the bytes of the block that the hits refer to: spent outpoints, and scripts that are in no table. */
 static spv_status keep(spv_block_result *result, spv_bytes block) {
     size_t size = 0;
     for (size_t i = 0; i < result->hits.count; i++) {

@@ -5,26 +5,26 @@
 #include "block/place.h"
 #include "watch/scan.h"
 
-/* What a block gives; all zero before. */
+/* The result of one block, zeroed by the caller. */
 typedef struct {
     spv_hits hits;
-    spv_error error;   /* where the status is SPV_FORMAT */
+    spv_error error;   /* if the status is SPV_FORMAT */
     spv_status status;
-    bool missing;      /* in its place lies no such block, or nothing that can be read; then there is nothing else */
-    uint8_t *kept;     /* of a block in a file: what the hits refer to in its bytes, which the next block overwrites */
+    bool missing;      /* the place cannot be read, or holds no such block; then the other members are unused */
+    uint8_t *kept;     /* for a block in a file: copies of the bytes that the hits refer to, as the next block overwrites them */
 } spv_block_result;
 
 typedef struct {
     spv_table *table, *found; /* as spv_watch_block takes them */
-    bool check;               /* with spv_check_block before the scan */
-    const spv_bytes *blocks;  /* in memory; or NULL, and then in files: */
+    bool check;               /* call spv_check_block before the scan */
+    const spv_bytes *blocks;  /* in memory; NULL if they are in files, which the next two describe: */
     const spv_place *places;
     uint8_t *memory;          /* room for the largest of them */
     spv_block_result *results;
     size_t count;
 } spv_batch;
 
-/* Block `number`; gives the bytes it has. */
+/* Scans block `number` and returns its size in bytes. */
 size_t spv_scan_of_batch(const spv_batch *batch, size_t number);
 void spv_block_result_free(spv_block_result *result);
 

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-/* Without the interpreter's lock, but for a look at signals now and then. False with an exception set. */
+/* Scans all blocks without the interpreter's lock, which is taken now and then to check for signals. False with an exception set. */
 static bool scan_all(const spv_state *state, const spv_batch *of) {
-    enum { SLICE = 1 << 26 }; /* bytes of blocks between two looks: some ten milliseconds */
+    enum { SLICE = 1 << 26 }; /* bytes of blocks between two checks, some ten milliseconds */
     size_t at = 0;
     bool broken = false;
     while (at < of->count && !broken) {
@@ -33,7 +33,7 @@ static PyObject *value_of(const spv_state *state, const spv_block_result *of) {
     return of->status ? spv_format_error(state, &of->error) : spv_hit_values(state, &of->hits);
 }
 
-/* The batch, whose results are made and freed here. */
+/* Scans the batch and returns the list of its results. */
 static PyObject *scan_batch(const spv_state *state, spv_batch *of) {
     PyObject *list = NULL;
     of->results = calloc(of->count + 1, sizeof *of->results);
@@ -69,7 +69,10 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     if (blocks) {
         for (size_t i = 0; i < count; i++)
             blocks[i] = spv_bytes_of(PyList_GetItem(held, (Py_ssize_t)i));
-        made = scan_batch(state, &(spv_batch){.table = spv_table_of(self), .found = earlier, .check = check, .blocks = blocks, .count = count});
+        made = scan_batch(
+            state,
+            &(spv_batch){.table = spv_table_of(self), .found = earlier, .check = check, .blocks = blocks, .count = count}
+        );
     } else {
         PyErr_NoMemory();
     }
@@ -78,7 +81,7 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     return made;
 }
 
-/* Places, `count` of them, which are to be freed, and the size of the largest. NULL with an exception set. */
+/* An array of places, to be freed, and the size of the largest block. NULL with an exception set. */
 static spv_place *take_places(const spv_state *state, PyObject *list, size_t count, size_t *largest) {
     spv_place *places = PyMem_Malloc((count + 1) * sizeof *places);
     if (!places) {

@@ -1,4 +1,4 @@
-/* WatchTable's scans of many blocks in one call, in memory or in files. */
+/* Binding of watch/batch.h: WatchTable's scans of several blocks in one call. */
 #ifndef SPV_BINDING_WATCHTABLE_BATCH_H
 #define SPV_BINDING_WATCHTABLE_BATCH_H
 

@@ -6,7 +6,7 @@
 
 #include "watch/scan.h"
 
-/* A list of values.Hit. */
+/* The hits as a list of values.Hit. */
 PyObject *spv_hit_values(const spv_state *state, const spv_hits *found);
 
 /* pure.table._check_found: the table, or NULL for None. False with TypeError. */
