@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
@@ -33,6 +31,13 @@ from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _QUEUE = 1_000  # events that wait for whoever iterates; then the client waits
@@ -141,7 +146,7 @@ class LightClient:
         self._task: asyncio.Task[None] | None = None
         self._is_left = False
         self._sending: set[asyncio.Task[None]] = set()
-        self._database: ThreadPoolExecutor
+        self._database: futures.ThreadPoolExecutor
         self._sync: Sync
         self._peers: Peers
         self._ledger: Ledger
@@ -150,7 +155,7 @@ class LightClient:
     async def __aenter__(self) -> Self:
         if self._task is not None and not self._task.done():
             raise NotRunningError("the client is running already")
-        self._database = ThreadPoolExecutor(1, "spvfilter-store")
+        self._database = futures.ThreadPoolExecutor(1, "spvfilter-store")
         try:
             await self._in_database(self._open)
             if self._discover:

@@ -5,15 +5,13 @@ A peer does not know what is ours, so for the mempool every transaction that is 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 from collections.abc import Coroutine
 from enum import StrEnum
 from functools import partial
-from typing import Any, TypeVar  # whatever the base's arguments are
+from typing import TYPE_CHECKING, Any, TypeVar  # whatever the base's arguments are
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.chain import Update
 from spvfilter.errors import InexpressibleError, UselessPeerError
 from spvfilter.light.compact_headers import FilterHeaders
@@ -25,6 +23,13 @@ from spvfilter.light.sync import TICK_S, Sync
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
+
+if TYPE_CHECKING:
+    import asyncio
+    import random
+else:
+    asyncio = deferred("asyncio")
+    random = deferred("random")
 
 T = TypeVar("T")
 

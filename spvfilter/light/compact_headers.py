@@ -11,12 +11,12 @@ does not hide a payment in the next one.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.events import Phase, Progress
@@ -30,8 +30,12 @@ from spvfilter.store.store import Batch
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
+    import asyncio
+
     from spvfilter.light.compact import CompactSync
     from spvfilter.light.remote import Remote
+else:
+    asyncio = deferred("asyncio")
 
 _PIPELINE = 4  # questions for filter headers under way
 MAX_UNDECIDED = 20  # blocks that a peer may dispute and that decide nothing, before it is let go of for a while; ours

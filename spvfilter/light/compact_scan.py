@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
 from spvfilter.errors import BlockFilterError, UselessPeerError
 from spvfilter.filters.batch import match_filters
 from spvfilter.filters.verify import spent_script, witnesses
@@ -23,8 +22,14 @@ from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
+    import asyncio
+    import random
+
     from spvfilter.light.compact import CompactSync
     from spvfilter.light.remote import Remote
+else:
+    asyncio = deferred("asyncio")
+    random = deferred("random")
 
 _BLOCKS = 16  # matching blocks fetched at once, and recorded together
 

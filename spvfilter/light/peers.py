@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from socket import SOCK_STREAM
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EnvelopeError, InvalidHeaderError, LieError, MessageError, PeerError, ProofError, UselessPeerError
 from spvfilter.light.remote import Listener, Remote
@@ -17,6 +17,13 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Settings
+
+if TYPE_CHECKING:
+    import asyncio
+    import secrets
+else:
+    asyncio = deferred("asyncio")
+    secrets = deferred("secrets")
 
 LIES = (LieError, ProofError, InvalidHeaderError, EnvelopeError, MessageError)
 LOST = (PeerError, OSError, TimeoutError)  # everything a peer or the way to it may do to us

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, LieError, PeerError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
@@ -27,6 +27,11 @@ from spvfilter.wire.events import Fenced, Misbehaved, Received, Service, Session
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 MAX_ASKED_TXS = 5_000  # ours: announced transactions asked for and not yet there
 _PEERS = 8  # that may be asked at once

@@ -5,12 +5,12 @@ A question whose asker has gone stays open: its answer may still come, and is no
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any  # whatever the futures are for
+from typing import TYPE_CHECKING, Any  # whatever the futures are for
 
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_header, filter_headers
 from spvfilter.light.flight import Lie
@@ -19,6 +19,11 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 
 @dataclass(frozen=True, slots=True)

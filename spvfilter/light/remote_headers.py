@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, HeaderSync, SyncPhase, Update
 from spvfilter.errors import FutureHeaderError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.hashes import sha256d
@@ -14,6 +15,11 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 MAX_REPEATS = 50  # ours: full messages of headers that are known already and lead no further, as where another peer was faster
 

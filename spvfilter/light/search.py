@@ -11,14 +11,13 @@ block yet, the comparison is made later. It is asked for a block only if its fil
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.light.events import Event, Phase, Progress
@@ -30,6 +29,12 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import hash_to_hex
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
+else:
+    asyncio = deferred("asyncio")
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,13 +6,12 @@ of the mempool are recorded when no block is asked for: what they spend is put i
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import Executor
 from functools import partial
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
@@ -27,6 +26,14 @@ from spvfilter.store.store import Batch, Bip37Parameters
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.ledger import Ledger
 from spvfilter.wire.messages.table import InvItem
+
+if TYPE_CHECKING:
+    import asyncio
+    import secrets
+    from concurrent.futures import Executor
+else:
+    asyncio = deferred("asyncio")
+    secrets = deferred("secrets")
 
 _DRIFT = 4.0  # times the rate asked for at which the peer's filter, grown by what it matched, is loaded anew
 _LEAST_ELEMENTS = 1_024  # that a filter has room for, decoys at first: what it learns makes it drift the later
