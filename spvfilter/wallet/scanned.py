@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from spvfilter._dataclass import dataclass
 from spvfilter.watch.match import Completeness
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -208,9 +209,15 @@ def test_a_long_life_ends_with_what_a_naive_recomputation_tells(seed: int) -> No
     model.store.close()
 
 
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made = Model(1)
+    yield made
+    made.store.close()
+
+
 @pytest.mark.parametrize("kind", ["many inputs", "many outputs"])
-def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting(kind: str) -> None:
-    model = Model(1)
+def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting(model: Model, kind: str) -> None:
     known = len(model.ledger.bloom_elements())
     own = tx([TxIn(bytes([200]) * 32, number) for number in range(1_200)], [TxOut(1, OURS[0])])
     model.tell(model.ledger.add_unconfirmed(own, 0, own=True))
@@ -227,8 +234,7 @@ def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting
         model.crash()
 
 
-def test_a_conflict_with_the_first_unconfirmed_payments_is_seen_whatever_comes_later() -> None:
-    model = Model(1)
+def test_a_conflict_with_the_first_unconfirmed_payments_is_seen_whatever_comes_later(model: Model) -> None:
     model.watch.add_outpoint(f"{'07' * 32}:0")  # watched explicitly: in every filter
     first = tx([TxIn(bytes([9]) * 32, 0)], [TxOut(1_000, OURS[1])])
     model.tell(model.ledger.add_unconfirmed(first, 0))
