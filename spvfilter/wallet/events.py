@@ -1,4 +1,4 @@
-"""Events of the wallet's ledger: matches found, confirmed and withdrawn, blocks connected and disconnected."""
+"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a block search, the ledger's input: searched blocks and the transactions that peers returned for them."""
+"""Results of a block search, input of the books: searched blocks and the transactions that peers returned for them."""
 
 from __future__ import annotations
 
