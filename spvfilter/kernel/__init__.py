@@ -21,7 +21,9 @@ from spvfilter.kernel.values import (
     Encoding,
     EntryKind,
     Family,
+    Flaw,
     Hit,
+    ProvedTx,
     TxMatch,
     TxSpan,
 )
@@ -48,6 +50,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     )
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import header_hashes
+    from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
     from spvfilter.kernel.pure.table import WatchTable
 else:
     globals().update(_twin)
@@ -66,8 +69,10 @@ __all__ = [
     "Encoding",
     "EntryKind",
     "Family",
+    "Flaw",
     "GcsQuery",
     "Hit",
+    "ProvedTx",
     "TxMatch",
     "TxSpan",
     "WatchTable",
@@ -75,6 +80,7 @@ __all__ = [
     "bip37_scan_tx",
     "check_block",
     "decode_address",
+    "extract_matches",
     "gcs_build",
     "gcs_check",
     "header_hashes",
@@ -82,6 +88,7 @@ __all__ = [
     "is_pubkey",
     "merkle_root",
     "multisig_keys",
+    "parse_merkleblock",
     "parse_tx",
     "strip_witness",
     "txid",

@@ -25,6 +25,7 @@ _REFERENCE = {
     "pure.bits": ("BitCore", "CounterCore"),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure.headers": ("header_hashes",),
+    "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.table": ("WatchTable",),
 }
 

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "block/merkle.h"
+#include "block/merkleblock.h"
 #include "bloom/bip37/scan.h"
 #include "gcs/build.h"
 #include "gcs/decode.h"
@@ -285,6 +286,13 @@ static void block_checks(const real_block *block) {
     });
     CHECK(matches.count == block->transactions);
     spv_tx_matches_free(&matches);
+
+    const uint8_t whole = 0; /* one clear bit: of the tree the root alone is sent */
+    spv_proved_tx matched;
+    spv_proof proof = {.matched = &matched};
+    const spv_partial_tree tree = {block->transactions, (const spv_hash *)(block->raw + 36), 1, {&whole, 1}};
+    EVENTUALLY(spv_extract_matches(&tree, block->raw + 36, &proof, &error), );
+    CHECK(!proof.count);
 }
 
 void test_memory(const real_block *blocks, size_t count) {
