@@ -251,7 +251,17 @@ static void golomb_coded_sets(const uint8_t *random) {
     for (size_t i = 0; i < SETS; i++) {
         const size_t count = i % 3 ? ITEMS - i : 2;
         size_t size;
-        EVENTUALLY(spv_gcs_build(items, count, key, P, M, &built[i], &size), );
+        void *room = zeroed(spv_gcs_room(count), 1);
+        const spv_bytes first = items[0];
+        items[0] = items[1]; /* which is there twice, and counts once */
+        EVENTUALLY(spv_gcs_build(items, count, room, key, P, M, &built[i], &size), );
+        plain_set repeated;
+        CHECK(plain_decode(built[i], size, P, &repeated) && repeated.count == count - 1);
+        release(repeated.values);
+        free(built[i]);
+        items[0] = first;
+        EVENTUALLY(spv_gcs_build(items, count, room, key, P, M, &built[i], &size), );
+        release(room);
         sets[i] = (spv_gcs_set){key, {built[i], size}};
         plain_set plain;
         spv_gcs_values values = {0};

@@ -38,7 +38,23 @@ static PyObject *itself(PyObject *object) {
 }
 
 PyObject *spv_list(PyObject *iterable) {
+    if (PyList_CheckExact(iterable))
+        return PyList_GetSlice(iterable, 0, PY_SSIZE_T_MAX);
     return collect(iterable, itself);
+}
+
+/* A list of our own with what is no bytes object in it replaced by its snapshot. */
+static bool snapshot_each(PyObject *list) {
+    const Py_ssize_t count = PyList_Size(list);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        if (SPV_LIKELY(PyBytes_CheckExact(item)))
+            continue;
+        PyObject *taken = spv_snapshot(item);
+        if (!taken || PyList_SetItem(list, i, taken) || PyErr_CheckSignals())
+            return false;
+    }
+    return true;
 }
 
 PyObject *spv_snapshots(PyObject *iterable) {
@@ -46,7 +62,12 @@ PyObject *spv_snapshots(PyObject *iterable) {
         PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
         return NULL;
     }
-    return collect(iterable, spv_snapshot);
+    if (!PyList_CheckExact(iterable))
+        return collect(iterable, spv_snapshot);
+    PyObject *list = spv_list(iterable);
+    if (list && !snapshot_each(list))
+        Py_CLEAR(list);
+    return list;
 }
 
 /* Of a snapshot. */
