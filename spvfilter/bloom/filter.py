@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import GenericFilter, allocate
+from spvfilter.bloom.base import SLOTS, GenericFilter, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
@@ -110,6 +110,8 @@ class BloomFilter(GenericFilter, BloomBits):
     Raises ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more memory than
     the machine has, MismatchError (a ParameterError) for operands of another shape.
     """
+
+    __slots__ = SLOTS
 
     KIND = KIND_BITS
 
