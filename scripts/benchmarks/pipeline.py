@@ -17,11 +17,12 @@ from pathlib import Path
 from blocks import read, watching
 from measure import Row, best_of
 
-from spvfilter import MAINNET, Matcher, WatchList, script_to_address
+from spvfilter import MAINNET, BloomFilter, Matcher, WatchList, script_to_address
 from spvfilter.hashes import sha256d
 
 _STREAM = 200  # blocks
 _ADDRESSES = 1_000_000
+_KEYS = 4_000_000
 
 
 def chained(folder: Path, size: int) -> Iterator[bytes]:
@@ -48,11 +49,18 @@ def threads(folder: Path, rounds: int) -> list[Row]:
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(_hash_each, (blocks[number::jobs] for number in range(jobs))))
 
-    two, one, hashed_by_two, hashed_by_one = best_of(
-        rounds, lambda: asyncio.run(scan(2)), lambda: asyncio.run(scan(1)), partial(hash_all, 2), partial(hash_all, 1)
+    keys = memoryview(random.Random(_KEYS).randbytes(20 * _KEYS)).cast("B", [_KEYS, 20])
+
+    def build(jobs: int) -> None:
+        BloomFilter.build(keys, _KEYS, 0.01, jobs=jobs)
+
+    two, one, built_by_two, built_by_one, hashed_by_two, hashed_by_one = best_of(
+        *(rounds, lambda: asyncio.run(scan(2)), lambda: asyncio.run(scan(1)), partial(build, 2), partial(build, 1)),
+        *(partial(hash_all, 2), partial(hash_all, 1)),
     )
     return [
         Row(f"{len(blocks)} blocks in memory, jobs=2", two, one, "jobs=1", 1 / 1.8),
+        Row(f"BloomFilter.build of {_KEYS:,} keys, jobs=2", built_by_two, built_by_one, "jobs=1", 1 / 1.6),
         Row("sha256 of them by two threads: the machine's best", hashed_by_two, hashed_by_one, "by one"),
     ]
 
