@@ -41,6 +41,7 @@ class DiskQueue:
         report: Callable[[Input], None],
         tell: Callable[[Event], None],
         fail: Callable[[StoreError], None],
+        before_write: Callable[[], None],
     ) -> None:
         self.store = store
         self.is_open = True
@@ -51,6 +52,7 @@ class DiskQueue:
         self._report = report
         self._tell = tell
         self._fail = fail
+        self._before_write = before_write
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
         self._slowness = rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
@@ -103,6 +105,7 @@ class DiskQueue:
         if not self.is_open:
             return
         self._is_writing = False
+        self._before_write()
         last, most = 0, self._rng.choice([1, 1, 3, 100])
         while most and self._queue and isinstance(head := self._queue[0], Commit):
             try:

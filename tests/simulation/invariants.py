@@ -75,7 +75,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
         there = {place for place in truth.scan(world.options.from_height) if place.height not in doubted}
         told = {place for place in process.books.confirmed() if place.height not in doubted}
-        check_same(told, there, f"at Synced {event.height} the events")
+        check_same(told, there, f"at Synced {event.height} the events", truth.scan())
 
 
 def check_modest(engine: EngineLike) -> None:
@@ -90,7 +90,27 @@ def is_settled(world: World) -> bool:
     process = world.process
     if process is None or process.books.synced is None or process.books.synced.hash != world.truth.tip:
         return False
-    return process.books.confirmed() == world.truth.scan(world.options.from_height) and not world.absent_peers()
+    if not world.truth.scan(world.options.from_height) <= process.books.confirmed() <= world.truth.scan() or world.absent_peers():
+        return False
+    return not unsent(world) and not untold(world)
+
+
+def unsent(world: World) -> list[bytes]:
+    """Txids of transactions that the client holds as its own and that would be valid, but that no honest node was given."""
+    if world.process is None:
+        return []
+    regtest, found = world.truth.regtest, []
+    for txid, pending in world.process.disk.store.pending().items():
+        if pending.own and txid not in regtest.mempool and world.truth.would_take(pending.raw):
+            found.append(txid)
+    return found
+
+
+def untold(world: World) -> set[bytes]:
+    """Txids of payments to us in every honest mempool that the client has not told of."""
+    if world.process is None or not world.options.mempool:
+        return set()
+    return world.truth.ours_waiting() - world.process.books.waiting()
 
 
 def check_end(world: World) -> None:
@@ -102,12 +122,17 @@ def check_end(world: World) -> None:
     if synced is None or synced.hash != world.truth.tip:
         raise Violation("alive", f"Synced is {synced and synced.height}, the tip is {world.truth.height}")
     there = world.truth.scan(world.options.from_height)
-    check_same(process.books.confirmed(), there, "the events")
-    process.check_stored(there)
+    allowed = world.truth.scan()  # a reorganisation from below the first height makes the client search from there
+    check_same(process.books.confirmed(), there, "the events", allowed)
+    check_same(process.stored(), there, "the database's matches", allowed)
     check_waiting(world)
     check_modest(process.engine)
     if absent := world.absent_peers():
         raise Violation("just", f"the honest {absent[0]} has not come back")
+    if kept := unsent(world):
+        raise Violation("alive", f"our transaction {kept[0][::-1].hex()} was offered to no honest peer")
+    if silent := untold(world):
+        raise Violation("alive", f"{len(silent)} unconfirmed payments were not told of: {min(silent)[::-1].hex()}")
 
 
 def check_waiting(world: World) -> None:

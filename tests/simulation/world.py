@@ -119,6 +119,7 @@ class World:
             invariants.check_just(event, self.directory[event.address].behaviour)
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
+        process.books.compare(event, process.disk.store)
         if isinstance(event, Synced):
             invariants.check_synced(self, process, event)
 
@@ -142,11 +143,16 @@ class World:
     # What happens in the world
 
     def watch_lock(self, lock: Lock) -> None:
-        """The user watches another script, which later blocks may pay."""
+        """The user watches another script, which blocks may have paid."""
         self.truth.learn(lock)
         self.scripts.append(lock.script_pubkey)
         if self.process is not None:
-            self.process.add_script(lock.script_pubkey, self.truth.height)
+            self.process.add_script(lock.script_pubkey, self.options.from_height)
+
+    def broadcast(self, raw: bytes) -> None:
+        """The user sends a transaction."""
+        if self.process is not None:
+            self.process.broadcast(raw)
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""
