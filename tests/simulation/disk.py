@@ -38,6 +38,7 @@ class DiskQueue:
         store: Store,
         timeline: Timeline,
         rng: random.Random,
+        slowness: float,
         report: Callable[[Input], None],
         tell: Callable[[Event], None],
         fail: Callable[[StoreError], None],
@@ -55,7 +56,7 @@ class DiskQueue:
         self._before_write = before_write
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
-        self._slowness = rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
+        self._slowness = slowness  # seconds
 
     @property
     def waiting(self) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from simulation.books import Books, Told, identity
 from simulation.connection import Connection
-from simulation.disk import DiskQueue, open_store
+from simulation.disk import SLOWEST_S, DiskQueue, open_store
 from simulation.node import Node
 from simulation.oracle import Place
 from simulation.record import Record
@@ -68,6 +68,7 @@ class Process:
         hear: Callable[[Process, Event], None],
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
+        is_prompt: bool,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -76,7 +77,10 @@ class Process:
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
         self._timeline = timeline
-        self._rng = rng
+        self._chances = rng.getrandbits(64)  # each connection has its own
+        self._rng = random.Random(rng.random())  # of dialling and timers
+        self._work_rng = random.Random(rng.random())
+        self._slowest_work_s = 0.0 if is_prompt else _SLOWEST_WORK_S
         self._wall = wall
         self._record = record
         self._hear = partial(hear, self)
@@ -84,7 +88,7 @@ class Process:
         self._overhear = overhear
         self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
-        self._lateness = rng.choice([0.0, 0.0, 0.01, 0.5])
+        self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
         self.watch = WatchList(REGTEST)
         for script in scripts:
             self.watch.add_script(script)
@@ -95,7 +99,10 @@ class Process:
         rng.shuffle(addresses)
         self.engine = make(options, self.watch, store, since, addresses, random.Random(rng.random()))
         self.books = Books.start(_stored(store, self.watch))
-        self.disk = DiskQueue(store, timeline, rng, self.report, self._hear, self._fail, self.books.check_durable)
+        slowness = 0.0 if is_prompt else rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
+        self.disk = DiskQueue(
+            store, timeline, random.Random(rng.random()), slowness, self.report, self._hear, self._fail, self.books.check_durable
+        )
 
     # Life
 
@@ -200,8 +207,8 @@ class Process:
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
         """The function runs now or when its result is due, to tell apart what must not depend on it."""
-        delay = self._rng.random() * _SLOWEST_WORK_S
-        if self._rng.random() < 0.5:
+        delay = self._work_rng.random() * self._slowest_work_s
+        if self._work_rng.random() < 0.5:
             self._timeline.after(delay, partial(self.report, Worked(token, _call(function))))
         else:
             self._timeline.after(delay, lambda: self.report(Worked(token, _call(function))))
@@ -231,7 +238,7 @@ class Process:
         del self._dialling[peer]
         settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37)
         self.connections[peer] = Connection(
-            peer, node, settings, self._timeline, self._rng, self._wall(), self._record.keep_wire, self._came
+            peer, node, settings, self._timeline, random.Random(f"{self._chances} {peer}"), self._wall(), self._record.keep_wire, self._came
         )
 
     def _miss(self, peer: int, error: Exception) -> None:

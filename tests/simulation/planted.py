@@ -113,12 +113,7 @@ class _Anything(bytes):
     __hash__ = bytes.__hash__
 
 
-@bug(Mode.COMPACT, "OmitsSpent", "OmitsSpent", "AddsScripts")
-def disputed_blocks_are_not_searched_whole() -> list[Change]:
-    return [(Coverage, "is_disputed", _no)]
-
-
-@bug(Mode.COMPACT, "AddsScripts", "AddsScripts")
+@bug(Mode.COMPACT, "HidesBehindDoubt", "HidesBehindDoubt", "HidesBehindDoubt")
 def only_the_first_difference_is_looked_at() -> list[Change]:
     return [(FilterHeaders, "_compare", _nothing)]
 
@@ -233,7 +228,7 @@ def silence_is_suffered_for_ever() -> list[Change]:
     return [(PeerPool, "check_patience", _no)]
 
 
-@bug(Mode.COMPACT, "Flapping", "Flapping")
+@bug(Mode.COMPACT, "Breaking", "Breaking")
 def a_lost_question_stays_open() -> list[Change]:
     return [(FilterSearch, "_gone", _nothing)]
 

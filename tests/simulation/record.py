@@ -59,6 +59,7 @@ class Record:
         kept = self.wire.get(host)
         if kept is None:
             kept = self.wire[host] = hashlib.blake2b(digest_size=16)
+        kept.update(f"{self._clock()!r}".encode())
         kept.update(data)
 
     def note(self, what: str, *values: object) -> None:

@@ -38,8 +38,17 @@ class World:
     """Everything of one life. `rng` is the only source of chance."""
 
     def __init__(
-        self, rng: random.Random, make: Make, options: Options, placed: list[Placed], path: Path, record: Callable[[Timeline], Record]
+        self,
+        rng: random.Random,
+        make: Make,
+        options: Options,
+        placed: list[Placed],
+        path: Path,
+        record: Callable[[Timeline], Record],
+        *,
+        is_prompt: bool = False,
     ) -> None:
+        """With `is_prompt`, the client's disk, timers and threads take no time."""
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
@@ -55,6 +64,7 @@ class World:
         self.process: Process | None = None
         self._make = make
         self._path = path
+        self._is_prompt = is_prompt
         for node in self.nodes:
             node.behaviour.begin(node)
 
@@ -99,6 +109,7 @@ class World:
             self._hear,
             self._ended,
             self.agreed.heard,
+            self._is_prompt,
         )
 
     def kill(self) -> None:
