@@ -141,7 +141,7 @@ class Process:
         return Books.start(_stored(self.disk.store, self.watch)).confirmed()
 
     def _fail(self, error: StoreError) -> None:
-        self._record.note("disk", error)
+        self._record.note("disk", type(error).__name__)
         self.stop(error)
 
     # Steps

@@ -323,7 +323,7 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
     true = Engine._receive
 
     def receive(self: Engine, peer: Any, message: Any) -> None:
-        kept.append(message)
+        kept.append([message, *range(1_000, 1_200)])  # as if it were noted at length
         self._timers.kept = kept  # type: ignore[attr-defined]  # a planted one
         true(self, peer, message)
 
