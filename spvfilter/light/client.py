@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Mode
 from spvfilter.light.running import Running, check_expressible, opened
 from spvfilter.light.stream import EventStream
@@ -25,7 +26,7 @@ from spvfilter.p2p.dns import resolve_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
-from spvfilter.store.store import MEMORY
+from spvfilter.store.store import MEMORY, Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
@@ -126,18 +127,16 @@ class LightClient:
         if self._running is not None and not self._running.has_ended:
             raise NotRunningError("the client is running already")
         thread = ThreadPoolExecutor(1, "spvfilter-store")
-        loop = asyncio.get_running_loop()
+        opening = thread.submit(lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
         try:
-            store, saved = await loop.run_in_executor(thread, lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
+            store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             addresses = list(self._addresses)
             if self._discover:
-                try:
-                    addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
-                except BaseException:
-                    await loop.run_in_executor(thread, store.close)
-                    raise
+                addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
         except BaseException:
+            closing = thread.submit(_close, opening)
             thread.shutdown(wait=False)
+            await asyncio.shield(asyncio.wrap_future(closing))
             raise
         self._running = Running(
             self._options,
@@ -157,8 +156,8 @@ class LightClient:
         assert self._running is not None
         await self._running.close()
 
-    @property
-    def _run(self) -> Running:
+    def _checked(self) -> Running:
+        """The present run. Raises NotRunningError."""
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
         if self._running.is_left:
@@ -170,7 +169,7 @@ class LightClient:
     @property
     def chain(self) -> HeaderChain:
         """The best chain of headers. Raises NotRunningError."""
-        return self._run.engine.chain
+        return self._checked().engine.chain
 
     def events(self) -> EventStream:
         """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
@@ -183,12 +182,12 @@ class LightClient:
 
     async def matches(self) -> list[MatchFound]:
         """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises NotRunningError."""
-        return list(self._run.engine.books.matches())
+        return list(self._checked().engine.books.matches())
 
     @property
     def height(self) -> int:
         """Up to here every block of the best chain was searched. Raises NotRunningError."""
-        return self._run.engine.books.cursor
+        return self._checked().engine.books.cursor
 
     @property
     def observed_fp_rate(self) -> float:
@@ -196,7 +195,7 @@ class LightClient:
 
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises NotRunningError.
         """
-        books = self._run.engine.books
+        books = self._checked().engine.books
         return books.false_positives / max(1, books.filtered_txs)
 
     async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
@@ -207,7 +206,7 @@ class LightClient:
         offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError if no peer takes it in time,
         NotRunningError.
         """
-        running = self._run
+        running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
         await running.broadcast(tx)
@@ -230,10 +229,17 @@ class LightClient:
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
 
     async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
-        running = self._run
+        running = self._checked()
         trial = WatchList(self.network)
         change(trial)
         check_expressible(trial, self.mode)  # before anything is changed
         change(self.watch)
         await running.watch_changed(from_height)
         self._options = replace(self._options, from_height=min(self._options.from_height, from_height))
+
+
+def _close(opening: Future[tuple[Store, Saved]]) -> None:
+    """Close the database that was opened, if it was."""
+    if opening.exception() is None:
+        store, _ = opening.result()
+        store.close()

@@ -98,6 +98,11 @@ class Books:
         """Whether a transaction is pending or a recent block has it."""
         return txid in self.unconfirmed.pending or txid in self._kept
 
+    def is_own(self, txid: bytes) -> bool:
+        """Whether a transaction is pending that we broadcast, or a recent block has it."""
+        pending = self.unconfirmed.pending.get(txid)
+        return pending.own if pending is not None else txid in self._kept
+
     def positions_at(self, height: int) -> dict[int, bytes]:
         """The positions of matched transactions in the block at a height, with their txids."""
         hits = (self._confirmed[mark].hit for mark in self._at.get(height, ()))

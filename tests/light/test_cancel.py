@@ -64,7 +64,8 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_
             steps += 1 + round * effort(60, 30, 1)
         async with running(world, node, store=path, **MODES[name]) as run:
             await run.synced(world)
-            assert {place(each.match) for each in await run.client.matches()} == world.scan()
+            found = {place(each.match) for each in await run.client.matches() if each.match.height is not None}
+            assert found == world.scan()
 
 
 async def test_a_consumer_that_gives_up_waiting_misses_nothing() -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import pytest
-from spvfilter.light.compact_headers import MAX_UNDECIDED
 
 from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import hash160
+from spvfilter.light.engine.filterheaders import MAX_UNDECIDED
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterIndex
@@ -134,7 +134,7 @@ async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_fro
     lie = Lie(dict.fromkeys(odd, b"\x00\x14" + b"bogus element here!!"), dict([hidden_payment(world)]))
     async with AsyncExitStack() as stack:
         liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
-        others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(3)]
+        others = [await stack.enter_async_context(Node(world.regtest, f"127.{at}.0.1")) for at in (1, 2, 3)]
         async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
             wanted = world.scan()
             await run.until(

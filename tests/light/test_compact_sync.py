@@ -17,6 +17,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, push
 from spvfilter.node.server import SERVICES, SETTINGS, Node
+from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, Reason
 from spvfilter.watch.match import Completeness
@@ -26,7 +27,7 @@ from spvfilter.wire.messages.inventory import GetHeaders
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.compactworld import LIMITS, counting, grown, reach_tip
-from support.lightworld import FOREIGN, LOCKS, STRANGER, Run, World, key, place, running, where
+from support.lightworld import FOREIGN, LOCKS, START, STRANGER, Run, World, key, place, running, where
 from support.vectors import effort
 
 ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
@@ -49,9 +50,13 @@ async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
                 assert not run.books.warnings
 
 
+CLOCK = Clock(wall=lambda: START)
+OTHER = "127.1.0.1"  # a host of another network group
+
+
 async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
     world = grown()
-    async with Node(world.regtest) as node, LightClient(world.watch(), peers=[where(node)], limits=LIMITS) as client:
+    async with Node(world.regtest) as node, LightClient(world.watch(), peers=[where(node)], limits=LIMITS, clock=CLOCK) as client:
         run = Run(client)
         await run.synced(world)
         assert completeness(run) == {Completeness.ONE_PEER}
@@ -60,7 +65,11 @@ async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
 
 async def test_what_two_peers_agree_on_is_proven() -> None:
     world = grown()
-    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=LIMITS, mode="compact") as run:
+    async with (
+        Node(world.regtest) as one,
+        Node(world.regtest, OTHER) as two,
+        running(world, one, two, limits=LIMITS, mode="compact") as run,
+    ):
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert completeness(run) == {Completeness.PROVEN}
@@ -70,7 +79,7 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
 async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: Path) -> None:
     world = grown()
     store = tmp_path / "wallet.db"
-    async with Node(world.regtest) as one, Node(world.regtest) as two:
+    async with Node(world.regtest) as one, Node(world.regtest, OTHER) as two:
         async with running(world, one, limits=LIMITS, store=store, mode="compact") as run:
             await run.synced(world)
             assert {found.completeness for found in await run.client.matches()} == {Completeness.ONE_PEER}
@@ -114,7 +123,7 @@ class Deaf(Responder):
 
 async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
     world = grown()
-    nodes = Node(world.regtest), Node(world.regtest, responder=Hesitates)
+    nodes = Node(world.regtest), Node(world.regtest, OTHER, responder=Hesitates)
     async with nodes[0], nodes[1], running(world, *nodes, limits=replace(LIMITS, stall_s=2), mode="compact") as run:
         await run.synced(world)
         assert completeness(run) == {Completeness.PROVEN}
@@ -133,7 +142,11 @@ async def test_filters_come_from_all_peers() -> None:
 
 async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
     world = grown()
-    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=LIMITS, mode="compact") as run:
+    async with (
+        Node(world.regtest) as one,
+        Node(world.regtest, OTHER) as two,
+        running(world, one, two, limits=LIMITS, mode="compact") as run,
+    ):
         await run.synced(world)
         for depth in (0, 1, 0, 3, 25, 0):
             if depth:
@@ -283,7 +296,11 @@ async def test_a_broadcast_is_followed_into_its_block() -> None:
 async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_match() -> None:
     world = grown(blocks=60)
     limits = replace(LIMITS, filters=5)
-    async with Node(world.regtest) as one, Node(world.regtest) as two, running(world, one, two, limits=limits, mode="compact") as run:
+    async with (
+        Node(world.regtest) as one,
+        Node(world.regtest, OTHER) as two,
+        running(world, one, two, limits=limits, mode="compact") as run,
+    ):
         seen = 0
         while seen < 6:
             await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)  # type: ignore[misc]  # a lambda's default has no type

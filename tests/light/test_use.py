@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spvfilter.light.remote import Remote
 
 from spvfilter.errors import NotRunningError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
-from spvfilter.light import remote, waiting
 from spvfilter.light.client import LightClient
+from spvfilter.light.engine import mempool
 from spvfilter.light.events import Synced
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
@@ -25,6 +24,7 @@ from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
+from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
 from support.lightworld import FAST, LOCKS, START, STRANGER, World, place, running, where
@@ -132,22 +132,21 @@ async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
             await run.client.broadcast(world.spending())
 
 
-async def test_what_was_sent_is_told_before_the_block_that_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
+class MinesAtOnce(Responder):
+    """Puts every transaction that it is sent into a block."""
+
+    def on_tx(self, raw: bytes) -> None:
+        super().on_tx(raw)
+        self.regtest.mine()
+
+
+@MODES
+async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str) -> None:
     world = World(6)
     world.receive()
     world.regtest.mine()
-    add_elements = Remote.add_elements
-
-    async def slowly(self: Remote, elements: Sequence[bytes]) -> None:
-        if not world.regtest.mempool:
-            await add_elements(self, elements)
-            return
-        world.regtest.mine()
-        await asyncio.sleep(0.2)
-
-    async with Node(world.regtest) as node, running(world, node) as run:
+    async with Node(world.regtest, responder=MinesAtOnce) as node, running(world, node, mode=mode) as run:
         await run.synced(world)
-        monkeypatch.setattr(Remote, "add_elements", slowly)
         digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
         await run.synced(world)
         told = [type(event) for event in run.books.events if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest]
@@ -157,9 +156,9 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(monkeypat
 
 @pytest.mark.parametrize("nodes", [1, 3])
 async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
-    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
-    monkeypatch.setattr(waiting, "MAX_WAITING_SIZE", 20_000)
+    monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
+    monkeypatch.setattr(unconfirmed.Queue, "MOST", 50)
+    monkeypatch.setattr(unconfirmed.Queue, "MOST_SIZE", 20_000)
     world = World(7)
 
     def busy() -> set[bytes]:
@@ -329,8 +328,7 @@ async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_f
 async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote, "MAX_ASKED_TXS", 80)
-    monkeypatch.setattr(waiting, "MAX_WAITING", 50)
+    monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
 
     class Promises(Responder):
         def on_bloom(self, message: Message) -> None:

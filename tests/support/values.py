@@ -16,7 +16,7 @@ from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport
-from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, Pending, StoredMatch
+from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, KeptTx, Pending, StoredMatch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch import Completeness, Match, MatchKind
@@ -119,6 +119,7 @@ VALUES: dict[str, list[object]] = {
         ImportCounts(1, stale_blocks=[H1]),
         Pending(WITNESS, 1, True),
         StoredMatch(HIT, None, None, Completeness.PROVEN),
+        KeptTx(b"raw", 5, True),
     ],
     "wallet": [
         MatchFound(MATCH),

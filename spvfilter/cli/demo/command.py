@@ -20,6 +20,7 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.node.consensus import COINBASE_MATURITY
+from spvfilter.p2p.clock import Clock
 from spvfilter.store.store import Batch, Bip37Parameters, Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
@@ -96,7 +97,8 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
     async with asyncio.timeout(_TIMEOUT_S), DemoNode(chain.blocks, chain.time) as node:
         with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
             store = _prepared(Path(folder) / "wallet.db", watch)
-            async with LightClient(watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE) as client:
+            clock = Clock(wall=chain.time)
+            async with LightClient(watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE, clock=clock) as client:
                 story = _Story(client.events(), page)
                 await story.until(Synced)
                 _show_traffic(page, node.seen[0], {match.txid for match in story.matches})
@@ -104,7 +106,7 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
                 await _happenings(client, node, chain, story, page)
                 story.balances.show(page)
             page.title("5. The same wallet fetches everything again, in both modes")
-            await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), page)
+            await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), clock, page)
 
 
 def _prepared(path: Path, watch: WatchList) -> Path:
@@ -172,12 +174,12 @@ async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, sto
     await story.until(MatchConfirmed, 3)
 
 
-async def _show_modes(node: DemoNode, store: Path, page: Page) -> None:
+async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> None:
     """Show what each mode costs and gives away."""
     ours: set[bytes] = set()
     sessions = []
     for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
-        async with LightClient(_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE) as client:
+        async with LightClient(_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE, clock=clock) as client:
             async for event in client.events():
                 if isinstance(event, Synced):
                     break

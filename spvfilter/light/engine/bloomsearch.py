@@ -19,12 +19,11 @@ from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.engine.peers import BLOOM, Peer, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
 
 _MAX_PARTS = 64  # under way and being compared
@@ -72,7 +71,7 @@ class BloomSearch:
     @property
     def members(self) -> list[Peer]:
         """Connected peers that serve BIP-37."""
-        return self._context.pool.ready(Service.BLOOM)
+        return self._context.pool.ready(BLOOM)
 
     def link(self, peer: Peer) -> BloomLink:
         """What a peer was asked."""

@@ -36,14 +36,13 @@ from spvfilter.light.engine.inputs import (
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.peers import Peer, PeerPool, PeerState
+from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool, PeerState
 from spvfilter.light.engine.saved import BANS_NOTE, Saved
 from spvfilter.light.engine.status import Status
 from spvfilter.light.events import Mode, Phase
 from spvfilter.light.lies import Lie
 from spvfilter.wallet.books import Books
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
@@ -90,6 +89,7 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
+        self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = _Timers()
         self._start_height = StartHeight(options.from_height, options.birthday)
         if options.mode is Mode.BIP37 or not self._load_scripts():
@@ -284,6 +284,7 @@ class Engine:
                 self.status.report_headers()
             self.status.follow(None)
             return
+        self.status.report_headers_done()
         self._choose_way()
         if self._way is Way.WAIT:
             return
@@ -320,8 +321,8 @@ class Engine:
             return Way.BLOOM
         if mode is Mode.COMPACT or self._filter_headers.members:
             return Way.COMPACT
-        is_greeting = any(peer.serves(Service.COMPACT_FILTERS) for peer in pool.connected())
-        if is_greeting or pool.may_offer(Service.COMPACT_FILTERS, self._context.now):
+        is_greeting = any(peer.serves(COMPACT_FILTERS) for peer in pool.connected())
+        if is_greeting or pool.may_offer(COMPACT_FILTERS, self._context.now):
             return Way.WAIT
         return Way.BLOOM if self._bloom.members else Way.WAIT
 
@@ -341,7 +342,7 @@ class Engine:
         """Peers without the service that is needed make room for others."""
         mode = self.options.mode
         for peer in self._context.pool.ready():
-            filters, bloom = peer.serves(Service.COMPACT_FILTERS), peer.serves(Service.BLOOM)
+            filters, bloom = peer.serves(COMPACT_FILTERS), peer.serves(BLOOM)
             if mode is Mode.COMPACT and not filters:
                 error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
             elif ((mode is Mode.BIP37 or way is Way.BLOOM) and not bloom and not filters) or (mode is Mode.BIP37 and not bloom):
@@ -367,10 +368,12 @@ class Engine:
         if followed not in members:
             followed = filters.leader if filters.leader in members else next(iter(members), None)
         self.status.follow(followed)
-        if context.rows.height < context.chain.height and members:
+        if context.rows.height != self._reported_rows and members:
+            self._reported_rows = context.rows.height
             self.status.report(Phase.FILTER_HEADERS, context.rows.height, context.chain.height)
         before = context.books.cursor
-        self._compact.advance()
+        awaits_witness = self.coverage.proven < context.chain.height and (self.status.awaits_others() or filters.is_hearing)
+        self._compact.advance(may_record=not awaits_witness)
         if context.books.cursor != before:
             self.status.report_search(Phase.FILTERS)
             context.changed()

@@ -22,12 +22,11 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.peers import Peer, PeerState, independent
+from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState, independent
 from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
 from spvfilter.light.lies import Lie
 from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.wire.events import Service
 
 _PIPELINE = 4  # questions for filter headers under way to one peer
 _HEAR_EVERY = 10 * _PERIOD  # blocks by which ours are extended before the other peers are heard; at the end they always are
@@ -88,7 +87,7 @@ class FilterHeaders:
     @property
     def members(self) -> list[Peer]:
         """Connected peers that serve compact filters."""
-        return self._context.pool.ready(Service.COMPACT_FILTERS)
+        return self._context.pool.ready(COMPACT_FILTERS)
 
     def vouching(self, height: int) -> list[Peer]:
         """Connected peers that stand by our filter header at a height."""

@@ -85,8 +85,8 @@ class FilterSearch:
         """Give up what is under way: blocks are searched in another way now."""
         self._parts.clear()
 
-    def advance(self) -> None:
-        """Fetch, match and record as far as possible."""
+    def advance(self, *, may_record: bool) -> None:
+        """Fetch and match as far as possible, and record, unless a witness is about to say more."""
         if self._context.out.is_backed_up:
             return
         cursor = self._context.books.cursor
@@ -98,7 +98,8 @@ class FilterSearch:
         self._ask()
         self._match()
         self._fetch_blocks()
-        self._record()
+        if may_record:
+            self._record()
 
     # Filters
 

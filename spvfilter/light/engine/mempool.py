@@ -14,7 +14,7 @@ from functools import partial
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.peers import Peer
+from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -22,7 +22,6 @@ from spvfilter.protocol import MAX_INVENTORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.unconfirmed import Queue
-from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Mempool, NotFound, Tx
 
 MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
@@ -55,6 +54,7 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
         self._relayed: set[bytes] = set()  # txids of ours that a peer announced that did not have them from us
         self._own: dict[bytes, Transaction] = {}  # by txid and wtxid
+        self._sending: dict[bytes, tuple[Transaction, float]] = {}  # by txid: not recorded yet, and since when they are offered
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -76,6 +76,7 @@ class MempoolWatch:
             if own is not None:
                 if item.hash not in stand.offered:
                     self._relayed.add(own.txid)
+                self._taken(own)
                 self._context.out.taken(own.txid)
         link = self._bloom.link(peer)
         if link.filter is None:
@@ -103,7 +104,7 @@ class MempoolWatch:
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
-        if peer.serves(Service.BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
+        if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
             self._context.out.send(peer.number, Mempool())
         if not by_filter and self._queue.has_room:
@@ -130,7 +131,9 @@ class MempoolWatch:
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
         if not ids & stand.asked.keys():
-            if ids & stand.offered.keys():
+            offered = stand.offered.get(tx.txid)
+            if offered is not None:
+                self._taken(offered)
                 self._context.out.taken(tx.txid)
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
@@ -142,11 +145,17 @@ class MempoolWatch:
             link.unanswered -= was_missing
             link.judge(raw, in_block=False)
         if self._context.options.mempool and not ids & self._heard.keys():
-            self._queue.put(raw, peer.group)
-            self._heard.update(dict.fromkeys(ids))
-            while len(self._heard) > _MAX_HEARD:
-                del self._heard[next(iter(self._heard))]
+            self._put(stand, tx, peer.group)
         self._context.changed()
+
+    def _put(self, stand: _Stand, tx: Transaction, group: str) -> None:
+        if not self._queue.put(tx.raw, group):  # it is asked for again when there is room
+            stand.announced.append(InvItem(InvType.WITNESS_TX, tx.txid))
+            stand.was_asked_for_all = False
+            return
+        self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
+        while len(self._heard) > _MAX_HEARD:
+            del self._heard[next(iter(self._heard))]
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
@@ -168,10 +177,14 @@ class MempoolWatch:
     # Ours
 
     def load_own(self) -> None:
-        """Which unconfirmed transactions are ours."""
+        """Which unconfirmed transactions are ours, and which are being sent."""
         self._own.clear()
         for _, raw in self._context.books.own_unconfirmed():
             tx = Transaction.parse(raw)
+            self._own[tx.txid] = self._own[tx.wtxid] = tx
+        now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
+        self._sending = {txid: (tx, since) for txid, (tx, since) in self._sending.items() if now - since < reply_s}
+        for tx, _ in self._sending.values():
             self._own[tx.txid] = self._own[tx.wtxid] = tx
         self._relayed &= self._own.keys()
 
@@ -195,19 +208,21 @@ class MempoolWatch:
         self._context.out.send(peer.number, GetData((InvItem(_fetched_as(item.kind), item.hash),)))
 
     def broadcast(self, raw: bytes) -> None:
-        """Record a transaction of ours and offer it to all peers once it is in the database. Raises FormatError."""
+        """Offer a transaction of ours to all peers; it is recorded when the first one has taken it. Raises FormatError."""
         tx = Transaction.parse(raw)
-        self._context.out.emit(*self._context.books.add_unconfirmed(raw, int(self._context.lived), own=True))
-        self._scripts.add_pending((tx.txid,))
+        if not self._context.books.is_own(tx.txid):
+            self._sending[tx.txid] = tx, self._context.now.monotonic
         self.load_own()
-        self._own.setdefault(tx.txid, tx)
-        self._own.setdefault(tx.wtxid, tx)
-        self._bloom.teach()
-        self._context.out.after_commit(lambda: self._offer_to_all(tx))
-
-    def _offer_to_all(self, tx: Transaction) -> None:
         for peer in self._context.pool.ready():
             self.offer(peer, tx)
+
+    def _taken(self, tx: Transaction) -> None:
+        """A peer has a transaction that we are sending."""
+        if self._sending.pop(tx.txid, None) is not None:
+            self._context.out.emit(*self._context.books.add_unconfirmed(tx.raw, int(self._context.lived), own=True))
+            self._scripts.add_pending((tx.txid,))
+            self._bloom.teach()
+            self.load_own()
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""
@@ -217,6 +232,7 @@ class MempoolWatch:
             if tx is None:
                 missing.append(item)
                 continue
+            self._taken(tx)
             self._context.out.send(peer.number, Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
             self._context.out.fence(peer.number, partial(self._context.out.taken, tx.txid))
         if missing:

@@ -17,6 +17,8 @@ from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import Message
 
 _LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+_NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
+COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
@@ -41,6 +43,7 @@ class Peer:
     group: str = ""  # peers of one group may be one party
     questions: dict[Hashable, float] = field(default_factory=dict)  # open ones, and when each was asked
     last_answer: float = 0.0
+    services: int = 0  # bits of wire.Service
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -52,11 +55,11 @@ class Peer:
 
     def serves(self, service: int) -> bool:
         """Whether it offers a service."""
-        return self.profile is not None and bool(self.profile.services & service)
+        return self.services & service != 0
 
     def has_block(self, depth: int) -> bool:
         """Whether it keeps blocks at this depth below its tip (BIP-159)."""
-        return depth < _LIMITED_DEPTH or self.serves(Service.NETWORK) or not self.serves(Service.NETWORK_LIMITED)
+        return depth < _LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_offset(self, now: Instant) -> float:
         """Seconds by which its clock, as it stated it when it connected, is ahead of ours."""
@@ -111,9 +114,9 @@ class PeerPool:
 
     def ready(self, service: int = 0) -> list[Peer]:
         """Peers whose headers are known and that offer a service; those that are not suspect first."""
-        found = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.serves(service))]
-        found.sort(key=lambda peer: peer.state is PeerState.SUSPECT)
-        return found
+        prompt = [peer for peer in self._peers.values() if peer.state is PeerState.READY and (not service or peer.services & service)]
+        late = [peer for peer in self._peers.values() if peer.state is PeerState.SUSPECT and (not service or peer.services & service)]
+        return prompt + late
 
     def connected(self) -> list[Peer]:
         """Peers with a connection."""
@@ -177,6 +180,7 @@ class PeerPool:
         peer = self._peers.get(profile.peer)
         if peer is not None:
             peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
+            peer.services = int(profile.services)
             peer.since = peer.last_answer = now.monotonic
             place = self._places[peer.address]
             place.was_tried, place.services = True, profile.services

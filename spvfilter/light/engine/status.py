@@ -29,6 +29,8 @@ class Status:
         self._first = context.books.cursor + 1  # height at which the present search began
         self._warned: set[tuple[str, str]] = set()  # address and subject
         self._behind_since: float | None = None
+        self._tip = b""
+        self._tip_since = 0.0  # when the best chain got its tip, or the run began
 
     def unsynced(self) -> None:
         """The next time that everything is searched, Synced is emitted, even for the same tip."""
@@ -47,6 +49,13 @@ class Status:
         """Headers are being fetched."""
         done, total = self._headers.progress()
         self.report(Phase.HEADERS, done, total)
+
+    def report_headers_done(self) -> None:
+        """All headers of a peer are there."""
+        if self._progress is not None and self._progress.phase is Phase.HEADERS:
+            height = max(self._context.chain.height, self._progress.done)
+            self.report(Phase.HEADERS, height, height)
+            self._progress = None
 
     def report_search(self, phase: Phase) -> None:
         """Blocks are being searched."""
@@ -79,16 +88,21 @@ class Status:
         context, chain = self._context, self._context.chain
         if context.books.cursor < chain.height:
             return False
-        if any(self._is_expected(peer) for peer in context.pool):
+        if self.awaits_others():
             return False
         return self._somebody_has_tip() and self._clock_is_right()
 
-    def _is_expected(self, peer: Peer) -> bool:
-        """Whether a peer has not had its time to tell of its headers."""
-        now, stall_s = self._context.now.monotonic, self._context.options.patience.stall_s
-        if peer.state in (PeerState.CONNECTING, PeerState.GREETING):
-            return now - peer.since < stall_s
-        return peer.state is PeerState.READY and self._headers.is_asked(peer) and peer.silent_for(now) < stall_s
+    def awaits_others(self) -> bool:
+        """Whether a peer has not had its time to tell of its headers. That time is as long as a stall, after each new tip."""
+        now, chain = self._context.now.monotonic, self._context.chain
+        if chain.tip_hash != self._tip:
+            self._tip, self._tip_since = chain.tip_hash, now
+        if now - self._tip_since >= self._context.options.patience.stall_s:
+            return False
+        return any(
+            peer.state in (PeerState.CONNECTING, PeerState.GREETING) or (peer.state is PeerState.READY and self._headers.is_asked(peer))
+            for peer in self._context.pool
+        )
 
     def _somebody_has_tip(self) -> bool:
         """Whether a peer that is there knows the best chain's tip; those that do not are named after a while."""

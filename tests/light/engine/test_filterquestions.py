@@ -1,0 +1,133 @@
+"""Answers about compact filters checked against the questions: any other answer is a named lie."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import LieError
+from spvfilter.filters.bip158 import filter_hash, filter_headers
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.effects import Send
+from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import PeerPool, PeerState
+from spvfilter.light.lies import Lie
+from spvfilter.network import REGTEST
+from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
+from spvfilter.wire.messages.table import Message
+
+NOW = Instant(0.0, 1_700_000_000.0)
+BLOCKS = [bytes((number,)) * 32 for number in range(1, 6)]
+DATA = [bytes((number,)) for number in range(5)]
+HEADERS = [bytes(32), *filter_headers(map(filter_hash, DATA), bytes(32))]
+
+
+class Asked:
+    """One peer, and what came of the questions to it."""
+
+    def __init__(self) -> None:
+        books = Books(WatchList(REGTEST), SavedBooks())
+        out = Outbox(books)
+        pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
+        self.context = Context(Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+        self.questions = FilterQuestions(self.context)
+        pool.advance(NOW)
+        peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
+        assert peer is not None
+        peer.state = PeerState.READY
+        self.peer = peer
+        self.filters: list[list[bytes]] = []
+        self.hashes: list[tuple[bytes, Sequence[bytes]]] = []
+        self.checkpoints: list[Sequence[bytes]] = []
+
+    def ask_filters(self) -> bool:
+        return self.questions.filters(self.peer, FilterFlight(0, BLOCKS, HEADERS, self.filters.append))
+
+    def ask_hashes(self) -> bool:
+        return self.questions.hashes(self.peer, 0, 4, BLOCKS[4], lambda previous, hashes: self.hashes.append((previous, hashes)))
+
+    def ask_checkpoints(self, height: int) -> bool:
+        return self.questions.checkpoints(self.peer, height, BLOCKS[4], self.checkpoints.append)
+
+    def sent(self) -> list[Message]:
+        return [effect.message for effect in self.context.out.take() if isinstance(effect, Send)]
+
+    def take(self, message: CFilter | CFHeaders | CFCheckpt) -> None:
+        self.questions.take(self.peer, message)
+
+
+def test_filters_may_come_in_any_order() -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    assert asked.sent() == [GetCFilters(0, 0, BLOCKS[-1])]
+    assert asked.questions.flights(asked.peer) == 1
+    for number in (3, 0, 4, 2, 1):
+        assert asked.peer.questions
+        assert not asked.filters
+        asked.take(CFilter(0, BLOCKS[number], DATA[number]))
+    assert asked.filters == [DATA]
+    assert not asked.peer.questions
+    assert asked.questions.flights(asked.peer) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        (CFilter(0, b"\x77" * 32, b"\0"), Lie.UNASKED_FILTER),
+        (CFilter(1, BLOCKS[0], DATA[0]), Lie.UNASKED_FILTER),
+        (CFilter(0, BLOCKS[0], DATA[1]), Lie.FALSE_FILTER),
+        (CFHeaders(0, BLOCKS[3], bytes(32), ()), Lie.UNASKED_FILTER),
+        (CFHeaders(0, BLOCKS[4], bytes(32), (bytes(32),) * 4), Lie.UNASKED_FILTER),
+        (CFHeaders(0, BLOCKS[4], bytes(32), (bytes(32),) * 6), Lie.UNASKED_FILTER),
+        (CFCheckpt(0, BLOCKS[0], ()), Lie.UNASKED_FILTER),
+        (CFCheckpt(0, BLOCKS[4], ()), Lie.UNASKED_FILTER),
+        (CFCheckpt(0, BLOCKS[4], (bytes(32),) * 3), Lie.UNASKED_FILTER),
+    ],
+    ids=repr,
+)
+def test_what_was_not_asked_for_is_a_lie(message: CFilter | CFHeaders | CFCheckpt, name: Lie) -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    assert asked.ask_hashes()
+    assert asked.ask_checkpoints(2_004)
+    with pytest.raises(LieError) as caught:
+        asked.take(message)
+    assert caught.value.cause == name
+    assert not asked.filters
+    assert not asked.hashes
+    assert not asked.checkpoints
+
+
+def test_a_question_that_is_open_is_not_asked_twice() -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    assert asked.ask_hashes()
+    assert asked.ask_checkpoints(1_004)
+    assert not asked.ask_filters()
+    assert not asked.ask_hashes()
+    assert not asked.ask_checkpoints(1_004)
+    assert [type(message) for message in asked.sent()] == [GetCFilters, GetCFHeaders, GetCFCheckpt]
+    for block, data in zip(BLOCKS, DATA, strict=True):
+        asked.take(CFilter(0, block, data))
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(map(filter_hash, DATA))))
+    asked.take(CFCheckpt(0, BLOCKS[4], (bytes(32),)))
+    assert asked.filters == [DATA]
+    assert asked.hashes == [(bytes(32), tuple(map(filter_hash, DATA)))]
+    assert asked.checkpoints == [(bytes(32),)]
+    assert asked.ask_hashes()
+
+
+def test_a_peer_that_is_gone_owes_nothing() -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    asked.context.pool.drop(asked.peer, ConnectionAbortedError("gone"), NOW)
+    assert asked.questions.flights(asked.peer) == 0
