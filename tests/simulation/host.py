@@ -68,6 +68,7 @@ class Process:
         hear: Callable[[Process, Event], None],
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
+        sent: Callable[[Message], None],
         is_prompt: bool,
     ) -> None:
         self.options = options
@@ -86,6 +87,7 @@ class Process:
         self._hear = partial(hear, self)
         self._ended = partial(ended, self)
         self._overhear = overhear
+        self._sent = sent
         self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
@@ -178,6 +180,7 @@ class Process:
         match effect:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:
+                    self._sent(message)
                     connection.send(message)
                     if connection.pipe.waiting > _MOST_WAITING:
                         raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")

@@ -10,7 +10,7 @@ import random
 from functools import partial
 from pathlib import Path
 
-from simulation.behaviours import HONEST
+from simulation.behaviours import HONEST, Behaviour
 from simulation.behaviours.floods import Invents
 from simulation.engine import make
 from simulation.node import Node
@@ -44,7 +44,8 @@ class InventsOne(Invents):
 
 def sent(seed: int, watched: Lock, folder: Path) -> tuple[dict[str, str], int]:
     """A digest of the bytes that each peer was sent, with their times; and the number of unconfirmed matches."""
-    placed = [Placed(kind, host, [f"{host}:18444"]) for kind, host in zip((HONEST, HONEST, InventsOne), HOSTS, strict=True)]
+    kinds: list[type[Behaviour]] = [HONEST, HONEST, InventsOne]
+    placed = [Placed(kind, host, [f"{host}:18444"]) for kind, host in zip(kinds, HOSTS, strict=True)]
     options = Options(mode=Mode.COMPACT)
     folder.mkdir()
     world = World(random.Random(seed), make, options, placed, folder / "wallet.db", lambda line: Record(lambda: line.now), is_prompt=True)

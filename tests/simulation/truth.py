@@ -48,6 +48,7 @@ class Truth:
         self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
         self._strange: list[Coin] = []
+        self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
         self._now = now
         self._last_tip = regtest.chain.tip.hash
         self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
@@ -82,6 +83,7 @@ class Truth:
 
     def on_tx(self, tx: Transaction) -> None:
         """Callback of the mempool."""
+        self.relayed.add(tx.txid)
 
     def block(self, digest: bytes) -> TreeBlock | None:
         """A block of any branch, other miners' included."""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.agreement import Agreement
+from simulation.agreement import Agreement, group_of
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
 from simulation.node import Node
@@ -60,6 +60,7 @@ class World:
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
         self.agreed = Agreement(self.truth)
+        self.privacy = invariants.Privacy(self)
         self.restarts = 0
         self.process: Process | None = None
         self._make = make
@@ -109,6 +110,7 @@ class World:
             self._hear,
             self._ended,
             self.agreed.heard,
+            self.privacy.sent,
             self._is_prompt,
         )
 
@@ -143,6 +145,18 @@ class World:
             each.is_ready and not each.is_dead and each.since <= since and each.node.behaviour.is_prompt
             for each in self.process.connections.values()
         )
+
+    def most_clocks_are_right(self) -> bool:
+        """Whether most networks that the client has had connections to for a while have the right time."""
+        if self.process is None:
+            return False
+        since, groups = self.timeline.now - 10.0, dict[str, bool]()
+        for each in self.process.connections.values():
+            if each.is_ready and each.since > since:
+                return False
+            if each.is_ready:
+                groups.setdefault(group_of(each.node.host), not each.node.behaviour.clock_skew_s)
+        return sum(groups.values()) > len(groups) / 2 + 0.5
 
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
