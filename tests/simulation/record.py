@@ -69,7 +69,7 @@ class Record:
             self._put("*", text, text, None)
 
     def stepped(self, seconds: float, input: Input | None) -> None:
-        """A step of the engine took so much time of the processor; reported, never judged."""
+        """A step of the engine took so long on the real clock; reported, never judged."""
         if seconds > self.slowest_s:
             self.slowest_s = seconds
             self.slowest = type(input.message if isinstance(input, Heard) else input).__name__
