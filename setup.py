@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sysconfig
+import tarfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.modified import newer_group
 
 KERNEL = "spvfilter.kernel.native"
@@ -59,8 +63,33 @@ class Wheel(bdist_wheel):
         super().run()
 
 
+class SourceArchive(sdist):
+    """A source archive that depends on its files and SOURCE_DATE_EPOCH alone: not on who packs it, when, where or under which umask."""
+
+    def make_archive(
+        self, base_name: str, format: str, root_dir: Any = None, base_dir: Any = None, owner: Any = None, group: Any = None
+    ) -> str:
+        made = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.mode & 0o100 else 0o644
+            member.mtime = made
+            return member
+
+        path = Path(f"{base_name}.tar.gz")
+        with (
+            path.open("wb") as file,
+            GzipFile("", "wb", fileobj=file, mtime=made) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            archive.add(base_dir, filter=anonymous)  # in the order of names
+        return str(path)
+
+
 setup(
-    cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel},
+    cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel, "sdist": SourceArchive},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE_ABI else {},
     ext_modules=[
         Extension(

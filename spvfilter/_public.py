@@ -1,4 +1,4 @@
-"""Public names: the package that each is imported from, and loading a package's names when they are first used."""
+"""Public names: the package that each is imported from; and loading names and modules when they are first used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def public(defined: T) -> T:
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
-    if isinstance(defined, type) and "__annotations__" in defined.__dict__:
-        defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in defined.__annotations__.items()}
+    if isinstance(defined, type) and (hints := defined.__annotations__):  # its own; since 3.14 a NamedTuple's are made when asked for
+        defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
     return defined
 
 
@@ -30,6 +30,21 @@ def _resolvable(hint: object, module: str) -> object:
     if not isinstance(text, str) or hasattr(builtins, text):  # the same everywhere
         return hint
     return ForwardRef(text, module=module, is_class=True)
+
+
+class deferred:  # noqa: N801  used as a function
+    """A stand-in for a module, which is imported when one of its attributes is first used.
+
+    It is for modules that take long to import and are not needed until a function is called. Type checkers see an import statement instead.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(sys.modules.get(self._name) or import_module(self._name), attribute)
 
 
 def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

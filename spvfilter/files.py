@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from spvfilter._public import deferred
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = deferred("tempfile")
 
 
 @contextmanager

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import mmh3
+from spvfilter._public import deferred
+
+if TYPE_CHECKING:
+    import mmh3
+else:
+    mmh3 = deferred("mmh3")
 
 __all__ = [
     "hash160",

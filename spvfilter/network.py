@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from functools import partial
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import ParameterError
 
 __all__ = [

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import spvfilter
+from support.installed import ROOT
 
 PACKAGE = Path(spvfilter.__file__).parent
 LONGEST = 500  # lines of a file
@@ -26,7 +27,7 @@ WIDER = {
 
 # Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order below holds.
 FLOORS = [
-    ["_public", "errors", "protocol", "hashes", "network", "primitives", "files"],
+    ["_public", "_dataclass", "errors", "protocol", "hashes", "network", "primitives", "files"],
     ["kernel"],
     ["transaction"],
     ["bloom", "wire", "chain", "address"],
@@ -204,7 +205,7 @@ def test_exceptions_to_the_sizes_are_still_needed() -> None:
     assert {name: width for name, width in widths.items() if width > WIDEST} == WIDER
 
 
-CSRC = PACKAGE / "kernel" / "csrc"
+CSRC = ROOT / "spvfilter" / "kernel" / "csrc"  # wheels leave it out
 C_FLOORS = [
     ["spv.h", "spv.c", "array.h", "fork.h", "fork.c"],
     ["hash"],
@@ -274,6 +275,28 @@ def test_a_room_loads_nothing_before_a_name_of_it_is_used() -> None:
     loaded = loaded_by("\n".join(f"import {room}" for room in rooms))
     assert {name for name in loaded if name.startswith("spvfilter")} == rooms | {"spvfilter", "spvfilter._public"}
     assert not loaded & HEAVY
+
+
+DEFERRED = {
+    "asyncio",
+    "csv",
+    "decimal",
+    "json",
+    "mmap",
+    "mmh3",
+    "multiprocessing",
+    "pickle",
+    "random",
+    "secrets",
+    "sqlite3",
+    "ssl",
+    "tempfile",
+}
+
+
+@pytest.mark.parametrize("code", ["from spvfilter import LightClient", "from spvfilter import Matcher", "import spvfilter.cli.scan"])
+def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) -> None:
+    assert not loaded_by(code) & DEFERRED
 
 
 def names_bound(module: str) -> set[str]:

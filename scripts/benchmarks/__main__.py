@@ -28,6 +28,7 @@ SUITES = {
     "bip37": blocks.bip37,
     "lag": blocks.lag,
     "threads": pipeline.threads,
+    "files": pipeline.files,
     "pipeline": pipeline.pipeline,
     "addresses": pipeline.addresses,
     "start": pipeline.start,
@@ -39,7 +40,7 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "threads", "pipeline", "growth"}
+ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "growth"}
 BOTH = ("scan", "bip37", "generic", "headers", "gcs")  # measured with the pure kernel as well
 
 

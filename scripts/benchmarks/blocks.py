@@ -5,22 +5,39 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from bitcoin.bloom import CBloomFilter
 from bitcoin.core import CBlock, COutPoint
 from measure import Row, best_of, p99, record_lag
 
-from spvfilter import Bip37Filter, Matcher, WatchList
+from spvfilter import Bip37Filter, BlockFiles, Matcher, WatchList
+from spvfilter.hashes import sha256d
 from spvfilter.kernel import BACKEND
 
+_LARGE = 600_000  # bytes of a block
+_DIFFERENT = 165  # blocks
 NAMES = ("mainnet_0413567_25aff8be", "mainnet_0574200_1602407a", "mainnet_0866342_14ce9ba7")
 
 
 def read(folder: Path) -> list[tuple[str, bytes]]:
     return [(name.split("_")[1].lstrip("0"), (folder / f"{name}.raw").read_bytes()) for name in NAMES]
+
+
+def chained(folder: Path, size: int) -> Iterator[bytes]:
+    """The large real blocks over and over, each upon the one before, until `size` bytes: too many for the processor's caches."""
+    large = [raw for path in sorted(folder.glob("mainnet_*.raw")) if len(raw := path.read_bytes()) > _LARGE]
+    previous, made = bytes(32), 0
+    while made < size:
+        for raw in large:
+            block = raw[:4] + previous + raw[36:]
+            previous = sha256d(block[:80])
+            made += len(block)
+            yield block
 
 
 def strangers(count: int) -> list[bytes]:
@@ -52,7 +69,45 @@ def scan(folder: Path, rounds: int) -> list[Row]:
             if count == 1_000:
                 parse, oracle = best_of(1, partial(watch.table.scan_block, raw), partial(CBlock.deserialize, raw))
                 rows.append(Row(f"block {name}, exact, {count:,} scripts", parse, oracle, "python-bitcoinlib, deserialise only"))
+    return rows + different(folder, rounds) if BACKEND == "native" else rows
+
+
+def different(folder: Path, rounds: int) -> list[Row]:
+    """Many different blocks, each read from memory but once: the kernel alone, and the matcher in a loop that runs already."""
+    rows = []
+    blocks = list(islice(chained(folder, sys.maxsize), _DIFFERENT))
+    name = f"{_DIFFERENT} different blocks, exact"
+    with asyncio.Runner() as loop:
+        for count in (1_000, 100_000, 1_000_000):
+            watch = watching(count)
+            ours, kernel, unit = best_of(
+                3 * rounds,
+                partial(_run_match_all, loop, watch, blocks),
+                partial(scan_each, watch, blocks),
+                partial(hash_each, blocks),
+            )
+            rows.append(Row(f"{name}, {count:,} scripts", kernel, unit, "sha256 (1 u)", 0.25))
+            rows.append(Row(f"{name}, {count:,} scripts, Matcher", ours, kernel, "the row above", 1.1))
     return rows
+
+
+async def match_all(watch: WatchList, blocks: BlockFiles | list[bytes], jobs: int) -> None:
+    async for _ in Matcher(watch, jobs=jobs).scan(blocks):
+        pass
+
+
+def _run_match_all(loop: asyncio.Runner, watch: WatchList, blocks: list[bytes]) -> None:
+    loop.run(match_all(watch, blocks, 1))
+
+
+def scan_each(watch: WatchList, blocks: list[bytes]) -> None:
+    for raw in blocks:
+        watch.table.scan_block(raw)
+
+
+def hash_each(blocks: list[bytes]) -> None:
+    for raw in blocks:
+        hashlib.sha256(raw)
 
 
 def bip37(folder: Path, rounds: int) -> list[Row]:

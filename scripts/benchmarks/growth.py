@@ -7,10 +7,9 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
-from blocks import fresh_scan, read, strangers, watching
+from blocks import chained, fresh_scan, read, strangers, watching
 from compact import scripts
 from measure import Row, best_of
-from pipeline import chained
 
 from spvfilter import Bip37Filter, Matcher
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mmap
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader
 from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
@@ -18,7 +18,11 @@ from spvfilter.errors import FormatError, ParameterError, TooLargeError
 from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
+    import mmap
+
     from typing_extensions import Buffer
+else:
+    mmap = deferred("mmap")
 
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import GenericFilter, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
@@ -20,7 +18,13 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import BACKEND, BitCore, Encoding
 
 if TYPE_CHECKING:
+    import pickle
+    from concurrent import futures
+
     from typing_extensions import Buffer
+else:
+    futures = deferred("concurrent.futures")
+    pickle = deferred("pickle")
 
 _PARTS_PER_JOB = 4
 _MAX_PART = 1 << 22  # keys per piece; several pieces are in memory at once
@@ -140,10 +144,10 @@ class BloomFilter(GenericFilter, BloomBits):
         over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
         if in_processes := BACKEND == "pure":
             _refuse_unpicklable(over)
-        pool: Executor = ProcessPoolExecutor(jobs) if in_processes else ThreadPoolExecutor(jobs)
+        pool: futures.Executor = futures.ProcessPoolExecutor(jobs) if in_processes else futures.ThreadPoolExecutor(jobs)
         part_size = min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART)
         size = made.header().body_size
-        waiting: deque[Future[Buffer]] = deque()
+        waiting: deque[futures.Future[Buffer]] = deque()
         with pool:
             for part in _parts(made, keys, part_size):
                 if in_processes:

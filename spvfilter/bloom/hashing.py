@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family
+
+if TYPE_CHECKING:
+    import secrets
+else:
+    secrets = deferred("secrets")
 
 
 @public

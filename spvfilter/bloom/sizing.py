@@ -7,10 +7,16 @@ Formulas without another source are those of Broder and Mitzenmacher, "Network A
 from __future__ import annotations
 
 import math
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation, localcontext
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
+
+if TYPE_CHECKING:
+    import decimal
+else:
+    decimal = deferred("decimal")
 
 MAX_COUNT = 2**63 - 1  # bits or items; more than any machine holds, and floats are too coarse for larger numbers
 MAX_HASH_FUNCS = 1075  # the optimum for the smallest positive float is 1074, and the next integer is tried too
@@ -108,16 +114,16 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
     # digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's inequality)
     lost = hash_funcs * (math.log10(2) - _log1mexp(-throws / bits) / math.log(10))
     digits = math.ceil(lost + math.log10(throws)) + 30  # the power multiplies the error of its base by `throws`
-    exact = Context(digits, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX, traps=[InvalidOperation])
-    with localcontext(exact):
+    exact = decimal.Context(digits, decimal.ROUND_HALF_EVEN, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.InvalidOperation])
+    with decimal.localcontext(exact):
         most = min(hash_funcs, bits)
-        differences = [(Decimal(bits - i) / bits) ** throws for i in range(most + 1)]  # i given bits are all 0
-        distinct = [Decimal(1)] + [Decimal(0)] * most  # by j: the probability that the probes so far fell on j distinct bits
+        differences = [(decimal.Decimal(bits - i) / bits) ** throws for i in range(most + 1)]  # i given bits are all 0
+        distinct = [decimal.Decimal(1)] + [decimal.Decimal(0)] * most  # by j: the probability that j distinct bits are hit so far
         for _ in range(hash_funcs):
             for j in range(most, 0, -1):
                 distinct[j] = (distinct[j] * j + distinct[j - 1] * (bits - j + 1)) / bits
-            distinct[0] = Decimal(0)
-        rate = Decimal(0)
+            distinct[0] = decimal.Decimal(0)
+        rate = decimal.Decimal(0)
         for j in range(1, most + 1):
             differences = [left - right for left, right in pairwise(differences)]
             rate += distinct[j] * differences[0]  # j given bits are all 1

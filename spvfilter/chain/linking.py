@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
@@ -83,6 +83,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
     for number, block in enumerate(blocks):
         children.setdefault(block.previous, []).append(number)
     total = [(0, 0)] * len(blocks)  # work and length of the branch up to each block
+    work_of = {bits: work(bits) for bits in {block.bits for block in blocks}}
     segments: list[Segment] = []
     stale: list[int] = []
     damaged: list[int] = []
@@ -98,7 +99,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
         damaged.extend(sorted(unproven))
         for number in members:
             done, length = total[index[blocks[number].previous]] if blocks[number].previous in index else (0, 0)
-            total[number] = done + (0 if number in unproven else work(blocks[number].bits)), length + 1
+            total[number] = done + (0 if number in unproven else work_of[blocks[number].bits]), length + 1
         at: int | None = max(members, key=lambda number: (*total[number], -int.from_bytes(blocks[number].hash, "big")))
         best = []
         while at is not None:

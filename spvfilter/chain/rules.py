@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.chain.difficulty import PERIOD, SPACING, decode_bits, retarget, target, work
 from spvfilter.errors import (

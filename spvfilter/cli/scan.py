@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
 from spvfilter.cli.term.matches import FORMATS, Totals, printer
 from spvfilter.cli.term.page import Page, complain
@@ -18,6 +19,11 @@ from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, S
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, hex_blocks
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 _STDIN = "-"
 _INCOMPLETE = 1  # exit code

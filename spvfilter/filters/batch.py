@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.kernel import BACKEND, GcsQuery
 from spvfilter.protocol import BASIC_M, BASIC_P
+
+if TYPE_CHECKING:
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 bytes, wire order), its filter
@@ -75,8 +79,8 @@ def _outcomes(batches: Iterator[_Batch], query: GcsQuery, jobs: int) -> Generato
         for batch in batches:
             yield _match(batch, query)
         return
-    workers = ThreadPoolExecutor(jobs, "spvfilter-filters")
-    waiting: deque[Future[tuple[Sequence[bytes], Exception | None]]] = deque()
+    workers = futures.ThreadPoolExecutor(jobs, "spvfilter-filters")
+    waiting: deque[futures.Future[tuple[Sequence[bytes], Exception | None]]] = deque()
     try:
         for batch in batches:
             waiting.append(workers.submit(_match, batch, query))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import hmac
 import math
-import secrets
 import warnings
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 from spvfilter.wire.messages.filters import FilterLoad
+
+if TYPE_CHECKING:
+    import hmac
+    import secrets
+else:
+    hmac = deferred("hmac")
+    secrets = deferred("secrets")
 
 DEFAULT_FP_RATE = 0.0001
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold

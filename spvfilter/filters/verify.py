@@ -9,10 +9,10 @@ so a filter is often neither refuted nor proven.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 
+from spvfilter._dataclass import dataclass
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip158 import BasicFilter, basic_data, filter_elements
 from spvfilter.hashes import hash160

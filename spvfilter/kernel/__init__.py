@@ -22,6 +22,7 @@ from spvfilter.kernel.values import (
     EntryKind,
     Family,
     Hit,
+    Place,
     TxMatch,
     TxSpan,
 )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         walk_tx,
         wtxid,
     )
+    from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import header_hashes
     from spvfilter.kernel.pure.table import WatchTable
@@ -68,6 +70,8 @@ __all__ = [
     "Family",
     "GcsQuery",
     "Hit",
+    "Place",
+    "ReadBuffer",
     "TxMatch",
     "TxSpan",
     "WatchTable",
@@ -83,6 +87,7 @@ __all__ = [
     "merkle_root",
     "multisig_keys",
     "parse_tx",
+    "read_at",
     "strip_witness",
     "txid",
     "walk_block",

@@ -23,6 +23,7 @@ _REFERENCE = {
     ),
     "pure.address": ("decode_address",),
     "pure.bits": ("BitCore", "CounterCore"),
+    "pure.files": ("ReadBuffer", "read_at"),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure.headers": ("header_hashes",),
     "pure.table": ("WatchTable",),

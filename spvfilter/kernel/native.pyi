@@ -17,6 +17,7 @@ from spvfilter.kernel.pure.blocks import (
     walk_tx as walk_tx,
     wtxid as wtxid,
 )
+from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
 from spvfilter.kernel.pure.headers import header_hashes as header_hashes
 from spvfilter.kernel.pure.table import WatchTable as WatchTable

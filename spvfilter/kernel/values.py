@@ -35,6 +35,17 @@ class TxMatch(NamedTuple):
 
 
 @public
+class Place(NamedTuple):
+    """The place of a block in an open file, and its hash, which shows whether the block is still there."""
+
+    descriptor: int
+    offset: int  # bytes
+    size: int  # bytes, at most MAX_BLOCK_SIZE
+    key: bytes  # 8 bytes, repeated from the start of the file, with which it is XORed; or empty
+    hash: bytes  # 32 bytes
+
+
+@public
 class Family(IntEnum):
     """Hash families by the numbers of the file format; bloom/hashing.py has a class for each."""
 

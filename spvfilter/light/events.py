@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.wallet.events import WalletEvent
 

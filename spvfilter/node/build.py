@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.errors import SessionError
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -17,6 +16,13 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
+
+if TYPE_CHECKING:
+    import asyncio
+    import secrets
+else:
+    asyncio = deferred("asyncio")
+    secrets = deferred("secrets")
 
 _BUFFER = 1 << 16  # bytes buffered by the reader, and read at once
 _TURN_S = 0.002  # seconds of work before other tasks get a turn

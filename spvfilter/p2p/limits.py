@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 
 

@@ -1,8 +1,8 @@
 """One file of blocks: raw, hex, or Bitcoin Core's blk*.dat with its framing.
 
 A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that many bytes of block.
-Records may be out of height order, zeros may lie between and behind them (Core allocates in advance), and the last may be half
-written. Since Core 28 records are XORed with the 8-byte key of xor.dat, repeated from the start of each file; the zeros are not.
+Records need not be in height order, zeros may follow any record (Core allocates space in advance), and the last record may be half
+written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeated from the start of each file; the zeros are not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spvfilter.errors import SourceError
+from spvfilter.kernel import read_at
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
 
@@ -31,19 +32,19 @@ class Record(NamedTuple):
 
 
 class BlockFile:
-    """A file whose kind is found out when it is first read."""
+    """A file whose kind is detected when it is first read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._key = b""
-        self._hex = False
+        self.key = b""  # what it is XORed with
+        self.is_hex = False  # one block in hex digits
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        """Every block in the file, and a sentence for every stretch that is none.
+        """Yield every block in the file, and a sentence about every part that is not a block.
 
         Raises OSError; SourceError for an empty file, one of another network, or one too large to be a block.
         """
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer must not hold us up
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -51,13 +52,13 @@ class BlockFile:
             size = status.st_size
             if not size:
                 raise SourceError("the file is empty")
-            self._key, self._hex = self._xor_key(), False
-            head = self._pread(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE))
+            self.key, self.is_hex = self._xor_key(), False
+            head = read_at(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE), self.key)
             owner = _magic_of(head)
-            if self._key and owner is None:
+            if self.key and owner is None:
                 plain = os.pread(descriptor, len(head), 0)
-                if (owner := _magic_of(plain)) is not None:  # a key lies beside it, but this file is not XORed
-                    self._key, head = b"", plain
+                if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
+                    self.key, head = b"", plain
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
@@ -68,12 +69,12 @@ class BlockFile:
             os.close(descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of one record, plain. Raises OSError, SourceError."""
+        """The bytes of one record, without the XOR. Raises OSError, SourceError."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            if self._hex:
+            if self.is_hex:
                 return _from_hex(os.pread(descriptor, 2 * MAX_BLOCK_SIZE + 2, 0))
-            return self._pread(descriptor, offset, size)
+            return read_at(descriptor, offset, size, self.key)
         finally:
             os.close(descriptor)
 
@@ -91,24 +92,13 @@ class BlockFile:
             raise SourceError(f"the xor.dat beside it has {len(key)} bytes, not 8")
         return key if any(key) else b""
 
-    def _pread(self, descriptor: int, offset: int, size: int) -> bytes:
-        return self._plain(os.pread(descriptor, size, offset), offset)
-
-    def _plain(self, data: bytes, offset: int) -> bytes:
-        if not self._key:
-            return data
-        shift = offset % len(self._key)
-        key = (self._key[shift:] + self._key[:shift]) * (len(data) // len(self._key) + 1)
-        mixed = int.from_bytes(data, "little") ^ int.from_bytes(key[: len(data)], "little")
-        return mixed.to_bytes(len(data), "little")
-
     def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int) -> Record:
         """The whole file as one block, raw or in hex."""
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:
                 raise SourceError(f"{size} bytes of hex are more than one block of {MAX_BLOCK_SIZE} bytes")
-            self._hex = True
+            self.is_hex = True
             raw = _from_hex(os.pread(descriptor, size, 0))
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
@@ -118,7 +108,7 @@ class BlockFile:
     def _framed(self, descriptor: int, size: int, network: Network, prefix_size: int) -> Iterator[Record | str]:
         at = 0
         while at < size:
-            head = self._pread(descriptor, at, 8 + prefix_size)
+            head = read_at(descriptor, at, 8 + prefix_size, self.key)
             length = int.from_bytes(head[4:8], "little")
             if head[:4] != network.magic or len(head) < 8 or not _MIN_BLOCK_SIZE <= length <= MAX_BLOCK_SIZE:
                 start = at
@@ -133,11 +123,11 @@ class BlockFile:
                 at, _ = self._gap(descriptor, at, size, network.magic)
 
     def _gap(self, descriptor: int, start: int, size: int, magic: bytes) -> tuple[int, bool]:
-        """The offset of the next magic behind `start`, or `size`; and whether nothing but zeros lies before it."""
+        """The offset of the next magic after `start`, or `size`; and whether there are only zeros before it."""
         at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
         while at < size and found < 0:
             data = os.pread(descriptor, chunk, at)
-            found = self._plain(data, at).find(magic, at == start)
+            found = (read_at(descriptor, at, chunk, self.key) if self.key else data).find(magic, at == start)
             last = len(data) < chunk
             passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
             zeros = zeros and not data[:passed].strip(b"\0")
@@ -147,7 +137,7 @@ class BlockFile:
 
 
 def _magic_of(head: bytes) -> Network | None:
-    """The network whose magic opens a file, zeros before it aside."""
+    """The network whose magic the file starts with, after any zeros."""
     magic = head.lstrip(b"\0")[:4]
     return next((network for network in NETWORKS if magic == network.magic), None)
 

@@ -1,16 +1,14 @@
-"""In which order a scan takes its blocks: in chain order, as they arrive, or as declared. The scanning itself is scan.py's."""
+"""The order in which a scan takes its blocks: chain order, order of arrival, or the order declared."""
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.chain import link
 from spvfilter.errors import OrderError
 from spvfilter.network import Network
@@ -18,9 +16,16 @@ from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
 
-BATCH_SIZE = 4_000_000  # bytes of blocks that one thread takes at a time: as large as a block may be, so no more memory than one
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+    asyncio = deferred("asyncio")
+
+BATCH_SIZE = 8_000_000  # bytes of blocks that one thread takes at a time: a millisecond or two of work
 BATCH_BLOCKS = 256
-STALE = -1  # the segment of a block off the best branches
+STALE = -1  # the segment number of a block that is not on a best branch
 
 AnyBlock = bytes | RawBlock | Serializable
 RawBlocks = AsyncIterable[AnyBlock] | Iterable[AnyBlock]
@@ -30,36 +35,36 @@ T = TypeVar("T")
 @public
 @dataclass(slots=True)
 class ScanReport:
-    """What a scan has done so far; it is updated as the scan goes."""
+    """What a scan has done so far. It is updated while the scan runs."""
 
-    blocks: int = 0  # scanned, each counted once
+    blocks: int = 0  # scanned; each counts once
     bytes_scanned: int = 0  # of those blocks
-    bytes_total: int | None = None  # to scan, where known
+    bytes_total: int | None = None  # to scan; None if it is not known
     matches: int = 0
-    segments: int = 0  # runs of blocks that are not linked with each other
-    duplicates: list[bytes] = field(default_factory=list)  # hashes of blocks met again, not counted
-    stale: list[bytes] = field(default_factory=list)  # hashes of blocks off the best branch, not counted
-    unproven: list[bytes] = field(default_factory=list)  # hashes that do not meet their bits, amid others that do: damaged headers
+    segments: int = 0  # runs of linked blocks
+    duplicates: list[bytes] = field(default_factory=list)  # hashes of further copies of a block, which do not count
+    stale: list[bytes] = field(default_factory=list)  # hashes of blocks that are not on the best branch, which do not count
+    unproven: list[bytes] = field(default_factory=list)  # hashes that miss their target, beside others that meet it: damaged headers
     problems: list[Problem] = field(default_factory=list)  # what could not be read
     done: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Block:
-    """A block on its way through a scan."""
+class PendingBlock:
+    """A block that is to be scanned, and what the scan learns about it."""
 
     ref: BlockRef
     height: int | None
-    raw: bytes | None = None  # a stream's, until it is scanned
-    segment: int = STALE  # number of the run of linked blocks it belongs to, and its place there; known when all headers are
-    depth: int = 0
-    silent: bool = False  # stale: it teaches what may be spent elsewhere, but gives no matches
-    learned: int = 0  # outpoints learned when it had been scanned, its own included
-    spends: frozenset[tuple[int, int]] = frozenset()  # (transaction, input) of those matched
-    spares: tuple[BlockRef, ...] = ()  # other copies, should this one be damaged
+    raw: bytes | None = None  # in a stream, until it is scanned
+    segment: int = STALE  # the number of its run of linked blocks; known once all headers are
+    depth: int = 0  # its index in that run
+    silent: bool = False  # stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches
+    learned: int = 0  # the number of outpoints learned up to and including this block
+    spends: frozenset[tuple[int, int]] = frozenset()  # (transaction, input) of the matched inputs
+    spares: tuple[BlockRef, ...] = ()  # other copies, in case this one is damaged
 
     def copies(self) -> Iterator[BlockRef]:
-        """Its copies one after the other, each being `ref` until the next is asked for."""
+        """Yield its copies. Each one is `ref` until the next is requested."""
         yield self.ref
         for ref in self.spares:
             self.ref = ref
@@ -67,24 +72,25 @@ class Block:
 
 
 class Feed(ABC):
-    """Batches of blocks in the order in which they are to be scanned. It keeps the part of the report that headers tell."""
+    """Batches of blocks in the order in which they are to be scanned. It fills in what the report says about headers."""
 
-    strict = True  # a block that cannot be read ends the scan
-    endless = False  # blocks cannot be read a second time
+    strict = True  # an unreadable block ends the scan
+    endless = False  # no block can be read a second time
+    planned = False  # all blocks are known before the first is scanned
 
     def __init__(self, source: Readable, network: Network, report: ScanReport) -> None:
         self.source = source
         self._network = network
         self._report = report
         self._closing = False
-        self._thread = ThreadPoolExecutor(1, "spvfilter-read")
+        self._thread = futures.ThreadPoolExecutor(1, "spvfilter-read")
 
     @abstractmethod
-    def batches(self) -> AsyncGenerator[list[Block]]:
+    def batches(self) -> AsyncGenerator[list[PendingBlock]]:
         """To be iterated once. Raises FormatError, OrderError."""
 
-    def read(self, block: Block) -> bytes:
-        """A block's bytes, from any thread. Raises SourceError, OSError."""
+    def read(self, block: PendingBlock) -> bytes:
+        """The bytes of a block; may be called from any thread, once for a block of an endless stream. Raises SourceError, OSError."""
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
@@ -95,8 +101,8 @@ class Feed(ABC):
     async def _call(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
-    def _place(self, blocks: list[Block]) -> list[Block]:
-        """Give the blocks their places in the chain; returns those on the best branches, in chain order."""
+    def _place(self, blocks: list[PendingBlock]) -> list[PendingBlock]:
+        """Set the blocks' segments, depths and heights; returns the blocks on the best branches, in chain order."""
         order = link([block.ref for block in blocks], self._network)
         self._report.stale = [blocks[number].ref.hash for number in order.stale]
         self._report.segments = len(order.segments)
@@ -112,8 +118,8 @@ class Feed(ABC):
         return placed
 
     @staticmethod
-    def _silenced(blocks: Iterable[Block]) -> list[Block]:
-        """Of placed blocks the stale ones, to be scanned without a word, in an order that does not depend on theirs."""
+    def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
+        """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of `blocks`."""
         stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
         for block in stale:
             block.silent = True
@@ -121,19 +127,21 @@ class Feed(ABC):
 
 
 class PlannedFeed(Feed):
-    """Blocks whose headers can be read first: in chain order."""
+    """Blocks in chain order, for sources whose headers can be read first."""
+
+    planned = True
 
     def __init__(self, source: BlockSource, network: Network, report: ScanReport, *, strict: bool) -> None:
         super().__init__(source, network, report)
         self._index = source.index(network)
         self.strict = strict
 
-    async def batches(self) -> AsyncGenerator[list[Block]]:
+    async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
         for batch in batched(await self._call(self._plan)):
             yield batch
 
-    def _plan(self) -> list[Block]:
-        blocks: dict[bytes, Block] = {}
+    def _plan(self) -> list[PendingBlock]:
+        blocks: dict[bytes, PendingBlock] = {}
         for found in self._index:
             if self._closing:
                 return []
@@ -143,14 +151,14 @@ class PlannedFeed(Feed):
                 self._report.duplicates.append(found.hash)
                 blocks[found.hash].spares += (found,)
             else:
-                blocks[found.hash] = Block(found, found.height)
+                blocks[found.hash] = PendingBlock(found, found.height)
         placed = self._place(list(blocks.values()))
         self._report.bytes_total = sum(block.ref.size for block in placed)
-        return self._silenced(blocks.values()) + placed  # first, so that what they teach is known in time
+        return self._silenced(blocks.values()) + placed  # first, so that later blocks are scanned with what they pay
 
 
 class _OneShotFeed(Feed):
-    """Blocks that come but once."""
+    """Blocks of an iterable that can be read only once."""
 
     def __init__(self, blocks: RawBlocks, network: Network, report: ScanReport) -> None:
         self._spool = Spool()
@@ -172,15 +180,15 @@ class _OneShotFeed(Feed):
 
 
 class StreamFeed(_OneShotFeed):
-    """Blocks as they come; of a second branch the blocks are held back until it is known which one is best."""
+    """Blocks in the order of arrival. Blocks of a second branch are held back until it is known which branch is best."""
 
     def __init__(self, blocks: RawBlocks, network: Network, report: ScanReport) -> None:
         super().__init__(blocks, network, report)
-        self._met: dict[bytes, Block] = {}
+        self._met: dict[bytes, PendingBlock] = {}
         self._held: set[bytes] = set()
-        self._parents: set[bytes] = set()  # blocks whose child was passed on
+        self._parents: set[bytes] = set()  # hashes of blocks of which a child was passed on
 
-    async def batches(self) -> AsyncGenerator[list[Block]]:
+    async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
         async with aclosing(self._arrivals()) as arrivals:
             async for arrived in arrivals:
                 if (block := await self._call(self._admit, arrived)) is not None:
@@ -188,15 +196,15 @@ class StreamFeed(_OneShotFeed):
         for batch in batched(await self._call(self._late)):
             yield batch
 
-    def _admit(self, arrived: RawBlock) -> Block | None:
-        """The block if it is to be scanned at once."""
+    def _admit(self, arrived: RawBlock) -> PendingBlock | None:
+        """The block, or None if it is held back or was met before."""
         raw = arrived.raw
         ref = block_ref(raw[:PREFIX_SIZE], len(self._met), self._spool.size, len(raw), self._network, arrived.height)
         if ref.hash in self._met:
             self._report.duplicates.append(ref.hash)
             return None
         self._spool.put(raw)
-        block = self._met[ref.hash] = Block(ref, _height(ref, arrived, self._met.get(ref.previous), self._network), raw)
+        block = self._met[ref.hash] = PendingBlock(ref, _height(ref, arrived, self._met.get(ref.previous), self._network), raw)
         if ref.previous in self._parents or ref.previous in self._held:
             self._held.add(ref.hash)
             block.raw = None
@@ -204,32 +212,32 @@ class StreamFeed(_OneShotFeed):
         self._parents.add(ref.previous)
         return block
 
-    def _late(self) -> list[Block]:
-        """The blocks held back: those off the best branches, then those on them."""
+    def _late(self) -> list[PendingBlock]:
+        """The blocks held back: first the stale ones, then those on the best branches."""
         placed = self._place(list(self._met.values()))
         held = [self._met[digest] for digest in self._held]
         return self._silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 
 class OrderedFeed(_OneShotFeed):
-    """Blocks that are said to follow each other, perhaps without end. Nothing is spooled."""
+    """Blocks that are declared to follow each other, perhaps an endless stream. Nothing is spooled."""
 
     endless = True
 
-    async def batches(self) -> AsyncGenerator[list[Block]]:
-        last: Block | None = None
+    async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
+        last: PendingBlock | None = None
         async with aclosing(self._arrivals()) as arrivals:
             async for arrived in arrivals:
                 raw = arrived.raw
                 ref = block_ref(raw[:PREFIX_SIZE], 0, 0, len(raw), self._network, arrived.height)
                 if last is not None and ref.previous != last.ref.hash:
                     raise OrderError(f"block {hash_to_hex(ref.hash)} does not follow {hash_to_hex(last.ref.hash)}")
-                last = Block(ref, _height(ref, arrived, last, self._network), raw)
+                last = PendingBlock(ref, _height(ref, arrived, last, self._network), raw)
                 yield [last]
 
 
-def _height(ref: BlockRef, arrived: RawBlock, before: Block | None, network: Network) -> int | None:
-    """Of a block as it comes: given, counted, or stated by itself."""
+def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, network: Network) -> int | None:
+    """The height of a block that arrives: given, counted from the one before it, or stated by the block itself."""
     if arrived.height is not None:
         return arrived.height
     if ref.hash == network.genesis_hash:
@@ -237,9 +245,9 @@ def _height(ref: BlockRef, arrived: RawBlock, before: Block | None, network: Net
     return ref.height if before is None or before.height is None else before.height + 1
 
 
-def batched(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Runs of blocks that one thread takes at a time."""
-    batch: list[Block] = []
+def batched(blocks: Iterable[PendingBlock]) -> Iterator[list[PendingBlock]]:
+    """Split blocks into the batches that a thread scans in one go."""
+    batch: list[PendingBlock] = []
     size = 0
     for block in blocks:
         if batch and (size + block.ref.size > BATCH_SIZE or len(batch) >= BATCH_BLOCKS):

@@ -1,12 +1,12 @@
-"""The asyncio matcher: blocks or transactions in, exact matches out. How a scan is carried out is scan.py's business."""
+"""The asyncio matcher: blocks or transactions in, exact matches out."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
@@ -16,14 +16,19 @@ from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
 
 @public
 class Matcher:
-    """Matches blocks and transactions against a WatchList, which learns on the way.
+    """Matches blocks and transactions against a WatchList, which learns the outpoints that are found.
 
-    `jobs` threads scan at once, where the kernel lets go of the GIL; the pure one takes but one. With `check`, each block's
-    proof of work, merkle root and witness commitment are verified before it is believed; that costs more than the scan. `report` tells how
-    the running or last scan fares. One scan at a time.
+    `jobs` threads scan in parallel, since the compiled kernel releases the GIL; the pure kernel always uses one. With `check`, the proof of
+    work, merkle root and witness commitment of each block are verified first, which costs more than the scan. `report` describes the
+    running or last scan. A matcher runs one scan at a time.
 
     Raises ParameterError for `jobs` below 1 and for an empty watch list.
     """
@@ -39,27 +44,27 @@ class Matcher:
         self.report = ScanReport()
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
-        """What in a transaction concerns the list. Raises FormatError."""
+        """The matches of one transaction. Raises FormatError."""
         hits = await asyncio.to_thread(self.watch.table.scan_tx, to_bytes(raw))
         return self.watch.accept(hits)
 
     async def scan(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[Match]:
-        """Matches in the blocks of files (BlockFiles), a sequence, or a plain or asynchronous iterable of raw blocks.
+        """Yield the matches in the blocks of files (BlockFiles), a sequence, or a plain or asynchronous iterable of raw blocks.
 
-        Files and sequences are put in chain order first; of competing branches only the one with the most work counts. A one-shot
-        iterable is matched as it comes and spooled to disk until it ends; then what the order of arrival has hidden is made good. Of two
-        branches in it the one met first is matched at once, the other one at the end if it has more work; `report.stale` then
-        names blocks whose matches were already given. With `in_order` nothing is spooled, and a block that does not follow the one
-        before it raises OrderError: for streams without end.
+        Files and sequences are put in chain order first; of competing branches only the one with the most work counts. Blocks of an
+        iterable are matched as they arrive and spooled to disk. At its end they are searched again for spends that the order of arrival has
+        hidden. If it has two branches, the one that came first is matched at once, and the other one at the end if it has more work;
+        `report.stale` then names blocks whose matches were already yielded. With `in_order`, for endless streams, nothing is spooled, and a
+        block that does not follow the one before it raises OrderError.
 
-        Stale blocks give no matches, but what they pay is learned: it may be spent by blocks that are not linked with them.
+        Stale blocks give no matches, but their outputs are learned, since blocks that are not linked with them may spend these.
 
-        Heights are given (RawBlock), counted from the genesis block, or stated by the blocks themselves (BIP-34); else None. A
-        one-shot iterable is not waited for: a block that comes before the one below it has the height that is known then. Memory
-        is bounded by jobs × block size and some 900 bytes for each block's header.
+        The height of a match is given (RawBlock), counted from the genesis block, or stated by the block itself (BIP-34); otherwise it is
+        None. In an iterable, a block that arrives before its parent has the height that is known at that time. Memory is bounded by jobs ×
+        8 MB and some 900 bytes for each block's header.
 
-        Raises ParameterError for files with `in_order`, FormatError at a malformed block of a sequence or iterable. What cannot be read
-        of files does not stop the scan, but IncompleteScanError comes at its end.
+        Raises ParameterError for files with `in_order`, and FormatError for a malformed block of a sequence or iterable. Unreadable parts
+        of files do not stop the scan, but IncompleteScanError is raised at its end.
         """
         self.report = ScanReport()
         feed = _feed(blocks, in_order, self.watch.network, self.report)

@@ -1,23 +1,29 @@
-"""A plain iterable as an asynchronous one, its `next` called in a thread that nobody has to wait for. It knows nothing of blocks."""
+"""A plain iterable as an asynchronous one. Its `next` is called in a daemon thread."""
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 from collections.abc import AsyncGenerator, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from spvfilter._public import deferred
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _END = object()
-_PARTING_S = 0.1  # a next() that takes longer is left behind
+_PARTING_S = 0.1  # how long closing waits for next()
 
 
 async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
-    """The items, each asked for when it is wanted.
+    """Yield the items; each one is requested only when it is needed.
 
-    `next` may block for ever, on a terminal or a pipe: the thread is a daemon, so that the end of the process does not wait for it,
-    and that of this generator waits only a moment.
+    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon, so the process can exit meanwhile, and closing the generator
+    waits for it only a moment.
     """
     loop = asyncio.get_running_loop()
     iterator = iter(items)
@@ -28,7 +34,7 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
             item, error = _next(iterator)
             try:
                 loop.call_soon_threadsafe(_settle, answer, item, error)
-            except RuntimeError:  # the loop is closed: nobody waits any longer
+            except RuntimeError:  # the loop is closed: nothing waits for the item
                 return
 
     thread = threading.Thread(target=serve, name="spvfilter-next", daemon=True)

@@ -1,51 +1,51 @@
-"""One scan over many blocks: threads that scan and merge in order, learning, and a second pass for what came too late. Not an API.
+"""One scan over many blocks: batches scanned by several threads, results merged in order, and a second pass. Not an API.
 
-Why the set of matches does not depend on the order in which blocks come: a spend is found by its outpoint, which the list learns
-when it sees the output. Blocks are put in chain order where their headers link them, and a block that was scanned before an
-outpoint was learned from one that does not follow it in the chain is read a second time, for its inputs alone.
+The set of matches does not depend on the order of the blocks. A spend is found by its outpoint, which the watch list learns when the
+output is found. Blocks are put in chain order where their headers link them. If a block was scanned before an outpoint was learned from a
+block that does not follow it in the chain, it is read a second time, for its inputs only.
 
-Several threads: each scans against what the list knows by then, at least what it knew when the batch began. The merge, in order,
-tests the inputs of every block again against the outpoints learned since that beginning. Whichever thread has scanned the batch
-that is next merges it, and those behind it that were waiting; no thread waits for another.
+Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it
+is merged, its blocks are searched again for spends of the outpoints learned in between.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
-from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, WatchTable, check_block
-from spvfilter.scan.feed import STALE, Block, Feed, ScanReport, batched
+from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
+from spvfilter.scan.feed import STALE, Feed, PendingBlock, ScanReport, batched
+from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
 @dataclass(slots=True)
 class _Result:
-    block: Block
-    height: int | None  # the block's, as known when it was passed on
-    raw: bytes = b""
-    hits: Sequence[Hit] | None = None  # None for a block that cannot be read
-    errors: list[tuple[str, Exception]] = field(default_factory=list)  # where, what; of each copy that cannot be read
+    block: PendingBlock
+    height: int | None  # of the block, as known when it was passed on
+    raw: bytes | None = None  # None for a block in a file, which can be read again
+    hits: Sequence[Hit] | None = None  # None for an unreadable block
+    errors: list[tuple[str, Exception]] = field(default_factory=list)  # place and error of each unreadable copy
 
 
 @dataclass(slots=True)
 class _Batch:
-    number: int
     results: list[_Result]
-    learned: int = 0  # outpoints learned when its scan began
-    merged: Future[tuple[list[Match], Exception | None]] = field(default_factory=Future)
+    learned: int = 0  # the number of outpoints learned when its scan began
 
 
 class Scan:
@@ -55,20 +55,20 @@ class Scan:
         self._watch = watch
         self._feed = feed
         self._report = report
-        self._jobs = 1 if BACKEND == "pure" else jobs  # threads that hold the GIL gain nothing by being many, the event loop loses
+        self._jobs = 1 if BACKEND == "pure" else jobs  # more threads that hold the GIL gain nothing and delay the event loop
         self._check = check
-        self._closing = False
-        self._coins: list[tuple[bytes, Coin]] = []  # what the blocks taught, in order, though the list may have known it
+        self._coins: list[tuple[bytes, Coin]] = []  # the outpoints of found outputs, in order, even if the list knew them
         self._taught: set[bytes] = set()  # the outpoints of these
-        self._scanned: list[Block] = []
-        self._turn = threading.Lock()  # of the one thread that changes the state above, that below, and the watch list
-        self._ready: dict[int, _Batch] = {}  # scanned, by number
-        self._next = 0  # the number of the batch that is merged next
-        self._workers = ThreadPoolExecutor(self._jobs, "spvfilter-scan")
+        self._scanned: list[PendingBlock] = []
+        self._threads: Pipeline[_Batch, list[Match]] = Pipeline(self._jobs, self._work, self._merge)
+        self._is_done = False  # with every block, so the threads are idle
 
     async def aclose(self) -> None:
-        """Wait for the threads that still scan; nothing touches the watch list afterwards."""
-        self._closing = True
+        """Wait for the threads that still scan. Nothing changes the watch list afterwards."""
+        if self._is_done:
+            self._close()
+            return
+        self._threads.closing = True
         closing = asyncio.create_task(asyncio.to_thread(self._close))
         try:
             await asyncio.shield(closing)
@@ -77,79 +77,94 @@ class Scan:
             raise
 
     def _close(self) -> None:
-        self._workers.shutdown(cancel_futures=True)
+        self._threads.close()
         self._feed.close()
 
     async def matches(self) -> AsyncGenerator[Match]:
-        """Scan what the feed gives, with one batch more than jobs under way. To be iterated once."""
-        waiting: asyncio.Queue[_Batch | None] = asyncio.Queue()  # bounded by `free`
-        free = asyncio.Semaphore(self._jobs + 1)
-        feeder = asyncio.create_task(self._submit(waiting, free))
+        """Scan what the feed gives. To be iterated once."""
+        free = asyncio.Semaphore(self._jobs + 1)  # how far a stream is read ahead of the results
+        feeder = asyncio.create_task(self._submit(free))
         try:
-            while (batch := await waiting.get()) is not None:
-                matches, error = await asyncio.wrap_future(batch.merged)
-                free.release()
-                for match in matches:
-                    yield match
-                if error is not None:
-                    raise error
+            async with aclosing(self._threads.results()) as results:
+                async for matches in results:
+                    free.release()
+                    for match in matches:
+                        yield match
             await feeder  # raises what has ended the feed
-            again, late = await self._in_thread(self._too_early)
-            for blocks in batched(again):
-                for match in await self._in_thread(self._look_again, blocks, late):
-                    yield match
+            if self._coins:
+                again, late = await self._threads.in_thread(self._too_early)
+                for blocks in batched(again):
+                    for match in await self._threads.in_thread(self._look_again, blocks, late):
+                        yield match
+            self._is_done = True
         finally:
             feeder.cancel()
             await asyncio.gather(feeder, return_exceptions=True)
 
-    async def _submit(self, waiting: asyncio.Queue[_Batch | None], free: asyncio.Semaphore) -> None:
-        number = 0
+    async def _submit(self, free: asyncio.Semaphore) -> None:
         try:
             async with aclosing(self._feed.batches()) as batches:
                 async for blocks in batches:
-                    batch = _Batch(number, [_Result(block, block.height) for block in blocks])
-                    batch.merged.set_running_or_notify_cancel()  # so that it cannot be cancelled with whoever waits
-                    await free.acquire()
-                    self._workers.submit(self._work, batch)
-                    waiting.put_nowait(batch)
-                    number += 1
+                    if not self._feed.planned:
+                        await free.acquire()
+                    self._threads.put(_Batch([_Result(block, block.height) for block in blocks]))
         finally:
-            waiting.put_nowait(None)
+            self._threads.finish()
 
-    async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, call, *args)
-
-    def _work(self, batch: _Batch) -> None:
-        """In a thread: read and scan a batch, which changes nothing but it, and merge what is next."""
-        try:
-            batch.learned = len(self._coins)  # before the scan: the watch list is taught first, so the scan sees at least these
+    def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
+        """Read and scan a batch, in any thread. Only the batch is changed."""
+        batch.learned = len(self._coins)  # before the scan, which so sees at least these: the watch list learns before `_coins` grows
+        if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
-                if self._closing:
+                if self._threads.closing:
                     return
                 self._scan(result, found)
-        except BaseException as error:
-            batch.merged.set_exception(error)
-        else:
-            self._take_turn(batch)
 
-    def _take_turn(self, batch: _Batch) -> None:
-        with self._turn:
-            self._ready[batch.number] = batch
-            while not self._closing and (ready := self._ready.pop(self._next, None)) is not None:
-                try:
-                    merged = self._merge(ready)
-                except BaseException as error:
-                    ready.merged.set_exception(error)
-                    return
-                if merged[1] is None:
-                    self._next += 1  # else it was the last
-                ready.merged.set_result(merged)
+    def _scan_together(self, batch: _Batch, buffer: ReadBuffer) -> bool:
+        """Scan the batch in one call of the kernel. If a block is unreadable or malformed, change nothing and return False."""
+        if self._check and not all(is_proven(result.block.ref) for result in batch.results):
+            return False
+        together = self._hits(batch.results, self._watch.table, buffer, WatchTable(), self._check)
+        if together is None:
+            return False
+        for result, hits in zip(batch.results, together, strict=True):
+            result.hits = hits
+        return True
+
+    def _hits(
+        self, results: list[_Result], table: WatchTable, buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
+    ) -> list[list[Hit]] | None:
+        """The hits of each block, found in one call of the kernel; None if a block is unreadable or malformed."""
+        with self._feed.source.opened([result.block.ref for result in results]) as places:
+            if places is not None:
+                outcomes = table.scan_files(places, buffer, found, check)
+            elif self._read(results):
+                outcomes = list(table.scan_blocks([result.raw or b"" for result in results], found, check))
+            else:
+                return None
+        hits = [outcome for outcome in outcomes if isinstance(outcome, list)]
+        return hits if len(hits) == len(results) else None
+
+    def _read(self, results: list[_Result]) -> bool:
+        """Read the bytes of the blocks that are not in memory. False if one is unreadable."""
+        for result in results:
+            if self._threads.closing:
+                return False
+            try:
+                if result.raw is None:
+                    result.raw = self._feed.read(result.block)
+            except _UNREADABLE:
+                return False
+        return True
 
     def _scan(self, result: _Result, found: WatchTable) -> None:
+        """Scan one block: the first of its copies that is sound."""
+        raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
-                raw = self._feed.read(result.block)
+                if raw is None:
+                    raw = self._feed.read(result.block)
                 if self._check:
                     if not is_proven(ref):
                         raise FormatError("the hash does not meet them", offset=72, field="bits")
@@ -159,20 +174,22 @@ class Scan:
                 break
             except _UNREADABLE as error:
                 result.errors.append((self._feed.source.name(ref), error))
+                raw = None
 
-    def _merge(self, batch: _Batch) -> tuple[list[Match], Exception | None]:
-        """In order: add the spends of outpoints learned since the scan began, learn, and make matches."""
-        late = None if batch.learned == len(self._coins) else self._late_table(batch.learned)
+    def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[Match] | None:
+        """Add the spends of outpoints learned since the scan began, learn, and make matches. Raises the error that ends the scan."""
+        late = self._late_hits(batch, buffer)
         matches: list[Match] = []
-        for result in batch.results:
+        for number, result in enumerate(batch.results):
             block = result.block
             for where, error in result.errors:
                 if self._feed.strict:
-                    return matches, error
+                    self._threads.tell(matches)
+                    raise error
                 self._report.problems.append(Problem.of(where, error))
             if result.hits is None:
                 continue
-            hits = result.hits if late is None else _united(result.hits, late.scan_block(result.raw))
+            hits = result.hits if late is None else _united(result.hits, late[number])
             found = self._accept(hits, block, result.height)
             block.learned = len(self._coins)
             if not self._feed.endless:
@@ -181,21 +198,36 @@ class Scan:
                 continue
             matches += found
             self._report.blocks += 1
-            self._report.bytes_scanned += len(result.raw)
-        return matches, None
+            self._report.bytes_scanned += block.ref.size
+        return matches if matches or not self._feed.planned else None
+
+    def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[list[Hit]] | None:
+        """The spends, in each block, of outpoints learned since the scan began; None if there are no such outpoints."""
+        if batch.learned == len(self._coins):
+            return None
+        late = self._late_table(batch.learned)
+        together = self._hits(batch.results, late, buffer)
+        return [self._late_hits_of(result, late) for result in batch.results] if together is None else together
+
+    def _late_hits_of(self, result: _Result, late: WatchTable) -> list[Hit]:
+        try:
+            return [] if result.hits is None else late.scan_block(self._feed.read(result.block) if result.raw is None else result.raw)
+        except _UNREADABLE as error:  # the file has changed since it was scanned
+            result.errors.append((self._feed.source.name(result.block.ref), error))
+            return []
 
     def _late_table(self, since: int) -> WatchTable:
-        """The outpoints learned since, alone."""
+        """A table of the outpoints learned since then, and nothing else."""
         table = WatchTable()
         for outpoint, coin in self._coins[since:]:
             table.set_coin(outpoint, coin.entry, coin.value, coin.script)
         return table
 
-    def _accept(self, hits: Sequence[Hit], block: Block, height: int | None) -> list[Match]:
+    def _accept(self, hits: Sequence[Hit], block: PendingBlock, height: int | None) -> list[Match]:
         if not hits:
             return []
         table = self._watch.table
-        table.learn(hits)  # first: see _work
+        table.learn(hits)  # before `_coins` grows: see _work
         for hit in hits:
             if not hit.spend and hit.outpoint not in self._taught:
                 self._taught.add(hit.outpoint)
@@ -205,14 +237,15 @@ class Scan:
         block.spends = frozenset((hit.position, hit.n) for hit in hits if hit.spend)
         return self._watch.matches(hits, block_hash=block.ref.hash, height=height)
 
-    def _too_early(self) -> tuple[list[Block], WatchTable]:
-        """The blocks that were scanned before one which they may stand upon, as far as headers tell, had taught its outpoints.
+    def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
+        """The blocks to search again, and all outpoints that they may have missed.
 
-        And all outpoints that any of them may have missed. A block that turned out stale is not looked at again, but what it
-        taught may have been spent anywhere: its transactions are also in the best branch, where they taught nothing new.
+        These are blocks that were scanned before outpoints were learned from a block that may precede them, as far as headers tell. A block
+        that turned out stale is not searched again. But its outputs may be spent anywhere: its transactions may also be in the best
+        branch, where nothing was learned from them again.
         """
-        again: list[Block] = []
-        lowest: dict[int, int] = {}  # segment → least depth of the blocks scanned later that learned something
+        again: list[PendingBlock] = []
+        lowest: dict[int, int] = {}  # segment → the least depth of a block, scanned later, from which something was learned
         before = [0, *(block.learned for block in self._scanned)]
         for number in range(len(self._scanned) - 1, -1, -1):
             block = self._scanned[number]
@@ -224,10 +257,10 @@ class Scan:
         again.reverse()
         return again, self._late_table(min((block.learned for block in again), default=len(self._coins)))
 
-    def _look_again(self, blocks: list[Block], late: WatchTable) -> list[Match]:
+    def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[Match]:
         matches: list[Match] = []
         for block in blocks:
-            if self._closing:
+            if self._threads.closing:
                 break
             try:
                 hits = late.scan_block(self._feed.read(block))
@@ -240,6 +273,6 @@ class Scan:
 
 
 def _united(hits: Iterable[Hit], more: Iterable[Hit]) -> list[Hit]:
-    """Both, each input and output once, in the order of one scan. What `more` knows of an input goes before a matched push."""
+    """The hits of both, each input and output once, in the order of a scan. A spend in `more` replaces a matched push of data."""
     united = {(hit.position, not hit.spend, hit.n): hit for hit in (*hits, *more)}
     return [united[place] for place in sorted(united)]

@@ -1,40 +1,48 @@
-"""Where raw blocks come from: files, memory, a spool of a stream. Everything here blocks; the matcher calls it from its threads."""
+"""Sources of raw blocks: files, memory, and the spool of a stream. All calls block; the matcher makes them in threads."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import Place
 from spvfilter.network import Network
-from spvfilter.primitives import Header, Serializable, to_bytes
+from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = deferred("tempfile")
+
 PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
+_LINKAGE = struct.Struct("<4x32s32xII")  # of a header: the previous hash, the time, the bits
 _SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialised block whose height is known. Raises ParameterError for a negative height."""
+    """A serialised block and its height, if that is known. Raises ParameterError for a negative height."""
 
     raw: bytes = field(repr=False)
     height: int | None = None
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
-        """Any form in which a block is accepted. Raises TypeError."""
+        """From a block in any form that is accepted. Raises TypeError."""
         return item if isinstance(item, RawBlock) else cls(to_bytes(item))
 
     def __post_init__(self) -> None:
@@ -46,14 +54,14 @@ class RawBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a source that could not be read, so that payments in it are not seen."""
+    """A part of a source that could not be read, so payments in it are missed."""
 
     where: str
     message: str
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Problem:
-        """A problem from the error that it was."""
+        """From the error that was raised."""
         return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
@@ -63,7 +71,7 @@ class Problem:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """Where one block lies in its source, and its header's linkage."""
+    """The place of a block in its source, and the fields of its header that link it."""
 
     file: int  # number of the file within the source
     offset: int  # bytes
@@ -79,14 +87,14 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
     """The reference of a block whose first PREFIX_SIZE bytes are `prefix`. Raises FormatError for a short header."""
     if len(prefix) < HEADER_SIZE:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
-    header = Header.parse(prefix[:HEADER_SIZE])
+    previous, time, bits = _LINKAGE.unpack_from(prefix)
     stated = coinbase_height(prefix, network) if height is None else height
-    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), header.previous, header.bits, header.time, stated)
+    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), previous, bits, time, stated)
 
 
 @public
 class Readable(ABC):
-    """Blocks that can be read one by one, in any order and more than once. `read` is called from several threads."""
+    """Blocks that can be read one by one, in any order and more than once. Several threads call `read` at the same time."""
 
     @abstractmethod
     def read(self, ref: BlockRef) -> bytes:
@@ -94,16 +102,28 @@ class Readable(ABC):
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """Where a block is, for people."""
+        """The place of a block, as a user is told it."""
+
+    def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
+        """The places of blocks in files, which are open until the context is left; None if the blocks have to be read with `read`.
+
+        A block that turns out unreadable in its place is read with `read`, which raises the error.
+        """
+        return nullcontext()
 
 
 @public
 class BlockSource(Readable):
-    """Blocks that can also be listed by their headers first."""
+    """Blocks whose headers can be listed before the blocks are read."""
 
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
-        """Every block there is, as it comes, and what cannot be read. Raises FormatError where a source is all or nothing."""
+        """Yield every block and every unreadable part, in the order of the source. A source that allows no problems raises FormatError."""
+
+
+def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
+    block = RawBlock.of(item)
+    return block.raw, block.height
 
 
 @public
@@ -115,21 +135,22 @@ class BlockList(BlockSource):
 
     def index(self, network: Network) -> Iterator[BlockRef]:
         for number, item in enumerate(self._blocks):
-            block = RawBlock.of(item)
-            yield block_ref(block.raw[:PREFIX_SIZE], number, 0, len(block.raw), network, block.height)
+            raw, height = (item, None) if type(item) is bytes else _raw_and_height(item)
+            yield block_ref(raw[:PREFIX_SIZE], number, 0, len(raw), network, height)
 
     def read(self, ref: BlockRef) -> bytes:
-        return RawBlock.of(self._blocks[ref.file]).raw
+        item = self._blocks[ref.file]
+        return item if type(item) is bytes else RawBlock.of(item).raw
 
     def name(self, ref: BlockRef) -> str:
         return f"block {ref.file} of the list"
 
 
 class Spool(Readable):
-    """Blocks of a stream one behind the other, kept on disk in case they must be read again."""
+    """The blocks of a stream, one after the other, kept on disk in case they have to be read again."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)  # noqa: SIM115  closed by close()
+        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
         self._lock = threading.Lock()
         self.size = 0  # bytes; where the next block will lie
 
@@ -157,8 +178,8 @@ class BlockFiles(BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
-    and later are read through the key in the xor.dat beside them. A file named twice is read once. What cannot be read is
-    a problem of the scan, which goes on without it. Raises ParameterError where no path is given.
+    and later are XORed with the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts
+    are reported as problems of the scan, which goes on without them. Raises ParameterError if no path is given.
     """
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
@@ -198,11 +219,28 @@ class BlockFiles(BlockSource):
                 yield Problem.of(str(file.path), error)
 
     def read(self, ref: BlockRef) -> bytes:
-        """One block. Raises SourceError if the file is not what it was when it was indexed, OSError if it is gone."""
+        """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
         raw = self._files[ref.file].read(ref.offset, ref.size)
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
             raise SourceError("the file has changed while it was read")
         return raw
+
+    @contextmanager
+    def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
+        descriptors: dict[int, int] = {}
+        try:
+            for number in {ref.file for ref in refs}:
+                descriptors[number] = os.open(self._files[number].path, os.O_RDONLY)
+            key_of = {number: self._files[number].key for number in descriptors}
+            is_hex = any(self._files[number].is_hex for number in descriptors)
+            places = None if is_hex else [Place(descriptors[ref.file], ref.offset, ref.size, key_of[ref.file], ref.hash) for ref in refs]
+        except OSError:
+            places = None
+        try:
+            yield places
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
 
     def name(self, ref: BlockRef) -> str:
         return f"{self._files[ref.file].path} at byte {ref.offset}"
@@ -210,7 +248,7 @@ class BlockFiles(BlockSource):
 
 @public
 def hex_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Raw blocks from lines of hex, blank lines skipped. Raises FormatError (field "hex", offset the line number)."""
+    """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex", offset the line number)."""
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
         if len(line) > limit:

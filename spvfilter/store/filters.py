@@ -7,16 +7,21 @@ never used, and a filter stored before its header becomes available once the hea
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash, filter_header
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.sqlite import MarkedRows, translated
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
 
 _SIZE = 32  # bytes of a hash
 

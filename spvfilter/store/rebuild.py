@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple  # rows are as SQLite gives them
+from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
+from spvfilter._public import deferred
 from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.schema import APPLICATION_ID, MARKED
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
 
 
 class Salvage(NamedTuple):

@@ -5,25 +5,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
 
 COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database
 _M63 = (1 << 63) - 1
-_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
-    sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
-    sqlite3.SQLITE_LOCKED: (StoreLockedError, "in use by another process"),
-    sqlite3.SQLITE_FULL: (StoreFullError, "the disk is full"),
-    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "cannot be written"),
-    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "cannot be written"),
-    sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "cannot be opened"),
-    sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
-    sqlite3.SQLITE_NOTADB: (StoreForeignError, "not an SQLite database, or damaged"),
-}
 _BY_ERRNO = {
     errno.EACCES: StoreReadOnlyError,
     errno.EPERM: StoreReadOnlyError,
@@ -44,6 +40,20 @@ def create(path: Path) -> bool:
     return True
 
 
+def _by_code() -> dict[int, tuple[type[StoreError], str]]:
+    """By SQLite's primary result codes: the kind of error and its cause."""
+    return {
+        sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
+        sqlite3.SQLITE_LOCKED: (StoreLockedError, "in use by another process"),
+        sqlite3.SQLITE_FULL: (StoreFullError, "the disk is full"),
+        sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "cannot be written"),
+        sqlite3.SQLITE_PERM: (StoreReadOnlyError, "cannot be written"),
+        sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "cannot be opened"),
+        sqlite3.SQLITE_CORRUPT: (StoreCorruptError, "is damaged"),
+        sqlite3.SQLITE_NOTADB: (StoreForeignError, "not an SQLite database, or damaged"),
+    }
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Raise errors of SQLite and of the system as the kinds of StoreError."""
@@ -51,7 +61,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) or 0
-        kind, cause = _BY_CODE.get(code & 0xFF, (StoreError, ""))
+        kind, cause = _by_code().get(code & 0xFF, (StoreError, ""))
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error

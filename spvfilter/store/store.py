@@ -10,14 +10,12 @@ Use it from one thread at a time. The file and its companions have mode 0600: th
 from __future__ import annotations
 
 import os
-import secrets
-import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self  # rows are as SQLite gives them
+from typing import TYPE_CHECKING, Any, NamedTuple, Self  # rows are as SQLite gives them
 
-from spvfilter._public import public
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
@@ -29,6 +27,13 @@ from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSIO
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import secrets
+    import sqlite3
+else:
+    secrets = deferred("secrets")
+    sqlite3 = deferred("sqlite3")
 
 _NOTE = "note: "  # prefix of the light client's names in the table "meta"
 MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed

@@ -1,4 +1,4 @@
-"""A wallet's ledger: confirmed and unconfirmed matches, and the events of their changes."""
+"""A wallet's books: confirmed and unconfirmed matches, and the events of their changes."""
 
 from __future__ import annotations
 

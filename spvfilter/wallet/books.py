@@ -7,8 +7,8 @@ the wallet's: any confirmed transaction that spends one of them conflicts with i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, walk_block
 from spvfilter.protocol import MEMPOOL_EXPIRY_S, OUTPOINT_SIZE
 from spvfilter.store.filters import CompactFilterBatch

@@ -1,10 +1,10 @@
-"""Events of the wallet's ledger: matches found, confirmed and withdrawn, blocks connected and disconnected."""
+"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.watch.match import Completeness, Match
 

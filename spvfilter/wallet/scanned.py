@@ -1,11 +1,11 @@
-"""Results of a block search, the ledger's input: searched blocks and the transactions that peers returned for them."""
+"""Results of a block search, input of the books: searched blocks and the transactions that peers returned for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from spvfilter._dataclass import dataclass
 from spvfilter.watch.match import Completeness
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.primitives import OutPoint, hash_to_hex
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter
-from support.kernelentries import ENTRIES, Entry, Kernel, core, found, native, reference
+from support.kernelentries import ENTRIES, Entry, Kernel, core, native, of_kernel, reference
 
 SCRIPTS = Path(__file__).parents[2] / "scripts/native"
 NAMES = sorted(vars(reference()))
@@ -82,7 +82,7 @@ def test_the_signatures_are_true(name: str, entry: Entry, kernel: Callable[[], K
     function = bound(kernel(), name)
     signature = inspect.signature(function).parameters.values()
     assert entry.keywords == tuple(each.name for each in signature if each.kind is not inspect.Parameter.POSITIONAL_ONLY)
-    arguments = [kernel().WatchTable() if argument is found else argument for argument in entry.arguments]
+    arguments = [of_kernel(kernel(), argument) for argument in entry.arguments]
     by_name = dict(zip((each.name for each in signature), arguments, strict=True))
     if entry.keywords:
         function(**by_name)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from spvfilter.kernel import EntryKind, Family, Hit
-from support.kernelentries import BLOCK, SCRIPTS, core, native
+from support.kernelentries import BLOCK, PLACE, SCRIPTS, core, native
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
@@ -144,6 +144,26 @@ def test_a_table_on_which_threads_wait_for_each_other_can_be_dropped() -> None:
             table.add(EntryKind.DATA, os.urandom(8))
 
     children(child, *[change] * 3, lambda: tables[0].scan_block(BLOCK))
+
+
+def test_a_buffer_that_is_read_into_can_be_used_and_dropped() -> None:
+    table, used = filled(), [native().ReadBuffer()]
+    hits = table.scan_block(BLOCK)
+
+    def renew() -> None:
+        used[0] = native().ReadBuffer()  # whose memory is soon exchanged for more
+
+    def scan() -> None:
+        try:
+            table.scan_files([PLACE._replace(size=90), PLACE] * 3, used[0])
+        except BufferError:  # the other thread
+            return
+
+    def child() -> None:
+        assert table.scan_files([PLACE] * 2, used[0]) == [hits] * 2
+        used.clear()
+
+    children(child, scan, scan, before=renew)
 
 
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])

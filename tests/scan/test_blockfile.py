@@ -1,4 +1,4 @@
-"""The framing of block files: blk*.dat with everything that Core and accidents do to it, raw and hex files."""
+"""Block files: the framing of blk*.dat, as Core writes it and as accidents leave it; raw and hex files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = [ONE, TWO, THREE]
 
 
 def read(path: Path) -> tuple[list[bytes], list[str]]:
-    """All blocks of a file and all it says."""
+    """All blocks of a file, and all sentences about the rest."""
     file = BlockFile(path)
     found = list(file.records(REGTEST, 256))
     records = [one for one in found if isinstance(one, Record)]
@@ -81,7 +81,7 @@ def test_garbage_at_the_start_of_a_blk_file_is_reported_and_the_rest_is_found(tm
 
 
 def test_a_byte_lost_in_a_record_costs_that_record_alone(tmp_path: Path) -> None:
-    """The next record then begins inside the one before it, whose length is believed; its other blocks are still there."""
+    """The length is believed, so the next record seems to start inside this one. The blocks after it are still found."""
     first = write_records(tmp_path / "blk00000.dat", ALL).read_bytes()
     for lost in (8, 50, 8 + len(ONE) // 2):
         raws, said = written(tmp_path, first[:lost] + first[lost + 1 :])

@@ -1,4 +1,4 @@
-"""Blocks that do not make one chain: gaps, branches, duplicates; each match is given once, and the branch with the most work counts."""
+"""Gaps, branches and duplicates: each match is yielded once, and the branch with the most work counts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_g
 
 
 def fork(bodies: Sequence[Sequence[Sequence[bytes]]]) -> list[list[bytes]]:
-    """Branches of the given bodies upon one common block, which comes first alone."""
+    """A common block, and branches of the given bodies on top of it."""
     root = block_of(ANCESTOR, 100)
     strangers = [pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))]  # or equal bodies were equal blocks
     marked = [[[*first, stranger], *rest] for (first, *rest), stranger in zip(bodies, strangers, strict=True)]

@@ -1,4 +1,4 @@
-"""Damaged and doubled copies of blocks beside genuine ones: nothing is lost, nothing counted twice, and what is damaged is named."""
+"""Damaged and further copies of blocks beside genuine ones: nothing is lost or counted twice, and the damage is reported."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def pay(seed: int, to: bytes, value: int = 1_000) -> bytes:
 
 
 def test_a_block_with_a_payment_twice_is_refused() -> None:
-    """CVE-2012-2459: with the last transaction repeated the merkle root stays the same."""
+    """CVE-2012-2459: repeating the last transaction does not change the merkle root."""
     genuine = build.block(b"\x05" * 32, [build.coinbase(700), pay(1, OTHER), pay(2, MINE)], mined=True)
     count = genuine[80]
     last = pay(2, MINE)
@@ -103,7 +103,7 @@ async def one_by_one(blocks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def test_what_only_a_stale_block_paid_may_be_spent_anywhere_in_any_order() -> None:
-    """A and A1 stand on one parent, C on A, so A1 is stale; D is linked with nothing and spends what A1 alone paid."""
+    """A and A1 have the same parent and C follows A, so A1 is stale. D, not linked with any of them, spends an output that only A1 has."""
     paid = pay(1, MINE)
     a = build.block(b"\x05" * 32, [build.coinbase(700)], mined=True)
     a1 = build.block(b"\x05" * 32, [build.coinbase(701), paid], mined=True)

@@ -161,7 +161,7 @@ async def test_a_malformed_block_of_a_file_is_told_at_the_end(
 
 
 def liars() -> dict[str, bytes]:
-    """Blocks that parse and are not what their header commits to."""
+    """Blocks that parse but do not match their header's commitments."""
     paid = tx([TxIn(b"\x01" * 32, 0, witness=(b"w",))], [TxOut(1_000, MINE)])
     plain = tx([TxIn(b"\x02" * 32, 0)], [TxOut(1, b"\x51")])
     honest = block(bytes(32), [segwit_coinbase(1, [plain, paid]), plain, paid])

@@ -1,4 +1,4 @@
-"""Leaving a scan early leaves nothing behind, errors come where they belong, and neither source nor memory runs ahead."""
+"""A scan that is left early leaves nothing behind, errors are raised in their place, and the source is not read far ahead."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.kernel import ReadBuffer
 from spvfilter.scan import feed, scan
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockList, BlockRef
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
 
 
 class Counting:
-    """Blocks as a plain or asynchronous iterator that knows how many were taken from it."""
+    """Blocks as a plain or asynchronous iterator that counts how many were taken."""
 
     def __init__(self, blocks: list[bytes], fails_at: int | None = None) -> None:
         self.blocks = blocks
@@ -121,7 +122,7 @@ async def test_a_scan_cancelled_at_any_moment_leaves_nothing_behind(jobs: int) -
 
 
 class Gate(BlockList):
-    """A list whose third block cannot be read until the gate opens."""
+    """A list in which reading the block with index 3 blocks until the gate opens."""
 
     def __init__(self, blocks: list[bytes]) -> None:
         super().__init__(blocks)
@@ -157,7 +158,7 @@ async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_qu
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
 async def test_a_source_that_never_gives_another_block_can_be_left(slow: bool, in_order: bool) -> None:
-    """The thread that waits for a plain one ends when its next() does."""
+    """The thread that waits for a plain iterator ends when its next() returns."""
     blocks = paying(3)
     released = threading.Event()
 
@@ -216,7 +217,7 @@ async def test_a_slow_consumer_holds_the_source_back(slow: bool, in_order: bool,
 
 
 async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In declared order nothing is kept but what was learned; else a few hundred bytes for each header."""
+    """In declared order only the learned outpoints are kept, otherwise also a few hundred bytes for each header."""
     filler = tx([TxIn(b"\x07" * 32, 1, bytes(40_000))], [TxOut(1, b"\x51")])
 
     def chain(count: int) -> Iterator[bytes]:
@@ -242,7 +243,7 @@ async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pyt
 
 
 @JOBS
-@pytest.mark.parametrize("name", ["_scan", "_merge"])
+@pytest.mark.parametrize("name", ["_work", "_merge"])
 @pytest.mark.parametrize("number", [0, 1, 7])
 async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch
@@ -251,13 +252,12 @@ async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     works = getattr(scan.Scan, name)
     lock, calls = threading.Lock(), []
 
-    def fails(self: scan.Scan, what: scan._Batch | scan._Result, *rest: object) -> object:
+    def fails(self: scan.Scan, batch: scan._Batch, buffer: ReadBuffer) -> object:
         with lock:
-            calls.append(what)
-        block = what.results[0].block if isinstance(what, scan._Batch) else what.block
-        if block.ref.hash == block_hash(blocks[number]):
+            calls.append(batch)
+        if batch.results[0].block.ref.hash == block_hash(blocks[number]):
             raise MemoryError("none left")
-        return works(self, what, *rest)
+        return works(self, batch, buffer)
 
     monkeypatch.setattr(scan.Scan, name, fails)
     blocks, found = paying(12), 0

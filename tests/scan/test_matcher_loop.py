@@ -26,7 +26,7 @@ LAG_S = 0.03  # at the 99th percentile; a block scanned on the loop would hold i
 
 
 async def lags(delays: list[float], over: asyncio.Event) -> None:
-    """How much later than asked a sleeper wakes, in seconds."""
+    """Append how much too late a sleeping task wakes, in seconds."""
     while not over.is_set():
         asked = time.perf_counter() + 0.001
         await asyncio.sleep(0.001)
@@ -34,7 +34,7 @@ async def lags(delays: list[float], over: asyncio.Event) -> None:
 
 
 async def lag_while(work: Callable[[], Awaitable[object]]) -> float:
-    """99th percentile of the loop's lag during `work`, seconds; the least of five, for a machine that has other work too."""
+    """99th percentile of the loop's lag during `work`, in seconds; the least of up to five runs, as the machine may be busy."""
     least = 1.0
     gc.collect()
     gc.freeze()  # or the tests' own objects are walked again and again
@@ -54,7 +54,7 @@ async def lag_while(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def assert_the_loop_stays_free(work: Callable[[], Awaitable[object]]) -> None:
-    """On a machine so busy that any one thread of Python makes the loop late, at most three times as late."""
+    """The lag is small or, on a busy machine, at most three times the lag beside any one Python thread."""
     lag = await lag_while(work)
     if lag >= LAG_S:
         any_thread = await lag_while(lambda: asyncio.to_thread(sum, (number % 7 for number in range(1_000_000))))

@@ -6,7 +6,8 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from bitcoin.core import CBlock
 
 from spvfilter import errors
-from spvfilter.kernel import WatchTable
+from spvfilter.kernel import Place, WatchTable
 from spvfilter.network import TESTNET3
 from spvfilter.scan import feed
 from spvfilter.scan.matcher import Matcher
@@ -100,7 +101,7 @@ async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int
 
 
 class LateFirst(BlockList):
-    """Blocks of which every even one cannot be read until the scan of the next has begun."""
+    """Blocks in which reading one with an even index blocks until the next one is read."""
 
     def __init__(self, chain: Sequence[bytes]) -> None:
         super().__init__(chain)
@@ -151,31 +152,74 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(j
 
 
 async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The payment's block is scanned after the block of its spend; what it teaches is no news then, but that block does not know it."""
+    """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was scanned."""
     monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid)]])
     payment_may_be_read, spend_scanned = threading.Event(), threading.Event()
-    scan_block = WatchTable.scan_block
+    scan_blocks = WatchTable.scan_blocks
 
     class Held(BlockList):
         def read(self, ref: BlockRef) -> bytes:
             assert ref.file == 1 or payment_may_be_read.wait(10)
             return super().read(ref)
 
-    def told(table: WatchTable, raw: bytes, found: WatchTable | None = None) -> object:
-        hits = scan_block(table, raw, found)
-        if raw == blocks[1]:
+    def told(table: WatchTable, raws: list[bytes], found: WatchTable | None = None, check: bool = False) -> object:
+        hits = scan_blocks(table, raws, found, check)
+        if raws == [blocks[1]]:
             spend_scanned.set()
         return hits
 
-    monkeypatch.setattr(WatchTable, "scan_block", told)
+    monkeypatch.setattr(WatchTable, "scan_blocks", told)
     matcher = Matcher(mine(), jobs=2)
     task = asyncio.create_task(found_by(matcher, Held(blocks)))
     assert await asyncio.to_thread(spend_scanned.wait, 10)
     assert len(await matcher.match_tx(paid)) == 1
     payment_may_be_read.set()
     assert [match.kind for match in await task] == [MatchKind.OUTPUT, MatchKind.INPUT]
+
+
+class SpendFirst(BlockFiles):
+    """A file with a payment and one with its spend. The spend is scanned first, and `meanwhile` is called between the two."""
+
+    def __init__(self, blocks: Sequence[bytes], folder: Path, meanwhile: Callable[[Path], object] = lambda path: None) -> None:
+        self.paths = [folder / "0.raw", folder / "1.raw"]
+        for path, raw in zip(self.paths, blocks, strict=True):
+            path.write_bytes(raw)
+        super().__init__(self.paths)
+        self._spend_scanned = threading.Event()
+        self._meanwhile = meanwhile
+
+    @contextmanager
+    def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
+        (number,) = (ref.file for ref in refs)
+        if number == 0:
+            assert self._spend_scanned.wait(10)
+            self._meanwhile(self.paths[1])
+        with super().opened(refs) as places:
+            yield places
+        if number == 1:
+            self._spend_scanned.set()
+
+
+async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    paid = pay()
+    files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path)
+    assert [match.kind for match in await found_by(Matcher(mine(), jobs=2), files)] == [MatchKind.OUTPUT, MatchKind.INPUT]
+
+
+async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    paid = pay()
+    matcher = Matcher(mine(), jobs=2)
+    files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path, Path.unlink)
+    matches: list[Match] = []
+    with pytest.raises(errors.IncompleteScanError, match=r"1\.raw at byte 0: No such file"):
+        async for match in matcher.scan(files):
+            matches.append(match)  # noqa: PERF401  those before the error are wanted
+    assert [match.kind for match in matches] == [MatchKind.OUTPUT]
+    assert matcher.report.blocks == 2
 
 
 @SEEDS
@@ -233,7 +277,7 @@ def first_testnet_blocks() -> list[bytes]:
 
 
 def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """The scripts that are paid most often in blocks."""
+    """The scripts with the most outputs in the blocks."""
     paid = Counter(bytes(out.scriptPubKey) for raw in blocks for txn in CBlock.deserialize(raw).vtx for out in txn.vout)
     return (script for script, _ in paid.most_common(count))
 
@@ -275,5 +319,5 @@ async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jo
 
 
 def test_records_of_the_tests_are_those_of_the_files() -> None:
-    """The builder above is only as good as this."""
+    """Otherwise the files of these tests would not be block files."""
     assert record(b"abc", b"\xfa\xbf\xb5\xda") == bytes.fromhex("fabfb5da03000000616263")

@@ -1,4 +1,4 @@
-"""Where blocks come from: directories, lists, spools, lines of hex."""
+"""Sources of blocks: directories, lists, spools, lines of hex."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCKS = chain_of([[]] * 4, height=200)
 
 
 def contents(source: BlockFiles) -> tuple[list[bytes], list[str]]:
-    """All blocks of a source, and what it complains of."""
+    """All blocks of a source, and its problems."""
     found = list(source.index(REGTEST))
     refs = [one for one in found if isinstance(one, BlockRef)]
     return [source.read(ref) for ref in refs], [str(one) for one in found if isinstance(one, Problem)]

@@ -6,13 +6,15 @@ An entry is a function, a constructor or a method that takes something. `make` r
 
 from __future__ import annotations
 
+import tempfile
 import types
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spvfilter.kernel import Encoding, EntryKind, Family, Hit, TxSpan, backend
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from support import build
@@ -38,6 +40,11 @@ BITS = bytes(range(64)) * 4
 HIT = Hit(False, 0, bytes(32), 0, OUTPOINT, 5, SCRIPTS[0], 0)
 LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
 ROWS = [b"key %d" % number for number in range(300)]
+FILE_KEY = bytes(range(1, 9))
+FILE = tempfile.TemporaryFile()  # noqa: SIM115  a block XORed with that key, behind five bytes; open as long as the process
+FILE.write(bytes(byte ^ FILE_KEY[at % 8] for at, byte in enumerate(b"ahead" + BLOCK)))
+FILE.flush()
+PLACE = Place(FILE.fileno(), 5, len(BLOCK), FILE_KEY, sha256d(BLOCK[:80]))
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,9 @@ def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
             for script in SCRIPTS[:10]:
                 table.add(EntryKind.SCRIPT, script)
             table.set_coin(OUTPOINT, 0, 5, None)
-            result = getattr(table, method)(*(argument(kernel) if argument is found else argument for argument in arguments))
+            result = getattr(table, method)(
+                *(argument(kernel) if argument is found or argument is buffer else argument for argument in arguments)
+            )
             seen = result if method not in ("entries", "coins", "copy") else len(list(result.entries() if method == "copy" else result))
             return seen, list(table.entries()), list(table.coins())
 
@@ -129,6 +138,16 @@ def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
 def found(kernel: Kernel) -> object:
     """In place of an argument: a table of that kernel."""
     return kernel.WatchTable()
+
+
+def buffer(kernel: Kernel) -> object:
+    """In place of an argument: a buffer of that kernel."""
+    return kernel.ReadBuffer()
+
+
+def of_kernel(kernel: Kernel, argument: Any) -> Any:
+    """The argument, or what it stands for."""
+    return argument(kernel) if argument is found or argument is buffer else argument
 
 
 def query(method: str) -> Callable[[Kernel], Callable[..., object]]:
@@ -157,6 +176,9 @@ ENTRIES: dict[str, Entry] = {
         function("bip37_scan_tx"), (PAYMENTS[0], BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
     ),
     "header_hashes": Entry(function("header_hashes"), (BLOCK[:80] * 50,), ((0,),)),
+    "read_at": Entry(function("read_at"), PLACE[:4], ((3,),)),
+    "ReadBuffer.__new__": Entry(lambda kernel: lambda: kernel.ReadBuffer() is not None),
+    "ReadBuffer.__sizeof__": Entry(lambda kernel: lambda: kernel.ReadBuffer().__sizeof__() > 0),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "gcs_build": Entry(
         function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")
@@ -184,6 +206,16 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.copy": Entry(of_table("copy")),
     "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),
     "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found), ((0,),), keywords=("raw", "found")),
+    "WatchTable.scan_blocks": Entry(
+        of_table("scan_blocks"), ([BLOCK] * 3, found, True), ((0, 0), (0, 2)), (0,), keywords=("blocks", "found", "check")
+    ),
+    "WatchTable.scan_files": Entry(
+        of_table("scan_files"),
+        ([PLACE] * 3, buffer, found, True),
+        ((0, 0, 3), (0, 2, 4)),
+        (0,),
+        keywords=("places", "buffer", "found", "check"),
+    ),
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(
         lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None, (LINES, 0, 0, 5, "bc"), ((0,),)

@@ -9,7 +9,7 @@ from spvfilter import errors
 from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
-from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, TxMatch, TxSpan
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxMatch, TxSpan
 from spvfilter.light import PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
@@ -107,7 +107,10 @@ VALUES: dict[str, list[object]] = {
         GolombCodedSet.build([b"a"], bytes(16), 19, 784931),
         MatchedTx(1, H1, WITNESS),
     ],
-    "kernel": [HIT, Coin(0, 1, None), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0), *EntryKind, *Encoding, *Family],
+    "kernel": [
+        *(HIT, Coin(0, 1, None), Place(3, 8, 285, bytes(8), H1), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0)),
+        *(*EntryKind, *Encoding, *Family),
+    ],
     "light": [Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],

@@ -6,10 +6,10 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from spvfilter._dataclass import dataclass
 from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.filters.bip158 import filter_hash

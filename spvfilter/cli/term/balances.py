@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spvfilter._dataclass import dataclass
 from spvfilter.cli.term.matches import bitcoin, name_of
 from spvfilter.cli.term.page import Align, Page, shorten
 from spvfilter.watch.match import Match, MatchKind

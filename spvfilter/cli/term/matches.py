@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
 from spvfilter.cli.term.page import Align, Page, printable, shorten
 from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Match, MatchKind
+
+if TYPE_CHECKING:
+    import csv
+    import json
+else:
+    csv = deferred("csv")
+    json = deferred("json")
 
 FORMATS = ("table", "jsonl", "csv")
 _COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label")

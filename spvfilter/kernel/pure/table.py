@@ -6,12 +6,14 @@ import operator
 from collections.abc import Iterable, Iterator
 
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.pure.address import check_network
-from spvfilter.kernel.pure.arguments import offset, snapshot, whole
-from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, TxSpan
+from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
+from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at
+from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
 from spvfilter.primitives import script_pushes
-from spvfilter.protocol import HEADER_SIZE, OUTPOINT_SIZE
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, OUTPOINT_SIZE
 
 _MAX_ENTRY = 0x7FFFFFFE
 _MAX_VALUE = 0x7FFFFFFFFFFFFFFF
@@ -161,8 +163,7 @@ class WatchTable:
         transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then
         unchanged.
         """
-        if found is not None and not isinstance(found, WatchTable):
-            raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
+        _check_found(found)
         raw = snapshot(raw)
         hits: list[Hit] = []
         earlier: dict[bytes, Coin] = found._coins if found is not None else {}
@@ -173,6 +174,37 @@ class WatchTable:
             raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)
         return hits
+
+    def scan_blocks(self, blocks: Iterable[bytes], found: WatchTable | None = None, check: bool = False) -> list[list[Hit] | FormatError]:
+        """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.
+
+        With `check`, check_block is called for each block first.
+        """
+        _check_found(found)
+        return [self._hits_or_error(raw, found, check) for raw in snapshots(blocks)]
+
+    def scan_files(
+        self, places: Iterable[Place], buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
+    ) -> list[list[Hit] | FormatError | None]:
+        """The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.
+
+        The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid
+        place, before anything is read, and BufferError if another thread uses the buffer.
+        """
+        _check_found(found)
+        if not isinstance(buffer, ReadBuffer):
+            raise TypeError(f"a ReadBuffer expected, not {type(buffer).__name__}")
+        wanted = [_place(place) for place in places]
+        with buffer:
+            return [None if (raw := _block_at(place)) is None else self._hits_or_error(raw, found, check) for place in wanted]
+
+    def _hits_or_error(self, raw: bytes, found: WatchTable | None, check: bool) -> list[Hit] | FormatError:
+        try:
+            if check:
+                blocks.check_block(raw)
+            return self.scan_block(raw, found)
+        except FormatError as error:
+            return error
 
     def scan_tx(self, raw: bytes, /) -> list[Hit]:
         """The outputs and inputs of one transaction that concern the table. Raises FormatError for a malformed one."""
@@ -220,6 +252,30 @@ class WatchTable:
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses negative values
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
+
+
+def _check_found(found: object) -> None:
+    if found is not None and not isinstance(found, WatchTable):
+        raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
+
+
+def _place(place: object) -> Place:
+    if not isinstance(place, tuple) or len(place) != len(Place._fields):
+        raise TypeError(f"a Place expected, not {type(place).__name__}")
+    digest = snapshot(place[4])
+    if len(digest) != HASH_SIZE:
+        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(digest)}")
+    return Place(*checked(*place[:4]), digest)
+
+
+def _block_at(place: Place) -> bytes | None:
+    """The block in that place, or None."""
+    try:
+        raw = read_at(*place[:4])
+    except OSError:
+        return None
+    whole = len(raw) == place.size >= HEADER_SIZE
+    return raw if whole and sha256d(raw[:HEADER_SIZE]) == place.hash else None
 
 
 def _check_outpoint(value: bytes) -> None:

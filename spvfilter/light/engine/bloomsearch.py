@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
+from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Instant

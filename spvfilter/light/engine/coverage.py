@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any  # JSON
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.watch.match import Completeness
 
 WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from spvfilter._dataclass import dataclass
 from spvfilter.light.events import Event
 from spvfilter.store.store import Batch, Store
 from spvfilter.wire.messages.table import Message

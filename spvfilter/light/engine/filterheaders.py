@@ -11,9 +11,9 @@ filters say, and so is every later block where the two filters differ. So a bogu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from spvfilter._dataclass import dataclass
 from spvfilter.chain.difficulty import PERIOD as _PERIOD
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip158 import filter_headers

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_header
 from spvfilter.light.engine.context import Context

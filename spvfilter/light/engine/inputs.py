@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from spvfilter._dataclass import dataclass
 from spvfilter.wire.messages.table import Message
 
 

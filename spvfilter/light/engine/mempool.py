@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context

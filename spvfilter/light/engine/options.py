@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
 

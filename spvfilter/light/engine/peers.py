@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import InvalidHeaderError, LieError, ProofError, UselessPeerError
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Patience

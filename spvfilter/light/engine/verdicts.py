@@ -7,10 +7,10 @@ is missing, or a script that is known to be spent, or there are too many element
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError, ProofError
 from spvfilter.hashes import sha256d

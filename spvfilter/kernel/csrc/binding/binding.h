@@ -53,7 +53,7 @@ typedef struct {
     PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError; /* spvfilter.errors */
     PyObject *TxSpan, *TxMatch, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
-    PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk;
+    PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
 
 /* The state, from a module function's `self`, and from an object whose type cannot be subclassed. */
@@ -64,6 +64,9 @@ SPV_INLINE const spv_state *spv_module_state(PyObject *module) {
 SPV_INLINE const spv_state *spv_object_state(PyObject *self) {
     return PyType_GetModuleState(Py_TYPE(self));
 }
+
+/* The FormatError that a refusal stands for; NULL with another exception set. */
+PyObject *spv_format_error(const spv_state *state, const spv_error *error);
 
 /* Sets the exception that a status stands for and returns NULL. */
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error);

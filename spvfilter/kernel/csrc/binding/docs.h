@@ -244,6 +244,21 @@
     "--\n" \
     "\n" \
     "Set every counter to 0. Raises ReadOnlyError."
+#define SPV_DOC_ReadBuffer \
+    "ReadBuffer()\n" \
+    "--\n" \
+    "\n" \
+    "Memory for the block that `WatchTable.scan_files` reads. It is reused for every block, since fresh memory costs more than reading.\n" \
+    "\n" \
+    "One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps none."
+#define SPV_DOC_read_at \
+    "read_at($module, descriptor, offset, size, key, /)\n" \
+    "--\n" \
+    "\n" \
+    "Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.\n" \
+    "\n" \
+    "The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another\n" \
+    "size, for negative numbers, and for a size above MAX_BLOCK_SIZE."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
@@ -369,6 +384,21 @@
     "they are learned: spends of those are included, too, and the block's are added. Raises FormatError for a malformed block, and if a\n" \
     "transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then\n" \
     "unchanged."
+#define SPV_DOC_WatchTable_scan_blocks \
+    "scan_blocks($self, blocks, found=None, check=False)\n" \
+    "--\n" \
+    "\n" \
+    "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.\n" \
+    "\n" \
+    "With `check`, check_block is called for each block first."
+#define SPV_DOC_WatchTable_scan_files \
+    "scan_files($self, places, buffer, found=None, check=False)\n" \
+    "--\n" \
+    "\n" \
+    "The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.\n" \
+    "\n" \
+    "The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid\n" \
+    "place, before anything is read, and BufferError if another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \

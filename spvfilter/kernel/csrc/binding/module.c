@@ -2,6 +2,7 @@
    instance. */
 #include "binding/addresses.h"
 #include "binding/cores/type.h"
+#include "binding/files.h"
 #include "binding/gcs.h"
 #include "binding/headers.h"
 #include "binding/scanning.h"
@@ -12,6 +13,15 @@
 
 enum { REFERENCES = sizeof(spv_state) / sizeof(PyObject *) };
 
+PyObject *spv_format_error(const spv_state *state, const spv_error *error) {
+    PyObject *arguments = Py_BuildValue("(s)", error->message);
+    PyObject *names = arguments ? Py_BuildValue("{s:n,s:s}", "offset", (Py_ssize_t)error->offset, "field", error->field) : NULL;
+    PyObject *made = names ? PyObject_Call(state->FormatError, arguments, names) : NULL;
+    Py_XDECREF(names);
+    Py_XDECREF(arguments);
+    return made;
+}
+
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error) {
     if (status == SPV_NOMEM)
         return PyErr_NoMemory();
@@ -19,14 +29,10 @@ PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *
         PyErr_SetString(PyExc_OverflowError, "more than the kernel can count");
         return NULL;
     }
-    PyObject *arguments = Py_BuildValue("(s)", error->message);
-    PyObject *names = arguments ? Py_BuildValue("{s:n,s:s}", "offset", (Py_ssize_t)error->offset, "field", error->field) : NULL;
-    PyObject *raised = names ? PyObject_Call(state->FormatError, arguments, names) : NULL;
+    PyObject *raised = spv_format_error(state, error);
     if (raised)
         PyErr_SetObject(state->FormatError, raised);
     Py_XDECREF(raised);
-    Py_XDECREF(names);
-    Py_XDECREF(arguments);
     return NULL;
 }
 
@@ -74,7 +80,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_addresses, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_addresses, spv_add_files, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

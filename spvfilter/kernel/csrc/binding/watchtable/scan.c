@@ -1,7 +1,5 @@
 #include "binding/watchtable/scan.h"
 
-#include "watch/scan.h"
-
 #include <stdlib.h>
 
 /* A hit's values; the txid of a transaction is one object for all of them. */
@@ -33,7 +31,7 @@ static PyObject *hit_value(const spv_state *state, const spv_hits *found, const 
     return spv_named(state->Hit, items);
 }
 
-static PyObject *list_of(const spv_state *state, const spv_hits *found) {
+PyObject *spv_hit_values(const spv_state *state, const spv_hits *found) {
     PyObject *list = PyList_New((Py_ssize_t)found->count);
     PyObject *txid = NULL;
     for (size_t i = 0; list && i < found->count; i++) {
@@ -50,20 +48,26 @@ static PyObject *list_of(const spv_state *state, const spv_hits *found) {
     return list;
 }
 
+bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table) {
+    *table = NULL;
+    if (found == Py_None)
+        return true;
+    if (!PyObject_TypeCheck(found, (PyTypeObject *)state->WatchTable))
+        return spv_refuse_type("found is a WatchTable or None, not %U", found);
+    *table = spv_table_of(found);
+    return true;
+}
+
 PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"raw", "found", NULL};
     const spv_state *state = spv_object_state(self);
     PyObject *given, *found = Py_None;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|O:scan_block", keywords, &given, &found))
         return NULL;
-    if (found != Py_None && !PyObject_TypeCheck(found, (PyTypeObject *)state->WatchTable)) {
-        spv_refuse_type("found is a WatchTable or None, not %U", found);
-        return NULL;
-    }
-    PyObject *raw = spv_snapshot(given);
+    spv_table *table = spv_table_of(self), *earlier;
+    PyObject *raw = spv_take_found(state, found, &earlier) ? spv_snapshot(given) : NULL;
     if (!raw)
         return NULL;
-    spv_table *table = spv_table_of(self), *earlier = found == Py_None ? NULL : spv_table_of(found);
     const spv_bytes block = spv_bytes_of(raw);
     spv_hits hits;
     spv_error error;
@@ -71,7 +75,7 @@ PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names
     Py_BEGIN_ALLOW_THREADS
     status = spv_watch_block(table, earlier, block.data, block.size, &hits, &error);
     Py_END_ALLOW_THREADS
-    PyObject *list = status ? spv_raise(state, status, &error) : list_of(state, &hits);
+    PyObject *list = status ? spv_raise(state, status, &error) : spv_hit_values(state, &hits);
     spv_hits_free(&hits);
     Py_DECREF(raw);
     return list;
@@ -90,7 +94,7 @@ PyObject *spv_wt_scan_tx(PyObject *self, PyObject *given) {
     Py_BEGIN_ALLOW_THREADS
     status = spv_watch_tx(table, tx.data, tx.size, &hits, &error);
     Py_END_ALLOW_THREADS
-    PyObject *list = status ? spv_raise(state, status, &error) : list_of(state, &hits);
+    PyObject *list = status ? spv_raise(state, status, &error) : spv_hit_values(state, &hits);
     spv_hits_free(&hits);
     Py_DECREF(raw);
     return list;

@@ -4,6 +4,14 @@
 
 #include "binding/watchtable/object.h"
 
+#include "watch/scan.h"
+
+/* The hits as a list of values.Hit. */
+PyObject *spv_hit_values(const spv_state *state, const spv_hits *found);
+
+/* pure.table._check_found: the table, or NULL for None. False with TypeError. */
+bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table);
+
 PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names);
 PyObject *spv_wt_scan_tx(PyObject *self, PyObject *raw);
 PyObject *spv_wt_learn(PyObject *self, PyObject *hits);

@@ -1,5 +1,6 @@
 #include "binding/watchtable/type.h"
 
+#include "binding/watchtable/batch.h"
 #include "binding/watchtable/entries.h"
 #include "binding/watchtable/iterators.h"
 #include "binding/watchtable/lines.h"
@@ -73,6 +74,8 @@ static PyMethodDef methods[] = {
     SPV_METHOD(WatchTable, copy, copy, METH_NOARGS),
     SPV_METHOD(WatchTable, match_script, spv_wt_match_script, METH_O),
     SPV_METHOD(WatchTable, scan_block, spv_wt_scan_block, METH_VARARGS | METH_KEYWORDS),
+    SPV_METHOD(WatchTable, scan_blocks, spv_wt_scan_blocks, METH_VARARGS | METH_KEYWORDS),
+    SPV_METHOD(WatchTable, scan_files, spv_wt_scan_files, METH_VARARGS | METH_KEYWORDS),
     SPV_METHOD(WatchTable, scan_tx, spv_wt_scan_tx, METH_O),
     SPV_METHOD(WatchTable, add_address_lines, spv_wt_add_address_lines, METH_FASTCALL),
     {"__sizeof__", size_of, METH_NOARGS, "Bytes of memory."},

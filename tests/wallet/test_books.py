@@ -1,21 +1,23 @@
-"""The ledger against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and its events."""
+"""The books against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and their events."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch, Store
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.ledger import MAX_UNCONFIRMED_OUTPOINTS, Ledger
+from spvfilter.wallet.books import Books, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
-from support.lightworld import Books, identity
+from support.lightworld import Books as Told, identity
 from support.vectors import effort
 
 OURS = [p2wpkh(bytes([number]) * 20) for number in range(1, 4)]
@@ -23,7 +25,7 @@ THEIRS = p2wpkh(b"\xee" * 20)
 
 
 class Model:
-    """Blocks as lists of transactions, and a ledger that receives them as from a peer with a perfect filter."""
+    """Blocks as lists of transactions, and books that receive them as from a peer with a perfect filter."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -32,16 +34,30 @@ class Model:
         self.watch = WatchList(REGTEST)
         for script in OURS:
             self.watch.add_script(script)
-        self.ledger = Ledger(self.watch, self.store)
-        self.books = Books()
+        self.books = self.opened()
+        self.told = Told()
         self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
         self.scanned = 0
         self.mempool: dict[bytes, bytes] = {}  # transactions of the network, rivals included
         self.now = 0
 
-    def tell(self, events: object) -> None:
-        for event in events:  # type: ignore[attr-defined]  # a list of events
-            self.books.take(event)
+    def opened(self) -> Books:
+        """The books as the database has them."""
+        self.store.attach(self.watch)
+        saved = SavedBooks(
+            matches=list(self.store.matches()),
+            pending=self.store.pending(),
+            transactions=self.store.transactions(-1),
+            cursor=self.store.cursor,
+            searched=self.store.searched,
+        )
+        return Books(self.watch, saved)
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Commit what the books have changed, then take the events."""
+        self.store.commit(*self.books.take_batches())
+        for event in events:
+            self.told.take(event)
 
     # The world
 
@@ -74,16 +90,16 @@ class Model:
     def announce(self) -> None:
         raw = self.make()
         self.mempool[txid(raw)] = raw
-        self.tell(self.ledger.add_unconfirmed(raw, self.now))
+        self.tell(self.books.add_unconfirmed(raw, self.now))
 
     def repeat(self) -> None:
         for raw in self.rng.sample(list(self.mempool.values()), min(3, len(self.mempool))):
-            self.tell(self.ledger.add_unconfirmed(raw, self.now))
+            self.tell(self.books.add_unconfirmed(raw, self.now))
 
     def mine(self) -> None:
         self.append(self.body(), at=len(self.chain))
-        last = self.chain[-1][0]
-        self.store.commit(Batch(headers=last))
+        self.books.extend(self.chain[-1][0])
+        self.tell(())
 
     def body(self) -> list[bytes]:
         """The transactions of a valid block: parents first, no outpoint spent twice."""
@@ -115,13 +131,14 @@ class Model:
 
     def search(self) -> None:
         """Connect blocks above the cursor, a random number at once."""
-        first = self.store.cursor + 1
+        first = self.books.cursor + 1
         last = min(len(self.chain) - 1, first + self.rng.randrange(4))
-        blocks = []
+        events: list[Event] = []
         for height in range(first, last + 1):
             raw_header, txs = self.chain[height]
-            blocks.append(ScannedBlock(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)]))
-        self.tell(self.ledger.connect(blocks))
+            block = ScannedBlock(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)])
+            events += self.books.connect(block, self.books.scan(block))
+        self.tell(events)
 
     def reorg(self) -> None:
         depth = self.rng.randint(1, min(5, len(self.chain) - 1)) if len(self.chain) > 1 else 0
@@ -130,16 +147,18 @@ class Model:
         fork = len(self.chain) - 1 - depth
         left = [raw for _, txs in self.chain[fork + 1 :] for raw in txs[1:]]
         gone = {txid(txs[0]) for _, txs in self.chain[fork + 1 :]}
+        hashes = [sha256d(each) for each, _ in self.chain[fork + 1 :]]
         del self.chain[fork + 1 :]
         for raw in left:
             self.mempool.setdefault(txid(raw), raw)
         self.drop(gone)  # coinbases are lost for good
         for _ in range(depth + 1):
             self.append(self.body(), at=len(self.chain))
-        self.tell(self.ledger.disconnect(fork, b"".join(each for each, _ in self.chain[fork + 1 :])))
+        self.tell(self.books.disconnect(fork, hashes, b"".join(each for each, _ in self.chain[fork + 1 :]), self.now))
 
     def rewind(self) -> None:
-        self.ledger.rewind(self.rng.randrange(-1, len(self.chain)))
+        self.books.rewind(self.rng.randrange(-1, len(self.chain)))
+        self.tell(())
 
     def crash(self) -> None:
         """A restart with the same database."""
@@ -147,24 +166,24 @@ class Model:
         for script in OURS:
             watch.add_script(script)
         self.watch = watch
-        self.ledger = Ledger(watch, self.store)
+        self.books = self.opened()
 
     def expire(self) -> None:
         self.now += MEMPOOL_EXPIRY_S // 3
-        self.tell(self.ledger.expire(self.now))
+        self.tell(self.books.expire(self.now))
 
     # Invariants
 
     def check(self) -> None:
-        kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.ledger.matches()}
-        told = {(identity(match), match.height, match.block_hash) for match in self.books.matches.values()}
+        kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.books.matches()}
+        told = {(identity(match), match.height, match.block_hash) for match in self.told.matches.values()}
         assert kept == told
-        while self.store.cursor < len(self.chain) - 1:
+        while self.books.cursor < len(self.chain) - 1:
             self.search()
-        confirmed = {(*each, match.height) for each, match in self.books.matches.items() if match.height is not None}
+        confirmed = {(*each, match.height) for each, match in self.told.matches.items() if match.height is not None}
         assert confirmed == self.expected()
         gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
-        for digest, pending in self.ledger.pending.items():
+        for digest, pending in self.books.unconfirmed.pending.items():
             assert not spends(pending.raw) & gone
             assert digest not in {txid(raw) for _, txs in self.chain for raw in txs}
 
@@ -208,32 +227,46 @@ def test_a_long_life_ends_with_what_a_naive_recomputation_tells(seed: int) -> No
     model.store.close()
 
 
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made = Model(1)
+    yield made
+    made.store.close()
+
+
 @pytest.mark.parametrize("kind", ["many inputs", "many outputs"])
-def test_invented_payments_do_not_fill_a_filter_and_keep_no_client_from_starting(kind: str) -> None:
-    model = Model(1)
-    known = len(model.ledger.bloom_elements())
+def test_invented_payments_change_no_filter(model: Model, kind: str) -> None:
+    """Our own transactions do: their inputs, and their change."""
+    known = set(model.books.bloom_elements())
     own = tx([TxIn(bytes([200]) * 32, number) for number in range(1_200)], [TxOut(1, OURS[0])])
-    model.tell(model.ledger.add_unconfirmed(own, 0, own=True))
+    model.tell(model.books.add_unconfirmed(own, 0, own=True))
     many = 20 if kind == "many inputs" else 6
     for number in range(many):
         inputs = [TxIn(bytes([number]) * 32, index) for index in range(2_400 if kind == "many inputs" else 1)]
         outputs = [TxOut(1_000, OURS[1])] * (1 if kind == "many inputs" else 400)
-        model.tell(model.ledger.add_unconfirmed(tx(inputs, outputs), number + 1))
-    assert len(model.books.matches) == 1 + many * (1 if kind == "many inputs" else 400)
+        model.tell(model.books.add_unconfirmed(tx(inputs, outputs), number + 1))
+    assert len(model.told.matches) == 1 + many * (1 if kind == "many inputs" else 400)
+    spent = {bytes([200]) * 32 + number.to_bytes(4, "little") for number in range(1_200)}
     for _ in range(2):
-        elements = model.ledger.bloom_elements()
-        assert known + 1_201 <= len(elements) <= known + 1_201 + MAX_UNCONFIRMED_OUTPOINTS
-        assert {bytes([200]) * 32 + number.to_bytes(4, "little") for number in range(1_200)} <= set(elements)
+        assert set(model.books.bloom_elements()) == known | spent | {outpoint(txid(own), 0)}
         model.crash()
 
 
-def test_a_conflict_with_the_first_unconfirmed_payments_is_seen_whatever_comes_later() -> None:
-    model = Model(1)
-    model.watch.add_outpoint(f"{'07' * 32}:0")  # watched explicitly: in every filter
-    first = tx([TxIn(bytes([9]) * 32, 0)], [TxOut(1_000, OURS[1])])
-    model.tell(model.ledger.add_unconfirmed(first, 0))
-    for number in range(3):
-        model.tell(model.ledger.add_unconfirmed(tx([TxIn(bytes([number]) * 32, 0)], [TxOut(1_000, OURS[1])] * 500), number + 1))
-    elements = model.ledger.bloom_elements()
-    assert {bytes([9]) * 32 + bytes(4), outpoint(txid(first), 0), b"\x07" * 32 + bytes(4)} <= set(elements)
-    assert len(elements) <= len(OURS) + 1 + MAX_UNCONFIRMED_OUTPOINTS
+def test_a_payment_that_a_block_confirms_is_in_the_filter_and_one_that_expired_is_not(model: Model) -> None:
+    model.watch.add_outpoint(f"{'07' * 32}:0")  # an entry: in every filter, whoever claims to make it
+    first, second = (tx([TxIn(bytes([number]) * 32, 0)], [TxOut(1_000, OURS[1])]) for number in (9, 10))
+    for raw in (first, second):
+        model.tell(model.books.add_unconfirmed(raw, 0))
+    assert not {outpoint(txid(raw), 0) for raw in (first, second)} & set(model.books.bloom_elements())
+    model.mempool[txid(first)] = first
+    model.append([coinbase(1, [TxOut(5, THEIRS)], b"none"), first], at=1)
+    model.books.extend(model.chain[-1][0])
+    model.search()
+    model.tell(model.books.expire(MEMPOOL_EXPIRY_S))
+    assert not model.books.unconfirmed.pending
+    for _ in range(2):
+        elements = set(model.books.bloom_elements())
+        assert {outpoint(txid(first), 0), b"\x07" * 32 + bytes(4)} <= elements
+        assert outpoint(txid(second), 0) not in elements
+        model.crash()
+        model.watch.add_outpoint(f"{'07' * 32}:0")

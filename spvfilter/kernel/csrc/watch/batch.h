@@ -1,0 +1,31 @@
+/* The exact scan of many blocks, in memory or in files. The twin of pure.table's scan_blocks and scan_files. */
+#ifndef SPV_WATCH_BATCH_H
+#define SPV_WATCH_BATCH_H
+
+#include "block/place.h"
+#include "watch/scan.h"
+
+/* The result of one block, zeroed by the caller. */
+typedef struct {
+    spv_hits hits;
+    spv_error error;   /* if the status is SPV_FORMAT */
+    spv_status status;
+    bool missing;      /* the place cannot be read, or holds no such block; then the other members are unused */
+    uint8_t *kept;     /* for a block in a file: copies of the bytes that the hits refer to, as the next block overwrites them */
+} spv_block_result;
+
+typedef struct {
+    spv_table *table, *found; /* as spv_watch_block takes them */
+    bool check;               /* call spv_check_block before the scan */
+    const spv_bytes *blocks;  /* in memory; NULL if they are in files, which the next two describe: */
+    const spv_place *places;
+    uint8_t *memory;          /* room for the largest of them */
+    spv_block_result *results;
+    size_t count;
+} spv_batch;
+
+/* Scans block `number` and returns its size in bytes. */
+size_t spv_scan_of_batch(const spv_batch *batch, size_t number);
+void spv_block_result_free(spv_block_result *result);
+
+#endif

@@ -1,0 +1,135 @@
+"""A pipeline of batches: threads work on several at once, merge them one by one in order, and hand the results to the event loop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from spvfilter._public import deferred
+from spvfilter.kernel import ReadBuffer
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+    asyncio = deferred("asyncio")
+
+B = TypeVar("B")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Pipeline(Generic[B, R]):
+    """`jobs` threads that take batches from a queue. It is created, fed and iterated by one event loop, and used once.
+
+    `work(batch, buffer)` is called for several batches at once, `merge(batch, buffer)` for one at a time, in their order. The thread that
+    completes the next batch in order merges it, and then the completed ones after it, so no thread waits for another. Each thread has a
+    buffer of its own. A result of None is not passed on. At most jobs + 1 batches have results that are not taken. An error of either
+    call is raised in place of the batch's result, and ends the pipeline.
+    """
+
+    def __init__(self, jobs: int, work: Callable[[B, ReadBuffer], None], merge: Callable[[B, ReadBuffer], R | None]) -> None:
+        self._jobs = jobs
+        self._work = work
+        self._merge = merge
+        self._fed = 0  # batches
+        self._todo: queue.SimpleQueue[tuple[int, B] | None] = queue.SimpleQueue()
+        self._free = threading.Semaphore(jobs + 1)  # batches that may be started before another result is taken
+        self._turn = threading.Lock()  # held by the thread that merges; guards the next three
+        self._ready: dict[int, B | BaseException] = {}  # completed and not merged, by number
+        self._next = 0  # the number of the batch that is merged next
+        self._end: int | None = None  # the number of batches, once it is known
+        self._results: deque[R | BaseException | None] = deque()  # None for the end
+        self._loop = asyncio.get_running_loop()
+        self._more = asyncio.Event()  # there may be results
+        self.closing = False
+        self._threads = futures.ThreadPoolExecutor(jobs, "spvfilter-scan")
+        for _ in range(jobs):
+            self._threads.submit(self._run)
+
+    def put(self, batch: B) -> None:
+        self._todo.put((self._fed, batch))
+        self._fed += 1
+
+    def finish(self) -> None:
+        """Say that no more batches follow."""
+        with self._turn:
+            self._end = self._fed
+            if self._next == self._end:
+                self.tell(None)
+        for _ in range(self._jobs):
+            self._todo.put(None)
+
+    async def results(self) -> AsyncGenerator[R]:
+        """Yield the results in the order of the batches, until the last batch is merged."""
+        while True:
+            while not self._results:
+                await self._more.wait()
+                self._more.clear()
+            match self._results.popleft():
+                case None:
+                    return
+                case BaseException() as error:
+                    raise error
+                case result:
+                    self._free.release()
+                    yield result
+
+    async def in_thread(self, call: Callable[..., T], *args: object) -> T:
+        """Run a call in one of the threads. Only after the last result, as the threads are busy until then."""
+        return await self._loop.run_in_executor(self._threads, call, *args)
+
+    def close(self) -> None:
+        """Wait for the calls in progress. No other calls are made."""
+        self.closing = True
+        for _ in range(self._jobs):
+            self._todo.put(None)
+            self._free.release()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _run(self) -> None:
+        buffer = ReadBuffer()
+        while True:
+            self._free.acquire()
+            task = self._todo.get()
+            if task is None or self.closing:
+                self._free.release()
+                return
+            number, batch = task
+            done: B | BaseException = batch
+            try:
+                self._work(batch, buffer)
+            except BaseException as error:
+                done = error
+            with self._turn:
+                self._ready[number] = done
+                self._merge_ready(buffer)
+
+    def _merge_ready(self, buffer: ReadBuffer) -> None:
+        while not self.closing and (done := self._ready.pop(self._next, None)) is not None:
+            if isinstance(done, BaseException):
+                self.tell(done)
+                return
+            try:
+                result = self._merge(done, buffer)
+            except BaseException as error:
+                self.tell(error)
+                return
+            self._next += 1
+            if result is None:
+                self._free.release()
+            else:
+                self.tell(result)
+        if self._next == self._end:
+            self.tell(None)
+
+    def tell(self, result: R | BaseException | None) -> None:
+        """Pass on a result, an error, or None for the end. A merge calls it with its result if it then raises an error."""
+        self._results.append(result)
+        with suppress(RuntimeError):  # the loop is closed: nothing waits for results
+            self._loop.call_soon_threadsafe(self._more.set)

@@ -1,0 +1,163 @@
+"""The pipeline: batches are merged in order and one at a time, errors are raised in their place, and closing waits for running calls."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from spvfilter.kernel import ReadBuffer
+from spvfilter.scan.pipeline import Pipeline
+from support.matching import JOBS
+from support.vectors import effort
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+Work = Callable[[int, ReadBuffer], None]
+Merge = Callable[[int, ReadBuffer], "int | None"]
+
+
+def idle(batch: int, buffer: ReadBuffer) -> None:
+    pass
+
+
+def itself(batch: int, buffer: ReadBuffer) -> int:
+    return batch
+
+
+@asynccontextmanager
+async def running(jobs: int, work: Work = idle, merge: Merge = itself) -> AsyncIterator[Pipeline[int, int]]:
+    pipeline: Pipeline[int, int] = Pipeline(jobs, work, merge)
+    try:
+        yield pipeline
+    finally:
+        await asyncio.to_thread(pipeline.close)
+
+
+@JOBS
+async def test_results_come_in_the_order_of_the_batches(jobs: int) -> None:
+    """The first of every three batches is completed after as many more have started as there are threads for."""
+    begun = [threading.Event() for _ in range(61)]
+    inside, buffers = threading.Lock(), set()
+
+    def work(batch: int, buffer: ReadBuffer) -> None:
+        begun[batch].set()
+        buffers.add(buffer)
+        assert batch % 3 or begun[min(batch + jobs - 1, 60)].wait(10)
+
+    def merge(batch: int, buffer: ReadBuffer) -> int | None:
+        assert inside.acquire(blocking=False)  # nobody else merges
+        inside.release()
+        return batch if batch % 5 else None
+
+    async with running(jobs, work, merge) as pipeline:
+        for batch in range(61):
+            pipeline.put(batch)
+        pipeline.finish()
+        assert [result async for result in pipeline.results()] == [batch for batch in range(61) if batch % 5]
+        assert await pipeline.in_thread(sum, [1, 2]) == 3
+    assert 1 <= len(buffers) <= jobs
+
+
+@JOBS
+async def test_a_pipeline_without_batches_ends(jobs: int) -> None:
+    async with running(jobs) as pipeline:
+        pipeline.finish()
+        assert [result async for result in pipeline.results()] == []
+
+
+@JOBS
+@pytest.mark.parametrize("broken", [0, 3, 6])
+@pytest.mark.parametrize("where", ["work", "merge"])
+async def test_an_error_is_raised_where_its_batch_is_due(where: str, broken: int, jobs: int) -> None:
+    merged = []
+
+    def fail(batch: int) -> None:
+        if batch == broken:
+            raise MemoryError("none left")
+
+    def work(batch: int, buffer: ReadBuffer) -> None:
+        if where == "work":
+            fail(batch)
+
+    def merge(batch: int, buffer: ReadBuffer) -> int:
+        if where == "merge":
+            fail(batch)
+        merged.append(batch)
+        return batch
+
+    given = []
+    async with running(jobs, work, merge) as pipeline:
+        for batch in range(7):
+            pipeline.put(batch)
+        pipeline.finish()
+        with pytest.raises(MemoryError):
+            async for result in pipeline.results():
+                given.append(result)  # noqa: PERF401  those before the error are wanted
+    assert given == merged == list(range(broken))
+
+
+async def test_a_merge_may_tell_something_before_it_fails() -> None:
+    def merge(batch: int, buffer: ReadBuffer) -> int:
+        pipeline.tell(100)
+        raise ValueError("the last")
+
+    given = []
+    async with running(1, merge=merge) as pipeline:
+        pipeline.put(0)
+        with pytest.raises(ValueError, match="the last"):
+            async for result in pipeline.results():
+                given.append(result)  # noqa: PERF401  those before the error are wanted
+    assert given == [100]
+
+
+@JOBS
+async def test_no_more_than_one_batch_beyond_the_threads_is_begun_before_results_are_taken(jobs: int) -> None:
+    begun, enough = [], threading.Event()
+
+    def work(batch: int, buffer: ReadBuffer) -> None:
+        begun.append(batch)
+        if len(begun) == jobs + 1:
+            enough.set()
+
+    async with running(jobs, work) as pipeline:
+        for batch in range(50):
+            pipeline.put(batch)
+        pipeline.finish()
+        assert await asyncio.to_thread(enough.wait, 10)
+        taken = 0
+        async for result in pipeline.results():
+            assert result == taken
+            taken += 1
+            assert len(begun) <= taken + jobs + 1
+    assert taken == 50
+
+
+@JOBS
+@pytest.mark.parametrize("seed", range(effort(5, 30, 500)))
+async def test_it_can_be_closed_at_any_moment(seed: int, jobs: int) -> None:
+    source = random.Random(seed)
+    after = source.randrange(30)
+    closed = threading.Event()
+    late = []
+
+    def merge(batch: int, buffer: ReadBuffer) -> int | None:
+        if closed.is_set():
+            late.append(batch)
+        return batch if batch % 3 == seed % 3 else None
+
+    async with running(jobs, merge=merge) as pipeline:
+        for batch in range(source.randrange(after, 60)):
+            pipeline.put(batch)
+        if source.random() < 0.5:
+            pipeline.finish()
+        results = pipeline.results()
+        taken = 0
+        while taken < after // 3 and pipeline._results:
+            taken += await anext(results, -1) >= 0
+        await results.aclose()
+    closed.set()
+    assert not late

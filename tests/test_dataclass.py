@@ -1,0 +1,176 @@
+"""The package's `dataclass` makes what `dataclasses.dataclass` makes, for its own classes and for every kind of field that they use."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import spvfilter
+from spvfilter import _dataclass
+
+OPTIONS = [
+    {"frozen": True, "slots": True},
+    {"frozen": True},
+    {"slots": True},
+    {},
+    {"slots": True, "eq": False},
+    {"frozen": True, "slots": True, "eq": False},
+    {"frozen": True, "slots": True, "kw_only": True},
+]
+options = pytest.mark.parametrize("given", OPTIONS, ids=str)
+Decorator = Callable[..., Callable[[type], Any]]
+
+
+def plain(decorator: Decorator, given: dict[str, Any]) -> Any:
+    class Plain:
+        command: ClassVar[str] = "plain"
+        first: int
+        second: bytes = b"2"
+        many: list[int] = field(default_factory=list)
+        hidden: str = field(default="h", repr=False)
+        apart: int = field(default=4, compare=False)
+        unhashed: int = field(default=5, hash=False)
+        later: int = field(default=6, kw_only=True)
+
+    return decorator(**given)(Plain)
+
+
+def single(decorator: Decorator, given: dict[str, Any]) -> Any:
+    class Single:
+        """With one field."""
+
+        value: bytes
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "value", bytes(self.value))
+
+        def __repr__(self) -> str:
+            return "its own"
+
+    return decorator(**given)(Single)
+
+
+def empty(decorator: Decorator, given: dict[str, Any]) -> Any:
+    class Empty:
+        """Without a field."""
+
+    return decorator(**given)(Empty)
+
+
+def heir(decorator: Decorator, given: dict[str, Any]) -> Any:
+    class Base:
+        first: int
+        second: int = 2
+
+    class Heir(decorator(**given)(Base)):  # type: ignore[misc]  # a class made here
+        third: int = 3
+
+    return decorator(**given)(Heir)
+
+
+CASES: list[tuple[Callable[..., Any], list[dict[str, Any]]]] = [
+    (plain, [{"first": 1}, {"first": 1, "second": b"x"}, {"first": 1, "many": [2]}, {"first": 1, "apart": 9}, {"first": 2, "later": 0}]),
+    (single, [{"value": b"a"}, {"value": bytearray(b"b")}]),
+    (empty, [{}]),
+    (heir, [{"first": 1}, {"first": 1, "second": 5}, {"first": 1, "third": 2}]),
+]
+cases = pytest.mark.parametrize(("make", "arguments"), CASES, ids=[make.__name__ for make, _ in CASES])
+
+
+def outcome(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def hashed(value: object) -> object:
+    """Its hash; of a class that compares by identity that it has one."""
+    return hash(value) if type(value).__eq__ is not object.__eq__ else hash(value) is not None
+
+
+@options
+@cases
+def test_instances_are_made_shown_compared_and_hashed_alike(make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]) -> None:
+    ours, theirs = make(_dataclass.dataclass, given), make(dataclasses.dataclass, given)
+    mine, others = [ours(**each) for each in arguments], [theirs(**each) for each in arguments]
+    assert list(map(repr, mine)) == list(map(repr, others))
+    assert [one == other for one in mine for other in mine] == [one == other for one in others for other in others]
+    assert mine[0] != others[0]
+    assert [outcome(partial(hashed, one)) for one in mine] == [outcome(partial(hashed, one)) for one in others]
+    assert [one == ours(**each) for one, each in zip(mine, arguments, strict=True)] == [given.get("eq", True)] * len(mine)
+    for wrong in ({"unknown": 1}, {"first": 1, "value": b"", "unknown": 2}):
+        assert outcome(partial(ours, **wrong)) == outcome(partial(theirs, **wrong))
+    if "kw_only" in given:
+        assert outcome(lambda: ours(1)) == outcome(lambda: theirs(1))
+
+
+@options
+@cases
+def test_attributes_are_set_and_deleted_alike(make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]) -> None:
+    ours, theirs = (make(decorator, given)(**arguments[0]) for decorator in (_dataclass.dataclass, dataclasses.dataclass))
+    for name in [*arguments[0], "other"]:
+        for change in (partial(setattr, ours, name, 3), partial(delattr, ours, name)):
+            mine, other = outcome(change), outcome(partial(change.func, theirs, *change.args[1:]))
+            if name in arguments[0] or "slots" not in given or "frozen" not in given:
+                assert mine == other
+            else:  # where dataclasses of 3.11 stumble over the class that they have replaced
+                assert isinstance(mine, tuple)
+                assert issubclass(mine[0], (FrozenInstanceError, AttributeError, TypeError))
+
+
+@options
+@cases
+def test_classes_look_alike(make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]) -> None:
+    ours, theirs = make(_dataclass.dataclass, given), make(dataclasses.dataclass, given)
+    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+    assert ours.__init__.__qualname__ == theirs.__init__.__qualname__
+    assert repr(ours.__dataclass_params__) == repr(theirs.__dataclass_params__)
+    assert repr(dataclasses.fields(ours)) == repr(dataclasses.fields(theirs))
+    assert ours.__match_args__ == theirs.__match_args__
+    assert getattr(ours, "__slots__", None) == getattr(theirs, "__slots__", None)
+    assert set(vars(ours)) == set(vars(theirs))
+    assert (ours.__hash__ is None) == (theirs.__hash__ is None)
+    mine = ours(**arguments[0])
+    assert copy.copy(mine).__class__ is ours
+    assert dataclasses.replace(mine).__class__ is ours
+    assert dataclasses.asdict(mine) == dataclasses.asdict(theirs(**arguments[0]))
+
+
+@_dataclass.dataclass(frozen=True, slots=True)
+class Pickled:
+    first: int
+    second: list[int] = field(default_factory=list)
+
+
+def test_frozen_instances_with_slots_are_pickled() -> None:
+    made = Pickled(1, [2, 3])
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert copy.deepcopy(made) == made
+
+
+def test_an_instance_that_holds_itself_is_shown() -> None:
+    made = Pickled(1, [])
+    made.second.append(made)  # type: ignore[arg-type]
+    assert repr(made) == "Pickled(first=1, second=[...])"
+
+
+def test_every_dataclass_of_the_package_has_only_fields_that_this_one_knows() -> None:
+    found = 0
+    for path in sorted(Path(spvfilter.__file__).parent.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert "InitVar" not in text
+        assert path.name == "_dataclass.py" or "from dataclasses import dataclass" not in text
+        found += "@dataclass" in text
+    assert found > 30
+    assert import_module("spvfilter.wire.messages").Ping(5) == import_module("spvfilter.wire.messages").Ping(5)
