@@ -22,6 +22,7 @@ class Agreement:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
         self._stated: dict[bytes, dict[bytes, set[str]]] = {}  # block → filter header → groups
+        self._proven: set[bytes] = set()  # blocks that were found proven
 
     def heard(self, host: str, message: Message) -> None:
         """The client was sent a message."""
@@ -49,6 +50,11 @@ class Agreement:
 
     def is_proven(self, digest: bytes) -> bool:
         """Whether two groups have stated the same filter header of a block or of one above it, which commits to all below."""
+        if digest not in self._proven and self._find(digest):
+            self._proven.add(digest)
+        return digest in self._proven
+
+    def _find(self, digest: bytes) -> bool:
         chain = self._truth.regtest.chain
         block = self._truth.block(digest)
         if block is None:

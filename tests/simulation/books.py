@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from simulation.oracle import Place
 from simulation.violation import Violation
 from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Completeness, Match
 
@@ -22,6 +23,7 @@ class Books:
     matches: dict[Identity, Told] = field(default_factory=dict)
     warnings: list[PeerWarning] = field(default_factory=list)
     synced: Synced | None = None
+    ahead: dict[Identity, Match] = field(default_factory=dict)  # told, but not in the database
 
     @classmethod
     def start(cls, stored: Iterable[tuple[Identity, Told]]) -> Books:
@@ -48,6 +50,23 @@ class Books:
                 self.synced = event
             case _:
                 pass
+
+    def compare(self, event: Event, store: Store) -> None:
+        """See whether the database has what is told, or something later; what is withdrawn again before the next commit it may lack."""
+        match event:
+            case MatchFound(match) | MatchConfirmed(match):
+                mark = (str(match.kind) == "input", match.txid, match.index)
+                if mark not in store.blocks_of([mark]):
+                    self.ahead[identity(match)] = match
+            case MatchWithdrawn(match):
+                self.ahead.pop(identity(match), None)
+            case _:
+                pass
+
+    def check_durable(self) -> None:
+        """True: what is told is in the database. Before each commit."""
+        for match in self.ahead.values():
+            raise Violation("true", f"told, but not in the database: {match}")
 
     def confirmed(self) -> set[Place]:
         """The matches in blocks."""

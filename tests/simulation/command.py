@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count, islice, repeat
 from types import FrameType
 
+from simulation.behaviours import named
 from simulation.engine import make
 from simulation.life import FAULTS, Outcome, Plan, live
 from simulation.planted import BUGS
@@ -27,12 +28,12 @@ def main() -> int:
     arguments = _arguments()
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
-        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.plant))
+        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.peers, arguments.plant))
     if arguments.planted:
         return _hunt(seed, arguments.lives, arguments.jobs)
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
-    plans = (Plan(number, modes[number % len(modes)], arguments.faults, arguments.plant) for number in count(seed))
+    plans = (Plan(number, modes[number % len(modes)], arguments.faults, arguments.peers, arguments.plant) for number in count(seed))
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
@@ -52,6 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="by default all of them in turn")
     parser.add_argument("--faults", type=_faults, default=FAULTS, help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--peers", type=_peers, help="behaviours of the peers besides an honest one, separated by commas; by default drawn")
     parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
@@ -65,11 +67,19 @@ def _faults(text: str) -> tuple[str, ...]:
     return tuple(name for name in FAULTS if name in chosen)
 
 
+def _peers(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(named(name).__name__ for name in text.split(",") if name)
+    except StopIteration:
+        raise argparse.ArgumentTypeError(f"one of these is no behaviour: {text}") from None
+
+
 def replay(plan: Plan) -> str:
     """The command that shows a life again."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
+    peers = "" if plan.peers is None else f" --peers {','.join(plan.peers)}"
     bug = "" if plan.bug is None else f" --plant {plan.bug}"
-    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{bug}"
+    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}"
 
 
 def _hunt(seed: int, lives: int, jobs: int) -> int:
@@ -87,7 +97,7 @@ def _hunt(seed: int, lives: int, jobs: int) -> int:
 def hunt_one(name: str, seed: int, lives: int) -> Outcome | None:
     """The first life that notices a planted bug, or None."""
     for number in range(seed, seed + lives):
-        outcome = live_watched(Plan(number, BUGS[name].mode, bug=name))
+        outcome = live_watched(Plan(number, BUGS[name].mode, peers=BUGS[name].peers, bug=name))
         if outcome.violation is not None:
             return outcome
     return None

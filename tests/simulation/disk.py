@@ -38,9 +38,11 @@ class DiskQueue:
         store: Store,
         timeline: Timeline,
         rng: random.Random,
+        slowness: float,
         report: Callable[[Input], None],
         tell: Callable[[Event], None],
         fail: Callable[[StoreError], None],
+        before_write: Callable[[], None],
     ) -> None:
         self.store = store
         self.is_open = True
@@ -51,9 +53,10 @@ class DiskQueue:
         self._report = report
         self._tell = tell
         self._fail = fail
+        self._before_write = before_write
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
-        self._slowness = rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
+        self._slowness = slowness  # seconds
 
     @property
     def waiting(self) -> int:
@@ -103,6 +106,7 @@ class DiskQueue:
         if not self.is_open:
             return
         self._is_writing = False
+        self._before_write()
         last, most = 0, self._rng.choice([1, 1, 3, 100])
         while most and self._queue and isinstance(head := self._queue[0], Commit):
             try:

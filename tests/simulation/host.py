@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from simulation.books import Books, Told, identity
-from simulation.comparison import check_same
 from simulation.connection import Connection
-from simulation.disk import DiskQueue, open_store
+from simulation.disk import SLOWEST_S, DiskQueue, open_store
 from simulation.node import Node
 from simulation.oracle import Place
 from simulation.record import Record
@@ -69,6 +68,8 @@ class Process:
         hear: Callable[[Process, Event], None],
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
+        sent: Callable[[Message], None],
+        is_prompt: bool,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -77,15 +78,19 @@ class Process:
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
         self._timeline = timeline
-        self._rng = rng
+        self._chances = rng.getrandbits(64)  # each connection has its own
+        self._rng = random.Random(rng.random())  # of dialling and timers
+        self._work_rng = random.Random(rng.random())
+        self._slowest_work_s = 0.0 if is_prompt else _SLOWEST_WORK_S
         self._wall = wall
         self._record = record
         self._hear = partial(hear, self)
         self._ended = partial(ended, self)
         self._overhear = overhear
+        self._sent = sent
         self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
-        self._lateness = rng.choice([0.0, 0.0, 0.01, 0.5])
+        self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
         self.watch = WatchList(REGTEST)
         for script in scripts:
             self.watch.add_script(script)
@@ -96,7 +101,10 @@ class Process:
         rng.shuffle(addresses)
         self.engine = make(options, self.watch, store, since, addresses, random.Random(rng.random()))
         self.books = Books.start(_stored(store, self.watch))
-        self.disk = DiskQueue(store, timeline, rng, self.report, self._hear, self._fail)
+        slowness = 0.0 if is_prompt else rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
+        self.disk = DiskQueue(
+            store, timeline, random.Random(rng.random()), slowness, self.report, self._hear, self._fail, self.books.check_durable
+        )
 
     # Life
 
@@ -130,13 +138,12 @@ class Process:
             self.disk.close()
             self._ended(error)
 
-    def check_stored(self, there: set[Place]) -> None:
-        """The database has what the events told."""
-        stored = Books.start(_stored(self.disk.store, self.watch))
-        check_same(stored.confirmed(), there, "the database's matches")
+    def stored(self) -> set[Place]:
+        """The matches in blocks that the database has."""
+        return Books.start(_stored(self.disk.store, self.watch)).confirmed()
 
     def _fail(self, error: StoreError) -> None:
-        self._record.note("disk", error)
+        self._record.note("disk", type(error).__name__)
         self.stop(error)
 
     # Steps
@@ -147,12 +154,12 @@ class Process:
         self._moment = (now.monotonic, self._moment[1] + 1 if self._moment[0] == now.monotonic else 0)
         if self._moment[1] > _MOST_AT_ONCE:
             raise Violation("alive", f"{self._moment[1]} steps at one moment, the last of {input}")
-        begun = time.thread_time()
+        begun = time.perf_counter()
         try:
             effects = self.engine.start(now) if input is None else self.engine.step(input, now)
         except Exception as error:
             raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
-        self._record.stepped(time.thread_time() - begun, input)
+        self._record.stepped(time.perf_counter() - begun, input)
         if len(effects) > _MOST_EFFECTS:
             raise Violation("modest", f"{len(effects)} effects of one step")
         try:
@@ -173,6 +180,7 @@ class Process:
         match effect:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:
+                    self._sent(message)
                     connection.send(message)
                     if connection.pipe.waiting > _MOST_WAITING:
                         raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")
@@ -202,8 +210,8 @@ class Process:
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
         """The function runs now or when its result is due, to tell apart what must not depend on it."""
-        delay = self._rng.random() * _SLOWEST_WORK_S
-        if self._rng.random() < 0.5:
+        delay = self._work_rng.random() * self._slowest_work_s
+        if self._work_rng.random() < 0.5:
             self._timeline.after(delay, partial(self.report, Worked(token, _call(function))))
         else:
             self._timeline.after(delay, lambda: self.report(Worked(token, _call(function))))
@@ -233,7 +241,7 @@ class Process:
         del self._dialling[peer]
         settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37)
         self.connections[peer] = Connection(
-            peer, node, settings, self._timeline, self._rng, self._wall(), self._record.keep_wire, self._came
+            peer, node, settings, self._timeline, random.Random(f"{self._chances} {peer}"), self._wall(), self._record.keep_wire, self._came
         )
 
     def _miss(self, peer: int, error: Exception) -> None:

@@ -14,12 +14,14 @@ from simulation.weight import weigh
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
+from spvfilter.wire.messages.table import FilterLoad, Message
 
 if TYPE_CHECKING:
     from simulation.host import EngineLike, Process
     from simulation.world import World
 
 _PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
+_MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
 _MOST_OBJECTS = 400_000
 _MOST_BYTES = 70_000_000
 
@@ -61,6 +63,10 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         raise Violation("honest", f"Synced on the word of {unknown}")
     if event.proven_height > event.height or any(not 0 <= first <= last <= event.height for first, last in event.disputed):
         raise Violation("honest", f"Synced contradicts itself: {event}")
+    if not any(world.directory[address].view.chain.blocks.get(event.hash) for address in event.peers):
+        raise Violation("honest", f"Synced at {event.height} on the word of {event.peers}, who do not have that block")
+    if abs(world.skew_s) > _MOST_SKEW_S and world.most_clocks_are_right():
+        raise Violation("honest", f"Synced while our clock is off by {world.skew_s:.0f} s")
     block = truth.regtest.chain.blocks.get(event.hash)
     if event.proven_height >= 0 and block is not None:
         proven = truth.regtest.chain.ancestor(block, event.proven_height)
@@ -75,7 +81,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
         there = {place for place in truth.scan(world.options.from_height) if place.height not in doubted}
         told = {place for place in process.books.confirmed() if place.height not in doubted}
-        check_same(told, there, f"at Synced {event.height} the events")
+        check_same(told, there, f"at Synced {event.height} the events", truth.scan())
 
 
 def check_modest(engine: EngineLike) -> None:
@@ -90,7 +96,27 @@ def is_settled(world: World) -> bool:
     process = world.process
     if process is None or process.books.synced is None or process.books.synced.hash != world.truth.tip:
         return False
-    return process.books.confirmed() == world.truth.scan(world.options.from_height) and not world.absent_peers()
+    if not world.truth.scan(world.options.from_height) <= process.books.confirmed() <= world.truth.scan() or world.absent_peers():
+        return False
+    return not unsent(world) and not untold(world)
+
+
+def unsent(world: World) -> list[bytes]:
+    """Txids of transactions that the client holds as its own and that would be valid, but that no honest node was given."""
+    if world.process is None:
+        return []
+    regtest, found = world.truth.regtest, []
+    for txid, pending in world.process.disk.store.pending().items():
+        if pending.own and txid not in regtest.mempool and world.truth.would_take(pending.raw):
+            found.append(txid)
+    return found
+
+
+def untold(world: World) -> set[bytes]:
+    """Txids of payments to us in every honest mempool that the client has not told of."""
+    if world.process is None or not world.options.mempool:
+        return set()
+    return world.truth.ours_waiting() - world.process.books.waiting()
 
 
 def check_end(world: World) -> None:
@@ -102,17 +128,55 @@ def check_end(world: World) -> None:
     if synced is None or synced.hash != world.truth.tip:
         raise Violation("alive", f"Synced is {synced and synced.height}, the tip is {world.truth.height}")
     there = world.truth.scan(world.options.from_height)
-    check_same(process.books.confirmed(), there, "the events")
-    process.check_stored(there)
+    allowed = world.truth.scan()  # a reorganisation from below the first height makes the client search from there
+    check_same(process.books.confirmed(), there, "the events", allowed)
+    check_same(process.stored(), there, "the database's matches", allowed)
     check_waiting(world)
     check_modest(process.engine)
     if absent := world.absent_peers():
         raise Violation("just", f"the honest {absent[0]} has not come back")
+    if kept := unsent(world):
+        raise Violation("alive", f"our transaction {kept[0][::-1].hex()} was offered to no honest peer")
+    if silent := untold(world):
+        raise Violation("alive", f"{len(silent)} unconfirmed payments were not told of: {min(silent)[::-1].hex()}")
 
 
 def check_waiting(world: World) -> None:
-    """True: nothing is told as unconfirmed that a block of the best chain has, or contradicts."""
+    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts."""
     assert world.process is not None
-    confirmed = {tx.txid: tx for block in world.truth.regtest.chain.active for tx in oracle.read_block(block.raw)}
-    if wrong := [txid for txid in world.process.books.waiting() if txid in confirmed]:
-        raise Violation("true", f"{len(wrong)} unconfirmed transactions are in a block: {wrong[0][::-1].hex()}")
+    waiting, store = world.process.books.waiting(), world.process.disk.store
+    spender: dict[bytes, bytes] = {}
+    confirmed: set[bytes] = set()
+    for block in world.truth.regtest.chain.active:
+        for tx in oracle.read_block(block.raw):
+            confirmed.add(tx.txid)
+            spender.update((outpoint, tx.txid) for outpoint in tx.spends)
+    for txid, pending in store.pending().items():
+        if txid in confirmed:
+            raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
+        if world.options.mode is not Mode.COMPACT:
+            continue  # a peer's filter does not have what foreign payments spend
+        if txid in world.truth.relayed and any(outpoint in spender for outpoint in oracle.spends(pending.raw)):
+            raise Violation("true", f"an unconfirmed transaction contradicts a block: {txid[::-1].hex()}")
+    if unknown := waiting - store.pending().keys():
+        raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
+
+
+class Privacy:
+    """Quiet: a wallet's BIP-37 filters have one tweak for ever, and none is sent where compact filters can be had."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tweak: int | None = None
+
+    def sent(self, message: Message) -> None:
+        """The client sends a message."""
+        if not isinstance(message, FilterLoad):
+            return
+        if self._tweak not in (None, message.tweak):
+            raise Violation("quiet", "a filter with another tweak: the intersection of two shows what is ours")
+        self._tweak = message.tweak
+        if self._world.options.mode is Mode.COMPACT:
+            raise Violation("quiet", "a BIP-37 filter in compact mode")
+        if self._world.options.mode is Mode.AUTO and self._world.has_prompt_peer(_PROMPT_S):
+            raise Violation("quiet", "a BIP-37 filter though a peer serves compact filters")

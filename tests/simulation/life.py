@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.behaviours import FAULTY, HONEST, LIARS, Behaviour
+from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, Behaviour, named
 from simulation.host import Make
 from simulation.planted import planted
 from simulation.record import Record
-from simulation.truth import fresh_lock
+from simulation.truth import LATE_LOCKS, late_lock
 from simulation.violation import Violation
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options, Patience
@@ -35,6 +35,7 @@ class Plan:
     seed: int
     mode: Mode
     faults: tuple[str, ...] = FAULTS
+    peers: tuple[str, ...] | None = None  # behaviours of the peers besides an honest one; by default they are drawn
     bug: str | None = None  # a planted one
 
 
@@ -105,24 +106,24 @@ def _options(plan: Plan, rng: random.Random) -> Options:
 
 def _place(plan: Plan, rng: random.Random) -> list[Placed]:
     """At least one honest node with all services; the others are drawn."""
+    if plan.peers is not None:
+        return [_at(kind, number, rng, "lies" in plan.faults) for number, kind in enumerate([HONEST, *map(named, plan.peers)], 1)]
     number = rng.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 8, 12])
     chances = [0.4, 0.3 if "peers" in plan.faults else 0.0, 0.3 if "lies" in plan.faults else 0.0]
     plot = rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None  # several of the same kind, which agree
-    drawn: list[type[Behaviour]] = [HONEST]
+    drawn: list[type[Behaviour]] = [rng.choice([HONEST, HONEST, LATE]) if "peers" in plan.faults else HONEST]
     while len(drawn) < number:
         (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
         drawn.append(rng.choice(library))
-    return [_at(kind, number, rng) for number, kind in enumerate(drawn, 1)]
+    is_one_party = "lies" in plan.faults and rng.random() < 0.15  # all of one network
+    return [_at(kind, number, rng, is_one_party or not kind.is_honest) for number, kind in enumerate(drawn, 1)]
 
 
-def _at(kind: type[Behaviour], number: int, rng: random.Random) -> Placed:
-    """Most hosts are of different networks; a liar's may share one, and may have several names and ports."""
-    host = f"10.{number}.0.{number}"
+def _at(kind: type[Behaviour], number: int, rng: random.Random, may_share: bool) -> Placed:
+    """Most hosts are of different networks; some share one, and have several names and ports."""
+    host = f"10.99.0.{number}" if may_share and rng.random() < 0.4 else f"10.{number}.0.{number}"
     addresses = [f"{host}:18444"]
-    if not kind.is_honest and rng.random() < 0.3:
-        host = f"10.99.0.{number}"
-        addresses = [f"{host}:18444"]
-    if not kind.is_honest and rng.random() < 0.2:
+    if may_share and rng.random() < 0.25:
         addresses += [f"{host}:18445", f"name{number}.example:18444"]
     return Placed(kind, host, addresses)
 
@@ -139,16 +140,22 @@ def _happen(plan: Plan, world: World) -> None:
     world.calm()
     world.truth.receive()
     world.truth.mine()
+    world.truth.receive()
     while world.timeline.now < duration + SETTLE_S and not invariants.is_settled(world):
         world.timeline.run(world.timeline.now + _STEP_S)
     world.timeline.run(world.timeline.now + _STEP_S)
     invariants.check_end(world)
 
 
+def _moment(rng: random.Random, duration: float) -> float:
+    """When something happens: while the client catches up as often as later."""
+    return rng.uniform(0, rng.choice([3.0, 30.0, duration, duration]))
+
+
 def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> None:
     rng, truth = world.rng, world.truth
     for _ in range(rng.randrange(8, 24)):
-        at = rng.uniform(0, duration)
+        at = _moment(rng, duration)
         kind = rng.random()
         if kind < 0.3:
             world.at(at, "a payment to us waits", truth.receive)
@@ -165,16 +172,15 @@ def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> N
     if "reorg" in faults:
         for _ in range(rng.choice([1, 1, 2, 3])):
             depth = rng.choice([1, 2, 3, 6, 6, rng.randrange(1, 40), rng.randrange(1, 200) if rng.random() < 0.2 else 2])
-            world.at(rng.uniform(0, duration), f"a reorganisation of {depth}", partial(truth.reorganise, depth))
+            world.at(_moment(rng, duration), f"a reorganisation of {depth}", partial(truth.reorganise, depth))
     if "entries" in faults and rng.random() < 0.5:
-        at, lock = rng.uniform(0, duration), fresh_lock(rng.randrange(1_000))
-        world.at(at, "another script", partial(world.watch_lock, lock))
-        world.at(at + 1, "it is paid", partial(truth.receive, lock))
+        lock = late_lock(rng.randrange(LATE_LOCKS))
+        world.at(_moment(rng, duration), "another script", partial(world.watch_lock, lock))
 
 
 def _broadcast(world: World) -> None:
     if world.process is not None and (raw := world.truth.spending()) is not None:
-        world.process.broadcast(raw)
+        world.broadcast(raw)
 
 
 def _schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> None:
@@ -182,22 +188,22 @@ def _schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> 
     if "kill" in faults:
         for _ in range(rng.choice([1, 1, 2, 4])):
             if rng.random() < 0.5:
-                world.at(rng.uniform(0, duration), "killed", world.kill)
+                world.at(_moment(rng, duration), "killed", world.kill)
             else:
                 effects = int(10 ** rng.uniform(0, 3))
-                world.at(rng.uniform(0, duration), f"to be killed after {effects} effects", partial(_kill_after, world, effects))
+                world.at(_moment(rng, duration), f"to be killed after {effects} effects", partial(_kill_after, world, effects))
     if "disk" in faults and rng.random() < 0.4:
-        world.at(rng.uniform(0, duration), "the disk will fail", partial(_fail, world, rng.randrange(0, 12)))
+        world.at(_moment(rng, duration), "the disk will fail", partial(_fail, world, rng.randrange(0, 12)))
     if "disk" in faults and rng.random() < 0.3:
-        at = rng.uniform(0, duration)
+        at = _moment(rng, duration)
         world.at(at, "the disk is full", partial(world.set_disk_full, True))
         world.at(at + rng.uniform(1, 600), "the disk has room", partial(world.set_disk_full, False))
     if "lines" in faults and rng.random() < 0.4:
-        world.at(rng.uniform(0, duration), "lines go dead", world.cut_lines)
+        world.at(_moment(rng, duration), "lines go dead", world.cut_lines)
     if "lines" in faults and rng.random() < 0.4:
-        world.at(rng.uniform(0, duration), "every connection breaks", world.break_lines)
+        world.at(_moment(rng, duration), "every connection breaks", world.break_lines)
     if "clock" in faults and rng.random() < 0.4:
-        at, skew = rng.uniform(0, duration), rng.choice([-86_400.0 * 3, -7_200.0, 7_200.0, 86_400.0 * 20])
+        at, skew = _moment(rng, duration), rng.choice([-86_400.0 * 3, -7_200.0, 7_200.0, 86_400.0 * 20])
         world.at(at, f"the clock jumps by {skew:.0f} s", partial(world.set_skew, skew))
         world.at(at + rng.uniform(1, 3_600), "the clock is right", partial(world.set_skew, 0.0))
 

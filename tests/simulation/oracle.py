@@ -31,7 +31,7 @@ class Tx(NamedTuple):
 
 
 _MOST = 20_000  # blocks whose transactions are kept
-_read: dict[bytes, tuple[Tx, ...]] = {}
+_read: dict[bytes, tuple[bytes, tuple[Tx, ...]]] = {}  # by the block's bytes: its hash and its transactions
 
 
 def block_hash(raw: bytes) -> bytes:
@@ -57,12 +57,15 @@ def spends(raw: bytes) -> tuple[bytes, ...]:
 
 def read_block(raw: bytes) -> tuple[Tx, ...]:
     """The transactions of a block."""
-    digest = block_hash(raw)
-    found = _read.get(digest)
+    return _parse(raw)[1]
+
+
+def _parse(raw: bytes) -> tuple[bytes, tuple[Tx, ...]]:
+    found = _read.get(raw)
     if found is None:
         if len(_read) >= _MOST:
             _read.clear()
-        found = _read[digest] = tuple(map(read_tx, CBlock.deserialize(raw).vtx))
+        found = _read[raw] = block_hash(raw), tuple(map(read_tx, CBlock.deserialize(raw).vtx))
     return found
 
 
@@ -74,15 +77,13 @@ def scan(blocks: Sequence[bytes], scripts: set[bytes], first: int = 0) -> set[Pl
     found: set[Place] = set()
     coins: set[bytes] = set()
     for height, raw in enumerate(blocks[first:], first):
-        digest = b""
-        for tx in read_block(raw):
+        digest, txs = _parse(raw)
+        for tx in txs:
             for index, outpoint in enumerate(tx.spends):
                 if outpoint in coins:
-                    digest = digest or block_hash(raw)
                     found.add(Place("input", tx.txid, index, height, digest))
             for index, script in enumerate(tx.pays):
                 if script in scripts:
-                    digest = digest or block_hash(raw)
                     found.add(Place("output", tx.txid, index, height, digest))
                     coins.add(tx.txid + index.to_bytes(4, "little"))
     return found

@@ -59,6 +59,7 @@ class Record:
         kept = self.wire.get(host)
         if kept is None:
             kept = self.wire[host] = hashlib.blake2b(digest_size=16)
+        kept.update(f"{self._clock()!r}".encode())
         kept.update(data)
 
     def note(self, what: str, *values: object) -> None:
@@ -68,7 +69,7 @@ class Record:
             self._put("*", text, text, None)
 
     def stepped(self, seconds: float, input: Input | None) -> None:
-        """A step of the engine took so much time of the processor; reported, never judged."""
+        """A step of the engine took so long on the real clock; reported, never judged."""
         if seconds > self.slowest_s:
             self.slowest_s = seconds
             self.slowest = type(input.message if isinstance(input, Heard) else input).__name__

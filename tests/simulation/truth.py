@@ -22,6 +22,7 @@ from support.locks import LOCKS, STRANGER, key
 
 START = 1_700_000_000  # seconds since 1970, when a life begins
 TEMPLATES = 8
+LATE_LOCKS = 3  # scripts that the wallet gets later
 _MATURE = 101
 _INTERVAL_S = 600
 
@@ -47,6 +48,7 @@ class Truth:
         self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
         self._strange: list[Coin] = []
+        self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
         self._now = now
         self._last_tip = regtest.chain.tip.hash
         self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
@@ -81,6 +83,7 @@ class Truth:
 
     def on_tx(self, tx: Transaction) -> None:
         """Callback of the mempool."""
+        self.relayed.add(tx.txid)
 
     def block(self, digest: bytes) -> TreeBlock | None:
         """A block of any branch, other miners' included."""
@@ -90,6 +93,21 @@ class Truth:
         """The wallet has another script."""
         self.locks.append(lock)
         self._locks[lock.script_pubkey] = lock
+
+    def would_take(self, raw: bytes) -> bool:
+        """Whether a transaction could enter the mempool."""
+        mempool, tx = self.regtest.mempool, Transaction.parse(raw)
+        try:
+            mempool.add(tx)
+        except RefusedError:
+            return False
+        mempool.remove_for([tx])
+        return True
+
+    def ours_waiting(self) -> set[bytes]:
+        """Txids of the mempool's transactions that pay us."""
+        scripts = self.scripts()
+        return {tx.txid for tx in self.regtest.mempool if any(out.script_pubkey in scripts for out in tx.outputs)}
 
     # What happens in the world. What the chain does not allow (any more) does not happen.
 
@@ -214,6 +232,8 @@ def template(number: int) -> Template:
                     truth.spend()
             if rng.random() < 0.3:
                 truth.others(rng.randrange(1, 4))
+            if rng.random() < 0.05:
+                regtest.pay(late_lock(rng.randrange(LATE_LOCKS)).pays(rng.randrange(1_000, 50_000)))
         regtest.mine()
     return Template(regtest, tuple(truth.coins))
 
@@ -237,6 +257,6 @@ def begin(rng: random.Random, now: Callable[[], float]) -> Truth:
     return Truth(rng, copy_chain(made.regtest, lambda: START + now()), list(LOCKS), list(made.coins), now)
 
 
-def fresh_lock(number: int) -> Lock:
-    """A script that the wallet gets later."""
+def late_lock(number: int) -> Lock:
+    """A script that is paid before the wallet watches it."""
     return p2wpkh(key(1_000 + number))

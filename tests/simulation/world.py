@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.agreement import Agreement
+from simulation.agreement import Agreement, group_of
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
 from simulation.node import Node
@@ -38,8 +38,17 @@ class World:
     """Everything of one life. `rng` is the only source of chance."""
 
     def __init__(
-        self, rng: random.Random, make: Make, options: Options, placed: list[Placed], path: Path, record: Callable[[Timeline], Record]
+        self,
+        rng: random.Random,
+        make: Make,
+        options: Options,
+        placed: list[Placed],
+        path: Path,
+        record: Callable[[Timeline], Record],
+        *,
+        is_prompt: bool = False,
     ) -> None:
+        """With `is_prompt`, the client's disk, timers and threads take no time."""
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
@@ -51,10 +60,12 @@ class World:
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
         self.agreed = Agreement(self.truth)
+        self.privacy = invariants.Privacy(self)
         self.restarts = 0
         self.process: Process | None = None
         self._make = make
         self._path = path
+        self._is_prompt = is_prompt
         for node in self.nodes:
             node.behaviour.begin(node)
 
@@ -99,6 +110,8 @@ class World:
             self._hear,
             self._ended,
             self.agreed.heard,
+            self.privacy.sent,
+            self._is_prompt,
         )
 
     def kill(self) -> None:
@@ -119,6 +132,7 @@ class World:
             invariants.check_just(event, self.directory[event.address].behaviour)
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
+        process.books.compare(event, process.disk.store)
         if isinstance(event, Synced):
             invariants.check_synced(self, process, event)
 
@@ -132,6 +146,18 @@ class World:
             for each in self.process.connections.values()
         )
 
+    def most_clocks_are_right(self) -> bool:
+        """Whether most networks that the client has had connections to for a while have the right time."""
+        if self.process is None:
+            return False
+        since, groups = self.timeline.now - 10.0, dict[str, bool]()
+        for each in self.process.connections.values():
+            if each.is_ready and each.since > since:
+                return False
+            if each.is_ready:
+                groups.setdefault(group_of(each.node.host), not each.node.behaviour.clock_skew_s)
+        return sum(groups.values()) > len(groups) / 2 + 0.5
+
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
         if self.process is None or len(self.directory) > self.options.max_peers:
@@ -142,11 +168,16 @@ class World:
     # What happens in the world
 
     def watch_lock(self, lock: Lock) -> None:
-        """The user watches another script, which later blocks may pay."""
+        """The user watches another script, which blocks may have paid."""
         self.truth.learn(lock)
         self.scripts.append(lock.script_pubkey)
         if self.process is not None:
-            self.process.add_script(lock.script_pubkey, self.truth.height)
+            self.process.add_script(lock.script_pubkey, self.options.from_height)
+
+    def broadcast(self, raw: bytes) -> None:
+        """The user sends a transaction."""
+        if self.process is not None:
+            self.process.broadcast(raw)
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from simulation.behaviours import blocks, bloom, compact, faulty, floods
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar
-from simulation.behaviours.faulty import Honest
+from simulation.behaviours.faulty import Honest, Late
 
-__all__ = ["FAULTY", "HONEST", "LIARS", "Behaviour"]
+__all__ = ["FAULTY", "HONEST", "LATE", "LIARS", "Behaviour", "named"]
 
 HONEST: type[Behaviour] = Honest
+LATE: type[Behaviour] = Late
 
 
 def _library(*modules: object) -> list[type[Behaviour]]:
@@ -24,3 +25,8 @@ def _is_abstract(kind: type[Behaviour]) -> bool:
 
 FAULTY = [kind for kind in _library(faulty, blocks, compact) if kind.is_honest]
 LIARS = [kind for kind in _library(faulty, bloom, compact, blocks, floods) if not kind.is_honest]
+
+
+def named(name: str) -> type[Behaviour]:
+    """The behaviour with a name."""
+    return next(kind for kind in (HONEST, *FAULTY, *LIARS) if kind.__name__ == name)

@@ -76,6 +76,20 @@ class AddsScripts(FalseFilters):
         return elements - self.world.truth.scripts() if block.height > 150 and block.hash[5] % 4 == 1 else elements
 
 
+class HidesBehindDoubt(FalseFilters):
+    """Has one element too many where no block can show it, and in every second later block leaves our scripts out.
+
+    The spend of a taproot or bare output does not show its script; where the same script is paid in the block, there is room for another.
+    """
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
+        paid = {out.script_pubkey for tx in self.world.truth.regtest.chain.txs(block) for out in tx.outputs}
+        if any(script[:1] == b"\x51" for script in spent & paid):
+            return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]}
+        return elements - self.world.truth.scripts() if block.height > 120 and block.hash[5] % 2 else elements
+
+
 class OmitsSpent(FalseFilters):
     """Leaves out what is spent where the input does not show it."""
 

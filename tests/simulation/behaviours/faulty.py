@@ -103,6 +103,22 @@ class Silent(Behaviour):
         return _SilentResponder(view, session, int(self.rng.expovariate(1 / 12)))
 
 
+class _BreakingResponder(_SilentResponder):
+    def step(self) -> bool:
+        if not self._left and self.over is None:
+            self.end("lost")
+        return super().step() if self._left else Responder.step(self)
+
+
+class Breaking(Behaviour):
+    """Its connections break in the middle of answers, until faults end."""
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        if self.is_calm:
+            return super().respond(view, session)
+        return _BreakingResponder(view, session, int(self.rng.expovariate(1 / 25)))
+
+
 class _MuteResponder(Responder):
     def __init__(self, regtest: Regtest, session: Session, left: int) -> None:
         super().__init__(regtest, session)

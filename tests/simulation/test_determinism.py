@@ -1,0 +1,35 @@
+"""The same seed gives the same life, to the byte, in another process with other hash seeds too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from simulation.engine import make
+from simulation.life import Plan, live
+from spvfilter.light.events import Mode
+
+PROGRAM = """
+from simulation.engine import make
+from simulation.life import Plan, live
+from spvfilter.light.events import Mode
+print(*(live(Plan(5, mode), make, is_full=True).digest for mode in Mode))
+"""
+
+
+def digests(hash_seed: int) -> list[str]:
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_the_same_seed_gives_the_same_life_in_every_process() -> None:
+    first = digests(1)
+    assert len(set(first)) == len(list(Mode))
+    assert digests(2) == first
+
+
+def test_other_seeds_give_other_lives() -> None:
+    assert len({live(Plan(seed, Mode.COMPACT), make, is_full=True).digest for seed in (1, 2)}) == 2

@@ -1,0 +1,56 @@
+"""Lives of the light client's engine in the simulated world: a few of each mode, and every one that ever failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation.command import replay
+from simulation.engine import make
+from simulation.life import FAULTS, Plan, live
+from spvfilter.light.events import Mode
+
+
+def failed_before() -> list[Plan]:
+    lines = (Path(__file__).parent / "seeds.txt").read_text(encoding="ascii").splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return [Plan(int(seed), Mode(mode), peers=tuple(peers) or None) for seed, mode, *peers in rows]
+
+
+def check(plan: Plan) -> None:
+    outcome = live(plan, make)
+    assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_without_faults_nothing_is_dropped_or_lost(mode: Mode) -> None:
+    outcome = live(Plan(1, mode, ()), make)
+    assert outcome.violation is None
+    assert outcome.restarts == 0
+    assert outcome.blocks >= 200
+
+
+@pytest.mark.parametrize("plan", failed_before(), ids=lambda plan: f"{plan.seed} {plan.mode}")
+def test_a_seed_that_failed_once_holds(plan: Plan) -> None:
+    check(plan)
+
+
+def test_a_life_has_restarts_reorganisations_and_liars() -> None:
+    shown: list[str] = []
+    outcomes = [live(Plan(seed, Mode.COMPACT), make, show=shown.append) for seed in range(3)]
+    assert sum(outcome.restarts for outcome in outcomes) >= 1
+    for word in ("reorganisation", "killed", "Block", "CFilter", "Synced", "MatchFound"):
+        assert any(word in line for line in shown), word
+
+
+def test_the_faults_of_a_plan_are_those_that_happen() -> None:
+    shown: list[str] = []
+    live(Plan(2, Mode.COMPACT, tuple(name for name in FAULTS if name not in ("kill", "disk"))), make, show=shown.append)
+    assert not any("killed" in line or "disk" in line for line in shown)

@@ -1,0 +1,38 @@
+"""Each invariant can fail: planted bugs of the engine are noticed. `scripts/simulate --planted` tries all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.command import hunt_one
+from simulation.planted import BUGS, planted
+from spvfilter.watch.match import Completeness
+
+QUICK = {  # noticed in the first lives
+    "matches_stay_after_a_reorganisation": "true",
+    "events_come_before_their_commit": "true",
+    "own_transactions_are_offered_to_nobody": "alive",
+    "a_damaged_line_is_a_lie": "just",
+    "one_peer_proves": "honest",
+    "what_nobody_asked_for_is_kept": "modest",
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_noticed(name: str) -> None:
+    found = hunt_one(name, 1, 10)
+    assert found is not None
+    assert found.violation is not None
+    assert found.violation.invariant == QUICK[name]
+
+
+def test_a_planted_bug_is_gone_afterwards() -> None:
+    from spvfilter.light.engine.coverage import Coverage
+
+    with planted("one_peer_proves"):
+        assert Coverage().completeness(5) is Completeness.PROVEN
+    assert Coverage().completeness(5) is Completeness.ONE_PEER
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(BUGS) >= 25
