@@ -60,7 +60,9 @@ class Books:
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
-        batches = [each for each in (*self._sealed, self.batch) if each != Batch()]
+        if not self._sealed and self.batch.is_empty:
+            return []
+        batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
         self._sealed, self.batch = [], Batch()
         return batches
 

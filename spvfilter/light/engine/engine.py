@@ -165,6 +165,8 @@ class Engine:
 
     def _finish(self) -> list[Effect]:
         context = self._context
+        if not context.is_due:  # a part of an answer, mostly
+            return context.out.take()
         for _ in range(_ROUNDS):
             if not context.is_due:
                 break

@@ -106,6 +106,7 @@ class Headers:
             locator = tuple(view.sync.locator()[:101])
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
+            self._context.changed()
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv."""

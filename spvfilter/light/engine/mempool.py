@@ -223,6 +223,7 @@ class MempoolWatch:
             self._scripts.add_pending((tx.txid,))
             self._bloom.teach()
             self.load_own()
+            self._context.changed()
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""
