@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Iterable
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
 from spvfilter.light.engine.blocks import BlockRequests
@@ -46,6 +46,13 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
+
+if TYPE_CHECKING:
+    import json
+    import random
+else:
+    json = deferred("json")
+
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
 _IDLE_S = 30.0  # between ticks while nobody owes an answer

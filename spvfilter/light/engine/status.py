@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from spvfilter.errors import UselessPeerError
@@ -122,7 +121,7 @@ class Status:
         offsets: dict[str, float] = {}
         for peer in self._context.pool.connected():
             offsets.setdefault(peer.group, peer.clock_offset(self._context.now))
-        median = statistics.median_low(offsets.values()) if offsets else 0.0
+        median = sorted(offsets.values())[(len(offsets) - 1) // 2] if offsets else 0.0
         if abs(median) <= MAX_CLOCK_OFFSET_S:
             return True
         which = "behind" if median > 0 else "ahead of"
