@@ -60,11 +60,6 @@ class MempoolWatch:
     def _stand(self, peer: Peer) -> _Stand:
         return self._stands.setdefault(peer, _Stand())
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be recorded."""
-        return not self._queue
-
     # Announced to us
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
