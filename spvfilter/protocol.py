@@ -38,6 +38,7 @@ MEMPOOL_EXPIRY_S = 336 * 3600  # seconds, Core kernel/mempool_options.h DEFAULT_
 # BIP-37
 MAX_FILTER_SIZE = 36_000  # bytes, BIP-37 § New messages
 MAX_HASH_FUNCS = 50  # BIP-37 § New messages
+MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: a tree over MAX_BLOCK_TRANSACTIONS has 33,341 nodes, and Core refuses unused flag bits
 MAX_ELEMENT_SIZE = 520  # bytes of a filteradd, BIP-37 § New messages; of a script's push, Core script/script.h MAX_SCRIPT_ELEMENT_SIZE
 
 # BIP-157 and BIP-158

@@ -45,6 +45,7 @@ APART = {  # imports that the floors alone would allow
     "scan": {"store", "wallet", "p2p"},
     "node": {"store", "wallet", "p2p"},
 }
+SILENT = "light.engine."  # decides without sockets, clocks or tasks
 AWAITING = ("p2p.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.")
 CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
@@ -155,10 +156,16 @@ def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
     assert "SelectParams" not in names
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if not f"{module}.".startswith(AWAITING)])
+@pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)])
 def test_only_the_rooms_named_open_sockets_or_await(module: str) -> None:
     assert not {name.split(".")[0] for name in imports(module)} & {"socket", "asyncio", "ssl", "selectors", "http", "urllib"}
     assert not [node for node in ast.walk(tree(module)) if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT)])
+def test_the_engine_knows_no_connection_and_no_clock(module: str) -> None:
+    assert "p2p" not in rooms_entered(module)
+    assert not {name.split(".")[0] for name in imports(module)} & {"time", "secrets", "threading", "concurrent", "sqlite3"}
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if room(module) != "cli"])

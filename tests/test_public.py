@@ -21,7 +21,7 @@ from support.raising import is_kernel, plain
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
-GIVEN = {"filters": {"GcsQuery"}}  # by the kernel, whose name for its room is the room's own
+GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}  # by the kernel, whose name for its room is the room's own
 HIDDEN = {  # classes that signatures name and users never hold
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",

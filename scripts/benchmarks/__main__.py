@@ -17,6 +17,7 @@ import generic
 import growth
 import headers
 import pipeline
+import proofs
 import sync
 from measure import Row, print_table
 
@@ -35,13 +36,14 @@ SUITES = {
     "generic": generic.generic,
     "rates": generic.rates,
     "headers": headers.headers,
+    "proofs": proofs.proofs,
     "gcs": compact.gcs,
     "sync": sync.sync,
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
 ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "growth"}
-BOTH = ("scan", "bip37", "generic", "headers", "gcs")  # measured with the pure kernel as well
+BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
 """Mutation testing of the kernel's tests: random one-token changes to its C, each of which some test should notice.
 
 A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the seeds of the fuzz
-targets, under ASan and UBSan, then under MSan, through the self-test over all real blocks, and through pytest's folders of the kernel. A
-mutant whose objects equal the original's to the byte changes nothing. Other equivalent mutants are listed with the reason in
-tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
+targets, under ASan and UBSan, then under MSan, through the self-test without blocks under TSan, through the self-test over all real blocks,
+and through pytest's folders of the kernel. A mutant whose objects equal the original's to the byte changes nothing. Other equivalent
+mutants are listed with the reason in tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
 
 Everything happens in a copy of the tree, build/mutate/tree; build/mutate/results.tsv has the outcome of each mutant.
 """
@@ -44,6 +44,7 @@ CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror"
 WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
 SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)
 MEMORY = ("clang", *CHECKED, "-O1", "-g", "-fsanitize=memory", "-fno-sanitize-recover=all")
+THREADS = ("clang", *CHECKED, "-O1", "-g", "-fsanitize=thread")
 NATIVE = ("gcc", *CHECKED, "-O3", "-g0", "-fvisibility=hidden", "-fPIC", "-isystem", sysconfig.get_path("include"))
 ARM = ("aarch64-linux-gnu-gcc", *CHECKED, "-O2", "-static")
 
@@ -168,6 +169,7 @@ class Step:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         environment = os.environ | {
+            "TSAN_OPTIONS": "report_thread_leaks=0",
             "ASAN_OPTIONS": "hard_rss_limit_mb=4000:max_allocation_size_mb=2000",
             "PYTHONPATH": str(TREE), "SPVFILTER_BACKEND": "native", "SPVFILTER_EFFORT": "quick",
         }  # fmt: skip
@@ -197,6 +199,7 @@ class Judge:
         self.equivalents = equivalents()
         self.program = selftest(SANITIZED, "selftest")
         self.memory = selftest(MEMORY, "selftest-memory")
+        self.threads = selftest(THREADS, "selftest-threads")
         self.extension = extension()
         self.arm: Program | None = None
         self.native = TREE / f"spvfilter/kernel/native{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -206,10 +209,11 @@ class Judge:
         *few, every = self.c_steps(self.program, [])
         self.early, self.late = few, [every]
         self.middle = self.c_steps(self.memory, [], " under MSan")[:-1]
+        self.raced = [Step("self-test under TSan", [str(self.threads.made), "selftest"])]
         self.pytest = Step("pytest", [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1", *FOLDERS,
             *(f"--ignore={path}" for path in UNRELATED)])  # fmt: skip
         self.c_only = c_only
-        self.calibrate([*self.early, *self.middle, *self.late, *(() if c_only else (self.pytest,))])
+        self.calibrate([*self.early, *self.middle, *self.raced, *self.late, *(() if c_only else (self.pytest,))])
 
     def copy_tree(self) -> None:
         shutil.rmtree(TREE, ignore_errors=True)
@@ -240,6 +244,7 @@ class Judge:
         """Measure the original, which must pass."""
         self.program.make()
         self.memory.make()
+        self.threads.make()
         shutil.copy(self.extension.make(), self.native)
         for step in steps:
             failed, used = step.run()
@@ -266,7 +271,8 @@ class Judge:
         try:
             if arm64:
                 return self.through(path, *arm64)
-            for program, steps in ((self.program, self.early), (self.memory, self.middle), (self.program, self.late)):
+            ways = (self.program, self.early), (self.memory, self.middle), (self.threads, self.raced), (self.program, self.late)
+            for program, steps in ways:
                 caught = self.through(path, program, steps)
                 if caught != "":
                     return caught

@@ -6,13 +6,13 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
-from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader
+from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader, body_size
 from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
 from spvfilter.errors import FormatError, ParameterError, TooLargeError
 from spvfilter.kernel import Encoding, Family
@@ -30,8 +30,19 @@ _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than alloc
 _HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
 
 
+SLOTS = ("__weakref__", "_encode_with", "_file", "capacity", "hashing", "nominal_fp_rate")
+_DEFAULT_HASHING = FastHash()
+_DEFAULT_KEY = _DEFAULT_HASHING.key
+
+
 class GenericFilter:
-    """A mixin for a kernel type; see BloomFilter and CountingBloomFilter."""
+    """A mixin for a kernel type; see BloomFilter and CountingBloomFilter, whose `__slots__` are SLOTS.
+
+    Bases with slots of their own cannot be combined with a kernel type. Without a dictionary a small filter takes a quarter of the memory.
+    """
+
+    if not TYPE_CHECKING:  # which misses the slots of the classes below
+        __slots__ = ()
 
     KIND: int  # in its file
 
@@ -63,33 +74,36 @@ class GenericFilter:
         buffer: Buffer | None = None,
     ) -> None:
         cells, functions = _shape(capacity, fp_rate, hash_funcs, bits, partitioned)
-        encoding, function = _encoding(encode)
-        flags = FLAG_PARTITIONED if partitioned else 0
-        family = FastHash() if hashing is None else hashing
-        header = FileHeader(self.KIND, family.family, encoding, flags, functions, cells, capacity or 0, float(fp_rate or 0), family.key)
+        encoding, function = (Encoding.BYTES, None) if encode is None else _encoding(encode)
+        family, key = (_DEFAULT_HASHING, _DEFAULT_KEY) if hashing is None else (hashing, hashing.key)
         if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
             raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
         own = buffer is None
-        self._set_up(header, family, function, allocate(header.body_size) if buffer is None else buffer, private=own)
+        if own and cells > 2 * _MAPPED:  # the kernel has memory of its own for small ones
+            buffer = allocate(body_size(self.KIND, cells))
+        rate = float(fp_rate or 0)
+        self._set_up(cells, functions, family, key, encoding, function, bool(partitioned), capacity or 0, rate, buffer=buffer, private=own)
 
     def _set_up(
-        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
+        self,
+        cells: int,
+        hash_funcs: int,
+        hashing: HashFamily,
+        key: bytes,
+        encoding: int,
+        encode: Callable[[object], bytes] | None,
+        partitioned: bool,
+        capacity: int,
+        fp_rate: float,
+        *,
+        buffer: Buffer | None,
+        private: bool,
     ) -> None:
-        """`private` is passed to the kernel: no other object refers to the buffer."""
-        self._init_core(
-            header.cells,
-            header.hash_funcs,
-            header.family,
-            header.key,
-            buffer,
-            header.encoding,
-            header.partitioned,
-            hashing.functions(header.hash_funcs),
-            encode,
-            private,
-        )
-        self.capacity = header.capacity or None
-        self.nominal_fp_rate = header.fp_rate or None
+        """`buffer` and `private` are passed to the kernel: where the cells are, and that no other object refers to it."""
+        own_functions = hashing.functions(hash_funcs)
+        self._init_core(cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private)
+        self.capacity = capacity or None
+        self.nominal_fp_rate = fp_rate or None
         self.hashing = hashing
         self._encode_with = encode
         self._file = None
@@ -203,7 +217,8 @@ class GenericFilter:
         private: bool = False,
     ) -> Self:
         made = cls.__new__(cls)
-        made._set_up(header, family, function, buffer, private=private)
+        shape = header.cells, header.hash_funcs, family, header.key, header.encoding, function, header.partitioned
+        made._set_up(*shape, header.capacity, header.fp_rate, buffer=buffer, private=private)
         return made
 
     def close(self) -> None:
@@ -268,6 +283,14 @@ def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, 
         return cells, functions
     if capacity is None or fp_rate is None:
         raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
+    if type(capacity) is int and type(fp_rate) is float and (hash_funcs is None or type(hash_funcs) is int):
+        return _sized(capacity, fp_rate, hash_funcs, bool(partitioned))
+    return _sized.__wrapped__(capacity, fp_rate, hash_funcs, bool(partitioned))  # types that sizing refuses, or that equal others
+
+
+@lru_cache(maxsize=256)
+def _sized(capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool) -> tuple[int, int]:
+    """(m, k) for keys at a rate: many small filters are of one size."""
     if hash_funcs is None:
         cells, functions = sizing.optimal(capacity, fp_rate)
     else:

@@ -6,7 +6,7 @@ from typing import Self
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import GenericFilter
+from spvfilter.bloom.base import SLOTS, GenericFilter
 from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.kernel import CounterCore
@@ -24,6 +24,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     Remove only keys that were added: removing a false positive decrements the counters of other keys. Removing a key that is not contained
     raises KeyError. Other errors are BloomFilter's: ParameterError, TooLargeError, MismatchError.
     """
+
+    __slots__ = SLOTS
 
     KIND = KIND_COUNTERS
 

@@ -46,6 +46,11 @@ MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
+def body_size(kind: int, cells: int) -> int:
+    """The bytes that bits or counters take."""
+    return (cells + 7) // 8 if kind == KIND_BITS else (cells + 1) // 2
+
+
 @public
 class FileHeader(NamedTuple):
     """The header of a filter's file."""
@@ -63,7 +68,7 @@ class FileHeader(NamedTuple):
     @property
     def body_size(self) -> int:
         """The size of the bits or counters in bytes."""
-        return (self.cells + 7) // 8 if self.kind == KIND_BITS else (self.cells + 1) // 2
+        return body_size(self.kind, self.cells)
 
     @property
     def partitioned(self) -> bool:

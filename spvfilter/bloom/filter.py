@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import GenericFilter, allocate
+from spvfilter.bloom.base import SLOTS, GenericFilter, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
@@ -115,6 +116,8 @@ class BloomFilter(GenericFilter, BloomBits):
     the machine has, MismatchError (a ParameterError) for operands of another shape.
     """
 
+    __slots__ = SLOTS
+
     KIND = KIND_BITS
 
     @classmethod
@@ -142,23 +145,53 @@ class BloomFilter(GenericFilter, BloomBits):
             made.update(keys)
             return made
         over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
-        if in_processes := BACKEND == "pure":
+        parts = _parts(made, keys, min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART))
+        if BACKEND == "pure":
             _refuse_unpicklable(over)
-        pool: futures.Executor = futures.ProcessPoolExecutor(jobs) if in_processes else futures.ThreadPoolExecutor(jobs)
-        part_size = min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART)
-        size = made.header().body_size
-        waiting: deque[futures.Future[Buffer]] = deque()
-        with pool:
-            for part in _parts(made, keys, part_size):
-                if in_processes:
-                    waiting.append(pool.submit(_build_apart, over, size, _packed(part, made.encoding)))
-                else:
-                    waiting.append(pool.submit(_build_part, over, size, part))
-                if len(waiting) > jobs:
-                    made |= over(waiting.popleft().result())
-            for future in waiting:
-                made |= over(future.result())
+            _build_in_processes(made, over, parts, jobs)
+        else:
+            _build_in_threads(made, over, parts, jobs)
         return made
+
+
+def _build_in_threads(
+    made: BloomFilter, over: Callable[[Buffer], BloomFilter], parts: Iterator[list[object] | memoryview], jobs: int
+) -> None:
+    """Each thread adds to bits of its own, the calling one to those of `made`; the others' are merged at the end."""
+    size, taking, failed = made.header().body_size, Lock(), Event()
+
+    def add_to(mine: BloomFilter) -> BloomFilter:
+        try:
+            while not failed.is_set():
+                with taking:
+                    part = next(parts, None)
+                if part is None:
+                    break
+                mine.update(part)
+        except BaseException:
+            failed.set()
+            raise
+        return mine
+
+    with futures.ThreadPoolExecutor(jobs - 1) as pool:
+        others = [pool.submit(lambda: add_to(over(allocate(size)))) for _ in range(jobs - 1)]
+        add_to(made)
+        for other in others:
+            made |= other.result()
+
+
+def _build_in_processes(
+    made: BloomFilter, over: Callable[[Buffer], BloomFilter], parts: Iterator[list[object] | memoryview], jobs: int
+) -> None:
+    size = made.header().body_size
+    waiting: deque[futures.Future[bytes]] = deque()
+    with futures.ProcessPoolExecutor(jobs) as pool:
+        for part in parts:
+            waiting.append(pool.submit(_build_apart, over, size, _packed(part, made.encoding)))
+            if len(waiting) > jobs:
+                made |= over(waiting.popleft().result())
+        for future in waiting:
+            made |= over(future.result())
 
 
 def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
@@ -207,13 +240,8 @@ def _packed(part: list[object] | memoryview, encoding: Encoding) -> list[object]
     return _Packed(bytes(part), len(part), encoding) if isinstance(part, memoryview) else part
 
 
-def _build_part(over: Callable[[Buffer], BloomFilter], size: int, keys: Iterable[object] | Buffer) -> Buffer:
-    """In a worker: the bits of a filter with some of the keys."""
-    bits = allocate(size)
-    over(bits).update(keys)
-    return bits
-
-
 def _build_apart(over: Callable[[Buffer], BloomFilter], size: int, keys: list[object] | _Packed) -> bytes:
-    """The same in a worker process."""
-    return bytes(_build_part(over, size, keys.keys() if isinstance(keys, _Packed) else keys))
+    """In a worker process: the bits of a filter with some of the keys."""
+    bits = allocate(size)
+    over(bits).update(keys.keys() if isinstance(keys, _Packed) else keys)
+    return bytes(bits)

@@ -21,8 +21,10 @@ from spvfilter.kernel.values import (
     Encoding,
     EntryKind,
     Family,
+    Flaw,
     Hit,
     Place,
+    ProvedTx,
     TxMatch,
     TxSpan,
 )
@@ -50,6 +52,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import header_hashes
+    from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
     from spvfilter.kernel.pure.table import WatchTable
 else:
     globals().update(_twin)
@@ -68,9 +71,11 @@ __all__ = [
     "Encoding",
     "EntryKind",
     "Family",
+    "Flaw",
     "GcsQuery",
     "Hit",
     "Place",
+    "ProvedTx",
     "ReadBuffer",
     "TxMatch",
     "TxSpan",
@@ -79,6 +84,7 @@ __all__ = [
     "bip37_scan_tx",
     "check_block",
     "decode_address",
+    "extract_matches",
     "gcs_build",
     "gcs_check",
     "header_hashes",
@@ -86,6 +92,7 @@ __all__ = [
     "is_pubkey",
     "merkle_root",
     "multisig_keys",
+    "parse_merkleblock",
     "parse_tx",
     "read_at",
     "strip_witness",

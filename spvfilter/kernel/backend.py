@@ -26,6 +26,7 @@ _REFERENCE = {
     "pure.files": ("ReadBuffer", "read_at"),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure.headers": ("header_hashes",),
+    "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.table": ("WatchTable",),
 }
 

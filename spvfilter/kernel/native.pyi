@@ -20,4 +20,5 @@ from spvfilter.kernel.pure.blocks import (
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
 from spvfilter.kernel.pure.headers import header_hashes as header_hashes
+from spvfilter.kernel.pure.merkleblock import extract_matches as extract_matches, parse_merkleblock as parse_merkleblock
 from spvfilter.kernel.pure.table import WatchTable as WatchTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from spvfilter._public import public
@@ -97,3 +97,28 @@ class Hit(NamedTuple):
     value: int  # satoshi or NO_VALUE
     script: bytes | None  # scriptPubKey of that output, where known
     entry: int
+
+
+class Flaw(StrEnum):
+    """The `cause` of a ProofError: what is wrong with a proof."""
+
+    NO_TRANSACTIONS = "no transactions"
+    TOO_MANY_TRANSACTIONS = "too many transactions for a block"
+    TOO_MANY_HASHES = "more hashes than transactions"
+    TOO_FEW_BITS = "fewer flag bits than hashes"
+    BITS_EXHAUSTED = "flag bits exhausted"
+    HASHES_EXHAUSTED = "hashes exhausted"
+    EQUAL_SIBLINGS = "equal siblings"  # CVE-2012-2459
+    UNUSED_BITS = "unused flag bits"
+    UNUSED_HASHES = "unused hashes"
+    WRONG_ROOT = "wrong merkle root"
+
+
+class ProvedTx(NamedTuple):
+    """A transaction that is proven to be in the block: its position and its txid (32 bytes, wire order)."""
+
+    position: int
+    txid: bytes
+
+
+Flaw.__module__ = ProvedTx.__module__ = "spvfilter.wire.messages"  # which exports them

@@ -40,24 +40,34 @@ class LightClient:
             async for event in client.events():
                 ...
 
-    `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without
-    `store` everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the
-    first time; later from where the last run ended. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers
-    are resolved too. `discover` asks DNS seeds for peers, never with a proxy. Several peers are kept connected; one is asked for blocks,
-    another one serves as its witness.
+    `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without `store`
+    everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the first time;
+    later from where the last run ended. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers are resolved
+    too. `discover` asks DNS seeds for peers, never with a proxy. Several peers are kept connected. Peers are independent if they are in
+    different network groups: /16 of IPv4, /32 of IPv6, all of Tor. A peer is banned, for a day, only for what its own messages or a block
+    prove; anything else costs it the connection, with growing pauses. PeerWarning reports both.
 
     `mode` "auto" searches blocks as "compact" where a peer serves compact filters and they can find all that is watched, else as "bip37".
+    It waits for the former as long as an address that may offer them is untried.
 
-    `mode` "bip37" gives a peer a filter of what is ours. Its results are "unproven": a peer can leave a payment out. With two or more peers
-    they are compared, and an omission is told as PeerWarning.
+    `mode` "bip37" gives peers a filter of what is ours. Its results are "unproven": a peer can leave a payment out. Up to three
+    independent peers are asked for the same blocks and their answers compared; heights that fewer have answered for are remembered in
+    `store`, and asked again when further peers come. An unconfirmed payment of a stranger changes no filter, since anybody can invent
+    one; so a conflict with it is not seen until it expires.
 
     `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match whole: no peer is told
-    what is ours. What two peers agree on is "proven", else it is as true as "1 peer". Where they differ the block judges. `keep_filters`
-    keeps the filters in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match; filters
-    may be brought there before, too (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
+    what is ours. What two independent peers agree on is "proven", else it is as true as "1 peer". Where they differ, the block judges;
+    where it cannot, it is searched whole. Blocks with a script of an unconfirmed payment are fetched, too: who invents a payment to an
+    address, with another output to a script of their own, learns from that whether the address is ours. `keep_filters` keeps the filters
+    in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match; filters may be brought
+    there before, too (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
 
-    With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce
-    from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block.
+    With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce from
+    then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block. What a reorganisation takes out of a block is
+    unconfirmed again.
+
+    Synced is emitted when every block up to the tip was searched, the connected peers were heard, one of them has the tip, the chain has
+    the network's minimum work, and our clock agrees with the median of theirs within 70 minutes.
 
     Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find, NotRunningError where it is
     running already.

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.bloom import sizing
+from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, HashFamily
 from spvfilter.errors import ParameterError, TooLargeError
@@ -269,3 +270,27 @@ def test_a_number_and_its_digits_never_meet_in_one_filter() -> None:
             except TypeError:
                 refused += 1
         assert refused == 2
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(("kind", "least"), [(BloomFilter, 120), (CountingBloomFilter, 480)])
+def test_a_small_filter_takes_little_memory_besides_its_cells(kind: type[BloomFilter] | type[CountingBloomFilter], least: int) -> None:
+    kind(100, 0.01)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        made = [kind(100, 0.01) for _ in range(1_000)]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(made[0].body) >= least  # which are not counted below
+    assert (after - before) / len(made) - len(made[0].body) <= 310  # 8 of them in the list
+    assert not hasattr(made[0], "__dict__")
+
+
+def test_sizes_are_remembered_for_whole_numbers_alone() -> None:
+    BloomFilter(100, 0.5)
+    for capacity in (100.0, "100"):
+        with pytest.raises(ParameterError, match="capacity must be an int"):
+            BloomFilter(capacity, 0.5)  # type: ignore[arg-type]
+    assert BloomFilter(1, 0.5).cells == BloomFilter(True, 0.5).cells

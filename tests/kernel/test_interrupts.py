@@ -51,8 +51,9 @@ def interrupted(call: str, kernel: str = "native") -> float:
 @pytest.mark.parametrize("kernel", ["native", "reference"])
 @pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.iterated])
 def test_every_entry_that_iterates_sees_signals(name: str, kernel: str) -> None:
-    entry = f"ENTRIES[{name!r}]"
-    call = f"(lambda keys: {entry}.make(kernel)(keys, *{entry}.arguments[1:])), itertools.repeat({entry}.arguments[0][0])"
+    entry, (place, *_) = f"ENTRIES[{name!r}]", ENTRIES[name].iterated
+    call = f"(lambda keys: {entry}.make(kernel)(*replaced({entry}.arguments, ({place},), keys)))"
+    call += f", itertools.repeat({entry}.arguments[{place}][0])"
     assert interrupted(call, kernel) < LIMIT
 
 

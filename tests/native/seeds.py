@@ -148,6 +148,25 @@ def bits(vectors: Path) -> Iterator[bytes]:
         yield seed
 
 
+def merkleblock(vectors: Path) -> Iterator[bytes]:
+    """Real and published proofs, sound and not, proofs of whole blocks and of parts, and trees of few different hashes."""
+    cases = json.loads((vectors / "02_bip37/merkleblock_proofs.json").read_text())["vectors"]
+    payloads = [raw[80:] for raw in (bytes.fromhex(case["merkleblock"]) for case in cases) if 84 < len(raw) <= LARGEST]
+    cases = json.loads((vectors / "02_bip37/partial_merkle_trees.json").read_text())["vectors"]
+    payloads += [bytes.fromhex(case["partial_merkle_tree"]) for case in cases]
+    made, right_root, few_hashes = 1, 2, 4
+    for payload in payloads:
+        yield bytes([random.choice((0, right_root))]) + payload
+    for _ in range(100):
+        leaves = random.randrange(1, 40)
+        flags = random.choice((b"\xff" * ((2 * leaves + 20) // 8), random.randbytes(4), b"\x01"))
+        tree = leaves.to_bytes(4, "little") + bytes([leaves]) + random.randbytes(32 * leaves) + bytes([len(flags)]) + flags
+        yield bytes([random.choice((0, right_root, few_hashes, right_root | few_hashes))]) + tree
+    for size in [*range(1, 10)] * 4:
+        marks = random.choice((bytes, lambda size: b"\xff" * size, random.randbytes))(size)
+        yield bytes([made | random.randrange(8) << 5]) + marks
+
+
 def address(vectors: Path) -> Iterator[bytes]:
     """Published addresses, valid and not, alone and as labelled lines, and payloads to encode."""
     texts: list[str] = []
@@ -182,7 +201,7 @@ def gcs(vectors: Path) -> Iterator[bytes]:
 
 
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    "address": address, "bip37": bip37, "bits": bits, "gcs": gcs, "parse": parse, "watch": watch,
+    "address": address, "bip37": bip37, "bits": bits, "gcs": gcs, "merkleblock": merkleblock, "parse": parse, "watch": watch,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include "block/txid.h"
 #include "hash/cpu.h"
 #include "hash/sha256/way.h"
+#include "oracle_merkle.h"
 
 enum { MAX_BLOCKS = 4096 };
 
@@ -46,6 +47,30 @@ static size_t load(const char *path, real_block *blocks) {
     return count;
 }
 
+/* A proof of every third transaction, and what else it is said to prove. */
+static void test_proof(const real_block *block, const spv_hash *ids) {
+    const uint32_t count = block->transactions;
+    spv_hash *hashes = zeroed(count, sizeof *hashes), root;
+    bool *marked = zeroed(count, sizeof *marked);
+    uint8_t *flags = zeroed(count + 2, 1);
+    spv_partial_tree tree;
+    spv_error error;
+    for (uint32_t i = 0; i < count; i++)
+        marked[i] = i % 3 == 0;
+    plain_build(ids, marked, count, hashes, flags, &tree, root);
+    CHECK(!memcmp(root, block->raw + 36, 32));
+    spv_proof proof = {.matched = zeroed(tree.count, sizeof *proof.matched)};
+    CHECK(!spv_extract_matches(&tree, root, &proof, &error) && !proof.ambiguous && proof.count == (count + 2) / 3);
+    for (uint32_t i = 0; i < proof.count; i++)
+        CHECK(proof.matched[i].position == 3 * i && !memcmp(tree.hashes[proof.matched[i].hash], ids[3 * i], 32));
+    hashes[tree.count - 1][7] ^= 1;
+    CHECK(spv_extract_matches(&tree, root, &proof, &error) == SPV_FLAW && !strcmp(error.field, "wrong merkle root"));
+    release(proof.matched);
+    release(hashes);
+    release(marked);
+    release(flags);
+}
+
 void test_real_blocks(const real_block *blocks, size_t count) {
     spv_error error;
     for (size_t i = 0; i < count; i++) {
@@ -58,6 +83,7 @@ void test_real_blocks(const real_block *blocks, size_t count) {
             oracle_txid(block->raw, block->txs + n, id);
             CHECK(!memcmp(id, ids[n], 32));
         }
+        test_proof(block, (const spv_hash *)ids);
         oracle_merkle_root(ids, block->transactions, wanted, &plainly_mutated);
         spv_merkle_root(ids, block->transactions, root, &mutated);
         CHECK(!memcmp(root, block->raw + 36, 32) && !memcmp(root, wanted, 32) && !mutated && !plainly_mutated);

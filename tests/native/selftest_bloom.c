@@ -94,7 +94,8 @@ static void cells(dice *dice) {
     static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH};
     static const uint32_t functions[] = {0, 1, 2, 7, 33};
     for (size_t i = 0; i < 13 * 3 * 5 * 2; i++) {
-        enum { WIDTH = 40, KEYS = 3 };
+        enum { WIDTH = 160, KEYS = 43 }; /* more than are hashed at once, and longer ones than are */
+        const size_t width = i * 7 % WIDTH;
         const uint32_t hash_funcs = functions[i / 39 % 5];
         plain_filter plain = {.family = families[i / 13 % 3], .cell_count = sizes[i % 13], .hash_funcs = hash_funcs, .partitioned = i & 1};
         if (plain.partitioned && hash_funcs)
@@ -105,11 +106,17 @@ static void cells(dice *dice) {
         spv_shape shape;
         spv_shape_make(&shape, plain.family, plain.cell_count, hash_funcs, plain.partitioned, plain.key);
         uint64_t *wanted = zeroed(hash_funcs, sizeof *wanted), *positions = zeroed(KEYS * shape.functions, sizeof *positions);
-        const spv_keys keys = {.rows = rows, .width = i % WIDTH};
-        spv_positions(&shape, &keys, 0, KEYS, positions);
-        for (size_t key = 0; key < KEYS; key++) {
-            const size_t count = plain_positions(&plain, rows + key * (i % WIDTH), i % WIDTH, wanted);
-            CHECK(count == shape.functions && same(positions + key * count, wanted, count * sizeof *wanted));
+        spv_bytes apart[KEYS]; /* the rows again, one of them cut short */
+        for (size_t key = 0; key < KEYS; key++)
+            apart[key] = (spv_bytes){rows + key * width, key == i % KEYS ? width / 2 : width};
+        for (int rowwise = 0; rowwise < 2; rowwise++) {
+            const spv_keys keys = {.keys = rowwise ? NULL : apart, .rows = rows, .width = width};
+            spv_positions(&shape, &keys, 0, KEYS, positions);
+            for (size_t key = 0; key < KEYS; key++) {
+                const spv_bytes one = spv_key_at(&keys, key);
+                const size_t count = plain_positions(&plain, one.data, one.size, wanted);
+                CHECK(count == shape.functions && same(positions + key * count, wanted, count * sizeof *wanted));
+            }
         }
         release(rows);
         release(wanted);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "block/merkle.h"
+#include "block/merkleblock.h"
 #include "bloom/bip37/scan.h"
 #include "gcs/build.h"
 #include "gcs/decode.h"
@@ -250,7 +251,17 @@ static void golomb_coded_sets(const uint8_t *random) {
     for (size_t i = 0; i < SETS; i++) {
         const size_t count = i % 3 ? ITEMS - i : 2;
         size_t size;
-        EVENTUALLY(spv_gcs_build(items, count, key, P, M, &built[i], &size), );
+        void *room = zeroed(spv_gcs_room(count), 1);
+        const spv_bytes first = items[0];
+        items[0] = items[1]; /* which is there twice, and counts once */
+        EVENTUALLY(spv_gcs_build(items, count, room, key, P, M, &built[i], &size), );
+        plain_set repeated;
+        CHECK(plain_decode(built[i], size, P, &repeated) && repeated.count == count - 1);
+        release(repeated.values);
+        free(built[i]);
+        items[0] = first;
+        EVENTUALLY(spv_gcs_build(items, count, room, key, P, M, &built[i], &size), );
+        release(room);
         sets[i] = (spv_gcs_set){key, {built[i], size}};
         plain_set plain;
         spv_gcs_values values = {0};
@@ -285,6 +296,13 @@ static void block_checks(const real_block *block) {
     });
     CHECK(matches.count == block->transactions);
     spv_tx_matches_free(&matches);
+
+    const uint8_t whole = 0; /* one clear bit: of the tree the root alone is sent */
+    spv_proved_tx matched;
+    spv_proof proof = {.matched = &matched};
+    const spv_partial_tree tree = {block->transactions, (const spv_hash *)(block->raw + 36), 1, {&whole, 1}};
+    EVENTUALLY(spv_extract_matches(&tree, block->raw + 36, &proof, &error), );
+    CHECK(!proof.count);
 }
 
 void test_memory(const real_block *blocks, size_t count) {

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bloom/bits.h"
 #include "bloom/gate.h"
 #include "watch/lock.h"
+#include "watch/table.h"
 
 enum { THREADS = 4, ROUNDS = 3000 };
 
@@ -233,6 +235,84 @@ static void forks(void) {
     CHECK(spv_generation() == 1);
 }
 
+/* Threads that add to one filter, as batches without the interpreter's lock do: nothing is lost, and no write is torn. */
+enum { KEYS = 2000, WIDTH = 20, CELLS = 40009, FUNCTIONS = 5 };
+
+typedef struct {
+    spv_shape shape;
+    spv_gate gate;
+    uint8_t rows[KEYS * WIDTH], cells[(CELLS + 7) / 8];
+    _Atomic size_t next; /* key */
+} filter;
+
+static void *add_keys(void *of) {
+    enum { SOME = 50 };
+    filter *f = of;
+    uint64_t positions[SPV_AHEAD_CELLS];
+    uint8_t mask[SOME];
+    const spv_keys keys = {.rows = f->rows, .width = WIDTH};
+    spv_batch batch = {&f->shape, f->cells, 3, &f->gate, positions, true, spv_gate_enter_unlocked(&f->gate)};
+    for (size_t from; (from = atomic_fetch_add(&f->next, SOME)) < KEYS;) {
+        spv_bits_add_many(&batch, &keys, from, SOME);
+        spv_bits_has_many(&batch, &keys, from, SOME, mask);
+        for (size_t i = 0; i < SOME; i++)
+            CHECK(mask[i] == 1);
+    }
+    spv_gate_leave(&f->gate, batch.shared);
+    return NULL;
+}
+
+static void filters(void) {
+    static filter together, alone;
+    dice dice = {5};
+    pthread_t threads[THREADS];
+    roll_bytes(&dice, alone.rows, sizeof alone.rows);
+    memcpy(together.rows, alone.rows, sizeof alone.rows);
+    spv_shape_make(&alone.shape, SPV_FAMILY_FAST, CELLS, FUNCTIONS, false, alone.rows);
+    together.shape = alone.shape;
+    add_keys(&alone);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(threads + i, NULL, add_keys, &together));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(same(together.cells, alone.cells, sizeof alone.cells));
+}
+
+/* Threads that read and change one table, each by the rule of its lock. */
+typedef struct {
+    spv_lock lock;
+    spv_table *table;
+    _Atomic uint32_t next;
+} shared_table;
+
+static void *use_table(void *of) {
+    shared_table *t = of;
+    for (uint32_t value; (value = atomic_fetch_add(&t->next, 1)) < ROUNDS;) {
+        const spv_bytes data = {(const uint8_t *)&value, sizeof value};
+        uint32_t number;
+        spv_write(&t->lock);
+        CHECK(!spv_table_add(t->table, SPV_DATA, data, &number));
+        spv_end_write(&t->lock);
+        spv_read(&t->lock);
+        CHECK(spv_table_find(t->table, SPV_DATA, data) == number);
+        spv_end_read(&t->lock);
+    }
+    return NULL;
+}
+
+static void tables(void) {
+    shared_table t = {.table = spv_table_new()};
+    pthread_t threads[THREADS];
+    CHECK(t.table && spv_lock_init(&t.lock));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(threads + i, NULL, use_table, &t));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    CHECK(t.table->entries.count == ROUNDS);
+    spv_lock_free(&t.lock);
+    spv_table_free(t.table);
+}
+
 typedef struct {
     spv_lock lock;
     _Atomic bool begun, ended;
@@ -271,6 +351,8 @@ void test_threads(void) {
     who_waits_for_whom();
     readers_and_writers();
     gates();
+    filters();
+    tables();
     forks();
     fork_during_a_change();
     alarm(0);

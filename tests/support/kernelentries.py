@@ -18,7 +18,8 @@ from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, ba
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from support import build
-from support.build import TxIn, TxOut
+from support.build import TxIn, TxOut, merkle_root
+from support.merkletree import partial_tree
 
 Kernel = Any  # its names
 Path = tuple[int, ...]  # from an argument's number down into lists and tuples
@@ -39,6 +40,9 @@ SET = gcs_build(ITEMS, SIP_KEY, 19, 784931)
 BITS = bytes(range(64)) * 4
 HIT = Hit(False, 0, bytes(32), 0, OUTPOINT, 5, SCRIPTS[0], 0)
 LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
+LEAVES = [bytes([number]) * 32 for number in range(99)]
+PARTIAL_TREE = partial_tree(LEAVES, range(99))
+FLAGS = PARTIAL_TREE[4 + 1 + 32 * 99 + 1 :]
 ROWS = [b"key %d" % number for number in range(300)]
 FILE_KEY = bytes(range(1, 9))
 FILE = tempfile.TemporaryFile()  # noqa: SIM115  a block XORed with that key, behind five bytes; open as long as the process
@@ -167,7 +171,7 @@ ENTRIES: dict[str, Entry] = {
     "is_pubkey": Entry(function("is_pubkey"), (KEYS[0],), ((0,),)),
     "is_p2pk": Entry(function("is_p2pk"), (build.p2pk(KEYS[0]),), ((0,),)),
     "multisig_keys": Entry(function("multisig_keys"), (build.multisig(2, KEYS),), ((0,),)),
-    "merkle_root": Entry(function("merkle_root"), ([bytes([number]) * 32 for number in range(99)],), ((0, 0), (0, 98)), (0,)),
+    "merkle_root": Entry(function("merkle_root"), (LEAVES,), ((0, 0), (0, 98)), (0,)),
     "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),
     "bip37_scan_block": Entry(
         function("bip37_scan_block"), (BLOCK, BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
@@ -179,6 +183,8 @@ ENTRIES: dict[str, Entry] = {
     "read_at": Entry(function("read_at"), PLACE[:4], ((3,),)),
     "ReadBuffer.__new__": Entry(lambda kernel: lambda: kernel.ReadBuffer() is not None),
     "ReadBuffer.__sizeof__": Entry(lambda kernel: lambda: kernel.ReadBuffer().__sizeof__() > 0),
+    "parse_merkleblock": Entry(function("parse_merkleblock"), (BLOCK[:80] + PARTIAL_TREE,), ((0,),)),
+    "extract_matches": Entry(function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "gcs_build": Entry(
         function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")

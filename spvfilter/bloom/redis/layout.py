@@ -15,10 +15,10 @@ import re
 import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spvfilter.bloom.base import given_or_stored
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, FileHeader
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, FileHeader, body_size
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLargeError
@@ -37,14 +37,15 @@ _TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash ta
 class Shape(BloomFilter):
     """A filter without bits, which maps keys to positions. Its buffer is mapped read-only and never touched, so it costs no memory."""
 
-    def _set_up(
-        self, header: FileHeader, hashing: HashFamily, encode: Callable[[object], bytes] | None, buffer: Buffer, *, private: bool
-    ) -> None:
+    __slots__ = ()
+
+    def _set_up(self, cells: int, *shape: Any, buffer: Buffer | None, private: bool) -> None:
+        size = body_size(KIND_BITS, cells)
         try:
-            untouched = mmap.mmap(-1, header.body_size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+            untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
-            raise TooLargeError(f"{header.body_size} bytes cannot be addressed: {error}") from None
-        super()._set_up(header, hashing, encode, untouched, private=private)
+            raise TooLargeError(f"{size} bytes cannot be addressed: {error}") from None
+        super()._set_up(cells, *shape, buffer=untouched, private=private)
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:

@@ -26,6 +26,7 @@
 /* The result of a function that can fail; its outputs are undefined unless it is SPV_OK. */
 typedef enum {
     SPV_OK = 0,
+    SPV_FLAW,     /* a proof that does not hold: spv_error's field says why; the binding raises ProofError */
     SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
     SPV_NOMEM,    /* no memory: MemoryError */
     SPV_RANGE     /* more than a 32-bit number can count: OverflowError */

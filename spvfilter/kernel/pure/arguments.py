@@ -29,6 +29,15 @@ def snapshots(items: Iterable[object]) -> list[bytes]:
     return [snapshot(item) for item in items]
 
 
+def hashes_of(items: Iterable[object]) -> list[bytes]:
+    """The bytes of each item, 32. Raises TypeError as `snapshots` does, and ParameterError for another number of bytes."""
+    hashes = snapshots(items)
+    for hash in hashes:
+        if len(hash) != 32:
+            raise ParameterError(f"a hash has 32 bytes, not {len(hash)}")
+    return hashes
+
+
 def whole(value: object, least: int, most: int, expected: str) -> int:
     """An integer, or an object with __index__, as an int. Raises TypeError; out of range, ParameterError that begins with `expected`."""
     number = int(index(value))  # type: ignore[arg-type]  # or TypeError

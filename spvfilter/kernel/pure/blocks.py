@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
+from spvfilter.kernel.pure.arguments import hashes_of, offset, snapshot, whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
@@ -192,12 +192,9 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises ParameterError for no hashes,
     or for one that does not have 32 bytes.
     """
-    level, mutated = snapshots(leaves), False
+    level, mutated = hashes_of(leaves), False
     if not level:
         raise ParameterError("no hashes have no root")
-    for leaf in level:
-        if len(leaf) != 32:
-            raise ParameterError(f"a hash has 32 bytes, not {len(leaf)}")
     while len(level) > 1:
         mutated = mutated or any(level[i] == level[i + 1] for i in range(0, len(level) - 1, 2))
         if len(level) & 1:

@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import NamedTuple, Self
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import public
-from spvfilter.errors import FormatError, ParameterError, ProofError
+from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import merkle_root, parse_tx, strip_witness, txid, walk_block
+from spvfilter.kernel import (
+    Flaw as Flaw,
+    ProvedTx as ProvedTx,
+    extract_matches,
+    merkle_root,
+    parse_merkleblock,
+    parse_tx,
+    strip_witness,
+    txid,
+    walk_block,
+)
 from spvfilter.primitives import Header, Serializable, to_bytes
-from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS
-from spvfilter.wire.messages.fields import PayloadReader, check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, MAX_FLAG_BYTES
+from spvfilter.wire.messages.fields import check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
-MAX_FLAG_BYTES = (33_341 + 7) // 8  # ours: a tree over MAX_BLOCK_TRANSACTIONS has 33,341 nodes, and Core refuses unused flag bits
 MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
 NODE_SIZE = 64  # bytes that an inner node hashes: its two children
-
-
-@public
-class Flaw(StrEnum):
-    """The `cause` of a ProofError: what is wrong with a proof."""
-
-    NO_TRANSACTIONS = "no transactions"
-    TOO_MANY_TRANSACTIONS = "too many transactions for a block"
-    TOO_MANY_HASHES = "more hashes than transactions"
-    TOO_FEW_BITS = "fewer flag bits than hashes"
-    BITS_EXHAUSTED = "flag bits exhausted"
-    HASHES_EXHAUSTED = "hashes exhausted"
-    EQUAL_SIBLINGS = "equal siblings"  # CVE-2012-2459
-    UNUSED_BITS = "unused flag bits"
-    UNUSED_HASHES = "unused hashes"
-    WRONG_ROOT = "wrong merkle root"
-
-
-@public
-class ProvedTx(NamedTuple):
-    """A transaction that is proven to be in the block: its position and its txid (32 bytes, wire order)."""
-
-    position: int
-    txid: bytes
 
 
 @public
@@ -72,16 +56,6 @@ def can_be_node(tx: bytes | Serializable) -> bool:
     """Whether a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node. Raises FormatError."""
     raw = to_bytes(tx)
     return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
-
-
-def _can_be_tx(node: bytes) -> bool:
-    """Whether an inner node's 64 bytes parse as a transaction without witness. One of this size has a single input, counted in byte 4."""
-    if node[4] != 1:
-        return False
-    try:
-        return not parse_tx(node).witness
-    except FormatError:
-        return False
 
 
 @public
@@ -162,63 +136,16 @@ class MerkleBlock:
 
         Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
         """
-        reader = PayloadReader(payload)
-        header = Header.parse(reader.take(HEADER_SIZE, "header"))
-        total = reader.uint(4, "transaction count")
-        hashes = reader.hashes("hash", MAX_BLOCK_TRANSACTIONS)
-        flags = reader.var_bytes("flag bytes", MAX_FLAG_BYTES)
-        reader.finish("merkleblock")
-        return cls(header, total, hashes, flags)
+        total, hashes, flags = parse_merkleblock(payload)
+        return cls(Header.parse(payload[:HEADER_SIZE]), total, hashes, flags)
 
     def __bytes__(self) -> bytes:
         return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
 
     def verify(self) -> Proof:
         """Verify the proof by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is a Flaw."""
-        hashes, flags, total = self.hashes, self.flags, self.total
-        if not total:
-            raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
-        if total > MAX_BLOCK_TRANSACTIONS:
-            raise ProofError(f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
-        if len(hashes) > total:
-            raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
-        if 8 * len(flags) < len(hashes):
-            raise ProofError(f"{8 * len(flags)} flag bits for {len(hashes)} hashes", cause=Flaw.TOO_FEW_BITS)
-        matched: list[ProvedTx] = []
-        ambiguous = False
-        bit = used = 0
-
-        def visit(height: int, position: int) -> bytes:
-            nonlocal ambiguous, bit, used
-            if bit == 8 * len(flags):
-                raise ProofError(f"the tree needs more than {bit} flag bits", cause=Flaw.BITS_EXHAUSTED)
-            mark = flags[bit >> 3] >> (bit & 7) & 1
-            bit += 1
-            if not mark or not height:
-                if used == len(hashes):
-                    raise ProofError(f"the tree needs more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
-                node = hashes[used]
-                used += 1
-                if mark:
-                    matched.append(ProvedTx(position, node))
-                return node
-            left = right = visit(height - 1, 2 * position)
-            if 2 * position + 1 < -(-total >> height - 1):
-                right = visit(height - 1, 2 * position + 1)
-                if left == right:
-                    at = f"height {height}, position {position}"
-                    raise ProofError(f"two equal hashes below the node at {at} (CVE-2012-2459)", cause=Flaw.EQUAL_SIBLINGS)
-            ambiguous = ambiguous or _can_be_tx(left + right)
-            return sha256d(left + right)
-
-        root = visit((total - 1).bit_length(), 0)  # at most 15 deep
-        if (bit + 7) // 8 != len(flags):
-            raise ProofError(f"the tree uses {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
-        if used != len(hashes):
-            raise ProofError(f"the tree uses {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
-        if root != self.header.merkle_root:
-            raise ProofError("the root of the tree is not the header's merkle root", cause=Flaw.WRONG_ROOT)
-        return Proof(self.header, tuple(matched), total, ambiguous)
+        matched, ambiguous = extract_matches(self.header.merkle_root, self.total, self.hashes, self.flags)
+        return Proof(self.header, matched, self.total, ambiguous)
 
 
 def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:

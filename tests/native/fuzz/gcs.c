@@ -62,8 +62,10 @@ static void check_built(const question *ask) {
     plain_set plain;
     if (distinct * ask->m >> ask->p > MAX_QUOTIENTS) /* ones in a row: M far above 2^P makes sets of any size */
         return;
-    CHECK(!spv_gcs_build(ask->items, ask->count, ask->key, ask->p, ask->m, &built, &size));
+    void *room = zeroed(spv_gcs_room(ask->count), 1);
+    CHECK(!spv_gcs_build(ask->items, ask->count, room, ask->key, ask->p, ask->m, &built, &size));
     uint8_t *exact = exact_copy(built, size);
+    release(room);
     free(built);
     check_set(ask, exact, size, &plain);
     CHECK(plain.count == distinct);

@@ -38,7 +38,23 @@ static PyObject *itself(PyObject *object) {
 }
 
 PyObject *spv_list(PyObject *iterable) {
+    if (PyList_CheckExact(iterable))
+        return PyList_GetSlice(iterable, 0, PY_SSIZE_T_MAX);
     return collect(iterable, itself);
+}
+
+/* A list of our own with what is no bytes object in it replaced by its snapshot. */
+static bool snapshot_each(PyObject *list) {
+    const Py_ssize_t count = PyList_Size(list);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        if (SPV_LIKELY(PyBytes_CheckExact(item)))
+            continue;
+        PyObject *taken = spv_snapshot(item);
+        if (!taken || PyList_SetItem(list, i, taken) || PyErr_CheckSignals())
+            return false;
+    }
+    return true;
 }
 
 PyObject *spv_snapshots(PyObject *iterable) {
@@ -46,7 +62,61 @@ PyObject *spv_snapshots(PyObject *iterable) {
         PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
         return NULL;
     }
-    return collect(iterable, spv_snapshot);
+    if (!PyList_CheckExact(iterable))
+        return collect(iterable, spv_snapshot);
+    PyObject *list = spv_list(iterable);
+    if (list && !snapshot_each(list))
+        Py_CLEAR(list);
+    return list;
+}
+
+/* Of a snapshot. */
+static bool copy_hash(const spv_state *state, PyObject *bytes, spv_hash hash) {
+    const bool fits = spv_size(bytes) == sizeof(spv_hash);
+    if (fits)
+        memcpy(hash, spv_data(bytes), sizeof(spv_hash));
+    else
+        PyErr_Format(state->ParameterError, "a hash has 32 bytes, not %zu", spv_size(bytes));
+    return fits;
+}
+
+bool spv_take_hash(const spv_state *state, PyObject *object, spv_hash hash) {
+    PyObject *bytes = spv_snapshot(object);
+    const bool taken = bytes && copy_hash(state, bytes, hash);
+    Py_XDECREF(bytes);
+    return taken;
+}
+
+/* A tuple of bytes is a snapshot as it stands. */
+static bool is_tuple_of_bytes(PyObject *object) {
+    if (!PyTuple_CheckExact(object))
+        return false;
+    const Py_ssize_t count = PyTuple_Size(object);
+    Py_ssize_t at = 0;
+    while (at < count && PyBytes_CheckExact(PyTuple_GetItem(object, at)))
+        at++;
+    return at == count;
+}
+
+PyObject *spv_tuple_of_bytes(PyObject *iterable) {
+    if (is_tuple_of_bytes(iterable))
+        return Py_NewRef(iterable);
+    PyObject *list = spv_snapshots(iterable), *tuple = list ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return tuple;
+}
+
+spv_hash *spv_copy_hashes(const spv_state *state, PyObject *tuple) {
+    const Py_ssize_t count = PyTuple_Size(tuple);
+    spv_hash *hashes = PyMem_Malloc((size_t)count * sizeof *hashes);
+    if (!hashes)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; hashes && i < count; i++)
+        if (!copy_hash(state, PyTuple_GetItem(tuple, i), hashes[i])) {
+            PyMem_Free(hashes);
+            hashes = NULL;
+        }
+    return hashes;
 }
 
 bool spv_whole(const spv_state *state, PyObject *object, long long least, long long most, const char *range, long long *number) {

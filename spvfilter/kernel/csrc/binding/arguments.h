@@ -4,6 +4,8 @@
 
 #include "binding/binding.h"
 
+#include "hash/sha256.h"
+
 /* pure.arguments.snapshot: a new reference to the object itself if it is bytes, else to a copy of its buffer as bytes. NULL with
    TypeError if it has no buffer. */
 PyObject *spv_snapshot(PyObject *object);
@@ -20,6 +22,16 @@ SPV_INLINE size_t spv_size(PyObject *snapshot) {
 /* A new list of an iterable's items, or of their snapshots. Signals are handled meanwhile. NULL with an exception set. */
 PyObject *spv_list(PyObject *iterable);
 PyObject *spv_snapshots(PyObject *iterable);
+
+/* A tuple of the snapshots of an iterable's items; a tuple of bytes is returned as it is. NULL with an exception set. */
+PyObject *spv_tuple_of_bytes(PyObject *iterable);
+
+/* The bytes of such a tuple, 32 each, in an array to be freed with PyMem_Free: pure.arguments.hashes_of is both. NULL with an
+   exception set. */
+spv_hash *spv_copy_hashes(const spv_state *state, PyObject *tuple);
+
+/* The same of one object. False with an exception set. */
+bool spv_take_hash(const spv_state *state, PyObject *object, spv_hash hash);
 
 /* pure.arguments.whole: an integer, or an object with __index__, from `least` to `most`. False with TypeError, or with ParameterError
    that begins with `range`. */

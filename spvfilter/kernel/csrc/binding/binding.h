@@ -50,8 +50,8 @@
 /* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
    only. */
 typedef struct {
-    PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError; /* spvfilter.errors */
-    PyObject *TxSpan, *TxMatch, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
+    PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError, *ProofError; /* spvfilter.errors */
+    PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
     PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
@@ -71,7 +71,7 @@ PyObject *spv_format_error(const spv_state *state, const spv_error *error);
 /* Sets the exception that a status stands for and returns NULL. */
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error);
 
-/* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): tuple.__new__(type, items). */
+/* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): what tuple.__new__(type, items) makes. */
 PyObject *spv_named(PyObject *type, PyObject *items);
 
 /* Makes a type of the module from its spec and stores it in `*place` of the state; if `public`, also adds it to the module. False with

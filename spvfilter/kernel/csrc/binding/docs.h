@@ -301,6 +301,21 @@
     "The block hashes, 32 bytes each, of headers of 80 bytes each.\n" \
     "\n" \
     "Raises FormatError if the last header is truncated."
+#define SPV_DOC_extract_matches \
+    "extract_matches($module, root, total, hashes, flags, /)\n" \
+    "--\n" \
+    "\n" \
+    "What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses as one.\n" \
+    "\n" \
+    "Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree, depth first and left\n" \
+    "before right, and ParameterError for a hash that does not have 32 bytes."
+#define SPV_DOC_parse_merkleblock \
+    "parse_merkleblock($module, raw, /)\n" \
+    "--\n" \
+    "\n" \
+    "The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the header.\n" \
+    "\n" \
+    "Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs."
 #define SPV_DOC_WatchTable \
     "WatchTable()\n" \
     "--\n" \

@@ -37,29 +37,35 @@ static PyObject *key_of(const spv_state *state, PyObject *given) {
     return key;
 }
 
-/* The snapshots' bytes, in an array to be freed with PyMem_Free; the list owns them. */
-static spv_bytes *bytes_of(PyObject *snapshots, size_t *count) {
+/* The snapshots' bytes, in an array to be freed with PyMem_Free, followed by as many bytes of room as `room_of` says; the list owns them. */
+static spv_bytes *bytes_of(PyObject *snapshots, size_t *count, size_t room_of(size_t count)) {
     *count = (size_t)PyList_Size(snapshots);
-    spv_bytes *items = PyMem_Malloc((*count ? *count : 1) * sizeof *items);
+    spv_bytes *items = PyMem_Malloc(*count * sizeof *items + room_of(*count));
     for (size_t i = 0; items && i < *count; i++) {
-        PyObject *item = PyList_GetItem(snapshots, (Py_ssize_t)i);
-        items[i] = (spv_bytes){spv_data(item), spv_size(item)};
+        char *data = NULL;
+        Py_ssize_t size = 0;
+        PyBytes_AsStringAndSize(PyList_GetItem(snapshots, (Py_ssize_t)i), &data, &size); /* which cannot fail: it is bytes */
+        items[i] = (spv_bytes){(const uint8_t *)data, (size_t)size};
     }
     if (!items)
         PyErr_NoMemory();
     return items;
 }
 
+static size_t no_room(size_t Py_UNUSED(count)) {
+    return 0;
+}
+
 static PyObject *build(const spv_state *state, PyObject *list, PyObject *key, unsigned p, uint64_t m) {
     size_t count, size = 0;
-    spv_bytes *items = bytes_of(list, &count);
+    spv_bytes *items = bytes_of(list, &count, spv_gcs_room);
     if (!items)
         return NULL;
     const uint8_t *key_data = spv_data(key);
     uint8_t *built = NULL;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_gcs_build(items, count, key_data, p, m, &built, &size);
+    status = spv_gcs_build(items, count, items + count, key_data, p, m, &built, &size);
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
     if (status == SPV_RANGE)
@@ -125,7 +131,7 @@ static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *na
         return NULL;
     PyObject *list = spv_snapshots(iterable), *self = NULL;
     size_t count;
-    spv_bytes *items = list ? bytes_of(list, &count) : NULL;
+    spv_bytes *items = list ? bytes_of(list, &count, no_room) : NULL;
     if (items)
         self = spv_allocate((PyObject *)type);
     if (self && !(((query_object *)self)->query = spv_gcs_query_new(items, count))) {

@@ -5,6 +5,7 @@
 #include "binding/files.h"
 #include "binding/gcs.h"
 #include "binding/headers.h"
+#include "binding/merkleblock.h"
 #include "binding/scanning.h"
 #include "binding/walking.h"
 #include "binding/watchtable/type.h"
@@ -22,6 +23,15 @@ PyObject *spv_format_error(const spv_state *state, const spv_error *error) {
     return made;
 }
 
+static PyObject *proof_error(const spv_state *state, const spv_error *error) {
+    PyObject *arguments = Py_BuildValue("(s)", error->message);
+    PyObject *names = arguments ? Py_BuildValue("{s:N}", "cause", PyObject_CallFunction(state->Flaw, "s", error->field)) : NULL;
+    PyObject *made = names ? PyObject_Call(state->ProofError, arguments, names) : NULL;
+    Py_XDECREF(names);
+    Py_XDECREF(arguments);
+    return made;
+}
+
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error) {
     if (status == SPV_NOMEM)
         return PyErr_NoMemory();
@@ -29,19 +39,20 @@ PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *
         PyErr_SetString(PyExc_OverflowError, "more than the kernel can count");
         return NULL;
     }
-    PyObject *raised = spv_format_error(state, error);
+    PyObject *class = status == SPV_FLAW ? state->ProofError : state->FormatError;
+    PyObject *raised = status == SPV_FLAW ? proof_error(state, error) : spv_format_error(state, error);
     if (raised)
-        PyErr_SetObject(state->FormatError, raised);
+        PyErr_SetObject(class, raised);
     Py_XDECREF(raised);
     return NULL;
 }
 
 PyObject *spv_named(PyObject *type, PyObject *items) {
-    PyObject *arguments = items ? PyTuple_Pack(1, items) : NULL, *made = NULL;
+    const Py_ssize_t count = items ? PyTuple_Size(items) : 0;
+    PyObject *made = items ? ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, count) : NULL;
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(made, i, Py_NewRef(PyTuple_GetItem(items, i))); /* which cannot fail: the tuple is new */
     Py_XDECREF(items);
-    if (arguments)
-        made = ((newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new))((PyTypeObject *)type, arguments, NULL);
-    Py_XDECREF(arguments);
     return made;
 }
 
@@ -62,6 +73,7 @@ static bool import(spv_state *state) {
 #define FROM(module, name) {"spvfilter." module, #name, &state->name}
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError),
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
+        FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
         FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
 #undef FROM
     };
@@ -80,7 +92,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_addresses, spv_add_files, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

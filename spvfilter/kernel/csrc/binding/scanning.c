@@ -5,32 +5,13 @@
 #include "block/merkle.h"
 #include "bloom/bip37/scan.h"
 
-/* The leaves' hashes in an array to be freed with PyMem_Free; NULL with an exception set. */
-static spv_hash *leaf_hashes(const spv_state *state, PyObject *leaves, size_t count) {
-    spv_hash *hashes = PyMem_Malloc(count * sizeof *hashes);
-    if (!hashes) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        PyObject *leaf = PyList_GetItem(leaves, (Py_ssize_t)i);
-        if (spv_size(leaf) != sizeof *hashes) {
-            PyErr_Format(state->ParameterError, "a hash has 32 bytes, not %zu", spv_size(leaf));
-            PyMem_Free(hashes);
-            return NULL;
-        }
-        memcpy(hashes + i, spv_data(leaf), sizeof *hashes);
-    }
-    return hashes;
-}
-
 static PyObject *merkle_root(PyObject *self, PyObject *given) {
     const spv_state *state = spv_module_state(self);
-    PyObject *leaves = spv_snapshots(given);
-    const size_t count = leaves ? (size_t)PyList_Size(leaves) : 0;
+    PyObject *leaves = spv_tuple_of_bytes(given);
+    const size_t count = leaves ? (size_t)PyTuple_Size(leaves) : 0;
     if (leaves && !count)
         PyErr_SetString(state->ParameterError, "no hashes have no root");
-    spv_hash *hashes = count ? leaf_hashes(state, leaves, count) : NULL;
+    spv_hash *hashes = count ? spv_copy_hashes(state, leaves) : NULL;
     Py_XDECREF(leaves);
     if (!hashes)
         return NULL;

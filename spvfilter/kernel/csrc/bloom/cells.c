@@ -1,5 +1,8 @@
 #include "bloom/cells.h"
 
+#include "hash/cpu.h"
+#include "hash/siphash/many.h"
+
 void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_t hash_funcs, bool partitioned, const uint8_t key[16]) {
     const uint64_t span = partitioned && hash_funcs ? cells / hash_funcs : cells;
     *shape = (spv_shape){
@@ -14,35 +17,140 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
     };
 }
 
-SPV_INLINE void spread(const spv_shape *shape, const uint8_t *data, size_t size, uint64_t *positions) {
-    const spv_hash128 hashes = spv_two_hashes(shape, data, size);
-    const uint64_t span = shape->span, stride = shape->stride;
-    uint64_t x = hashes.h1, first = 0;
-    for (uint32_t i = 0; i < shape->functions; i++) {
-        positions[i] = first + spv_spread(x, span);
-        x += hashes.h2;
-        first += stride;
+/* Where each of up to SPV_AHEAD keys is in its walk over its cells: what is going to be spread, and what is added for the next function. */
+typedef struct {
+    _Alignas(64) uint64_t x[SPV_AHEAD], step[SPV_AHEAD];
+} window;
+
+enum { WORDS = 16, LANES_MOST = 8 }; /* of a key that is hashed beside others of its length */
+
+#if defined(__x86_64__)
+#define HASH hash_avx2
+#define SPREAD spread_avx2
+#define LANES 4
+#define TARGET __attribute__((target("avx2")))
+#include "bloom/lanes.h"
+
+#define HASH hash_avx512
+#define SPREAD spread_avx512
+#define LANES 8
+#define TARGET __attribute__((target("avx512f,avx512dq")))
+#include "bloom/lanes.h"
+#endif
+
+/* One key after the other. */
+static void hash_each(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
+    const spv_shape known = {.family = SPV_FAMILY_FAST, .seed = shape->seed};
+    for (size_t i = 0; i < count; i++) {
+        const spv_bytes key = spv_key_at(keys, from + i);
+        const spv_hash128 hashes = spv_two_hashes(&known, key.data, key.size);
+        to->x[i] = hashes.h1;
+        to->step[i] = hashes.h2;
     }
 }
 
-static void bip37(const spv_shape *shape, const uint8_t *data, size_t size, uint64_t *positions) {
-    spv_cursor cursor = spv_cursor_at(shape, data, size);
-    for (uint32_t i = 0; i < shape->functions; i++)
+/* The words of keys of one length, and of a vector's lanes that are left over; false for different lengths or long ones. */
+SPV_INLINE bool lay_out(const spv_keys *keys, size_t from, size_t count, uint64_t (*words)[SPV_AHEAD]) {
+    const size_t size = spv_key_at(keys, from).size, whole = size / 8;
+    if (size > 8 * WORDS)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const spv_bytes key = spv_key_at(keys, from + i);
+        if (key.size != size)
+            return false;
+        for (size_t word = 0; word < whole; word++)
+            words[word][i] = spv_le64(key.data + 8 * word);
+        if (size & 7)
+            words[whole][i] = spv_tail64(key.data, size);
+    }
+    for (size_t i = count; i % LANES_MOST; i++)
+        for (size_t word = 0; 8 * word < size; word++)
+            words[word][i] = 0;
+    return true;
+}
+
+static void fast(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
+#if defined(__x86_64__)
+    _Alignas(64) uint64_t words[WORDS][SPV_AHEAD];
+    const unsigned cpu = spv_cpu();
+    if (cpu & SPV_CPU_AVX2 && lay_out(keys, from, count, words)) {
+        const size_t size = spv_key_at(keys, from).size;
+        (cpu & SPV_CPU_AVX512 ? hash_avx512 : hash_avx2)((const uint64_t (*)[SPV_AHEAD])words, size, shape->seed, count, to);
+        return;
+    }
+#endif
+    hash_each(shape, keys, from, count, to);
+}
+
+/* The next cell of each key; spans below 2^32 are what vectors can do. */
+static void spread(const spv_shape *shape, window *keys, size_t count, uint64_t first, uint64_t *positions) {
+#if defined(__x86_64__)
+    const unsigned cpu = spv_cpu();
+    if (cpu & SPV_CPU_AVX512 && shape->span <= UINT32_MAX) {
+        spread_avx512(keys, count, shape->span, first, positions);
+        return;
+    }
+    if (cpu & SPV_CPU_AVX2 && shape->span <= UINT32_MAX) {
+        spread_avx2(keys, count, shape->span, first, positions);
+        return;
+    }
+#endif
+    for (size_t i = 0; i < count; i++) {
+        positions[i] = first + spv_spread(keys->x[i], shape->span);
+        keys->x[i] += keys->step[i];
+    }
+}
+
+static void siphash(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
+    spv_bytes messages[SPV_AHEAD] = {{0}};
+    for (size_t i = 0; i < count; i++)
+        messages[i] = spv_key_at(keys, from + i);
+    spv_siphash24_each(messages, count, shape->k0, shape->k1, to->x);
+    for (size_t i = 0; i < count; i++)
+        to->step[i] = spv_two_of_siphash(to->x[i]).h2;
+}
+
+/* Up to SPV_AHEAD keys, whose hashes do not wait for each other. */
+static void spread_window(
+    const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch
+) {
+    const size_t functions = shape->functions;
+    window hashed;
+    _Alignas(64) uint64_t next[SPV_AHEAD];
+    uint64_t first = 0;
+    (shape->family == SPV_FAMILY_FAST ? fast : siphash)(shape, keys, from, count, &hashed);
+    for (size_t i = count; i % LANES_MOST; i++) /* lanes that are left over */
+        hashed.x[i] = hashed.step[i] = 0;
+    for (size_t j = 0; j < functions; j++, first += shape->stride) {
+        spread(shape, &hashed, count, first, next);
+        for (size_t i = 0; i < count; i++)
+            positions[i * functions + j] = next[i];
+        for (size_t i = 0; batch && i < count; i++)
+            __builtin_prefetch(batch->cells + (next[i] >> batch->shift), 1);
+    }
+}
+
+static void bip37(const spv_shape *shape, const spv_bytes key, uint64_t *positions, const spv_batch *batch) {
+    spv_cursor cursor = spv_cursor_at(shape, key.data, key.size);
+    for (uint32_t i = 0; i < shape->functions; i++) {
         positions[i] = spv_cursor_next(&cursor, true);
+        if (batch)
+            __builtin_prefetch(batch->cells + (positions[i] >> batch->shift), 1);
+    }
 }
 
 /* `batch` is NULL where nothing is to be fetched. */
 SPV_INLINE void positions_of(
     const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch) {
-    const size_t functions = shape->functions;
-    for (size_t i = 0; i < count && functions; i++, positions += functions) {
-        const spv_bytes key = spv_key_at(keys, from + i);
-        if (shape->family == SPV_FAMILY_BIP37)
-            bip37(shape, key.data, key.size, positions);
-        else
-            spread(shape, key.data, key.size, positions);
-        for (size_t j = 0; batch && j < functions; j++)
-            __builtin_prefetch(batch->cells + (positions[j] >> batch->shift), 1);
+    const size_t functions = shape->functions, end = functions ? from + count : from;
+    if (shape->family == SPV_FAMILY_BIP37) {
+        for (; from < end; from++, positions += functions)
+            bip37(shape, spv_key_at(keys, from), positions, batch);
+        return;
+    }
+    for (size_t some; from < end; from += some, positions += some * functions) {
+        some = end - from < SPV_AHEAD ? end - from : SPV_AHEAD;
+        spread_window(shape, keys, from, some, positions, batch);
     }
 }
 

@@ -54,15 +54,15 @@ SPV_INLINE uint64_t spv_spread(uint64_t x, uint64_t span) {
     return spv_high64((x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93), span);
 }
 
+SPV_INLINE spv_hash128 spv_two_of_siphash(uint64_t hash) {
+    return (spv_hash128){hash, hash * UINT64_C(0xD6E8FEB86659FD93) | 1};
+}
+
 /* The two hashes of a key; the second is odd. */
 SPV_INLINE spv_hash128 spv_two_hashes(const spv_shape *shape, const uint8_t *data, size_t size) {
-    spv_hash128 hashes;
-    if (shape->family == SPV_FAMILY_FAST) {
-        hashes = spv_murmur3_x64_128(data, size, shape->seed);
-    } else {
-        hashes.h1 = spv_siphash24(data, size, shape->k0, shape->k1);
-        hashes.h2 = hashes.h1 * UINT64_C(0xD6E8FEB86659FD93);
-    }
+    if (shape->family != SPV_FAMILY_FAST)
+        return spv_two_of_siphash(spv_siphash24(data, size, shape->k0, shape->k1));
+    spv_hash128 hashes = spv_murmur3_x64_128(data, size, shape->seed);
     hashes.h2 |= 1;
     return hashes;
 }

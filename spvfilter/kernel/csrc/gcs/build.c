@@ -1,88 +1,124 @@
-/* Building a set: every item is hashed and sorted once; duplicates are dropped on the way. */
+/* Building a set: the hashes of its items are sorted; items are compared only where hashes are equal, and duplicates dropped. */
 #include "gcs/build.h"
-#include "gcs/query.h"
+
+#include "hash/siphash/many.h"
 
 #include <stdlib.h>
 
-typedef struct {
-    uint64_t hash;
-    const spv_bytes *item;
-} hashed;
+enum { MAX_BITS = 18, FEW = 24 }; /* upper bits that are sorted by at once; hashes that are fastest sorted by insertion */
 
-enum { RADIX = 11, PASSES = 4 }; /* the upper 44 bits; hashes that differ only below them end up next to each other */
-
-/* LSD radix sort by the upper bits, then by insertion: two different hashes with equal upper bits are rare. */
-static hashed *sort(hashed *from, hashed *to, size_t count) {
-    static const unsigned shifts[PASSES] = {20, 31, 42, 53};
-    size_t at[1 << RADIX];
-    for (int pass = 0; pass < PASSES; pass++) {
-        memset(at, 0, sizeof at);
-        for (size_t i = 0; i < count; i++)
-            at[from[i].hash >> shifts[pass] & ((1 << RADIX) - 1)]++;
-        for (size_t sum = 0, i = 0; i < (1 << RADIX); i++) {
-            size_t here = at[i];
-            at[i] = sum;
-            sum += here;
-        }
-        for (size_t i = 0; i < count; i++)
-            to[at[from[i].hash >> shifts[pass] & ((1 << RADIX) - 1)]++] = from[i];
-        hashed *swap = from;
-        from = to;
-        to = swap;
-    }
-    return from;
-}
-
-static int by_hash(const void *left, const void *right) {
-    uint64_t a = ((const hashed *)left)->hash, b = ((const hashed *)right)->hash;
+static int by_value(const void *left, const void *right) {
+    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
 }
 
-/* Runs of equal upper bits: short, unless an item is repeated a million times; qsort handles both. */
-static void sort_runs(hashed *items, size_t count) {
-    for (size_t i = 0, end; i < count; i = end) {
-        bool ordered = true;
-        for (end = i + 1; end < count && items[end].hash >> 20 == items[i].hash >> 20; end++)
-            ordered &= items[end].hash >= items[end - 1].hash;
-        if (!ordered)
-            qsort(items + i, end - i, sizeof *items, by_hash);
+/* Of hashes that are nearly sorted, or few. */
+static void sort_few(uint64_t *hashes, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        const uint64_t hash = hashes[i];
+        size_t at = i;
+        for (; at && hashes[at - 1] > hash; at--)
+            hashes[at] = hashes[at - 1];
+        hashes[at] = hash;
     }
 }
 
-static bool same(const hashed *left, const hashed *right) {
-    return left->item->size == right->item->size && !memcmp(left->item->data, right->item->data, left->item->size);
+/* Upper bits by which one or so falls into a bucket. */
+static unsigned bucket_bits(size_t count) {
+    unsigned bits = 1;
+    while (bits < MAX_BITS && (size_t)1 << bits < count)
+        bits++;
+    return bits;
 }
 
-/* Drops duplicates; equal items have equal hashes, so they are in one run. */
-static size_t distinct(hashed *items, size_t count) {
-    size_t kept = 0;
-    for (size_t i = 0, run = 0; i < count; i++) {
-        if (!kept || items[i].hash != items[kept - 1].hash)
-            run = kept;
-        bool known = false;
-        for (size_t j = run; j < kept && !known; j++)
-            known = same(items + j, items + i);
-        if (!known)
-            items[kept++] = items[i];
+/* Into buckets by their upper bits, then by insertion; `ends` has room for 2^bits. */
+static void sort(const uint64_t *hashes, size_t count, unsigned bits, uint32_t *ends, uint64_t *sorted) {
+    const unsigned shift = 64 - bits;
+    const size_t buckets = (size_t)1 << bits;
+    uint32_t most = 0;
+    memset(ends, 0, buckets * sizeof *ends);
+    for (size_t i = 0; i < count; i++)
+        ends[hashes[i] >> shift]++;
+    for (size_t bucket = 0, sum = 0; bucket < buckets; bucket++) { /* where each starts, */
+        const uint32_t here = ends[bucket];
+        ends[bucket] = (uint32_t)sum;
+        sum += here;
+        most = here > most ? here : most;
     }
-    return kept;
+    for (size_t i = 0; i < count; i++) /* and when all are in their places, where it ends */
+        sorted[ends[hashes[i] >> shift]++] = hashes[i];
+    for (size_t bucket = 0, start = 0; most > FEW && bucket < buckets; start = ends[bucket++])
+        if (ends[bucket] - start > FEW)
+            qsort(sorted + start, ends[bucket] - start, sizeof *sorted, by_value);
+    sort_few(sorted, count);
+}
+
+/* An item whose hash another one has. */
+typedef struct {
+    uint64_t hash;
+    const spv_bytes *item;
+} twin;
+
+static int by_content(const void *left, const void *right) {
+    const twin *a = left, *b = right;
+    if (a->hash != b->hash)
+        return a->hash > b->hash ? 1 : -1;
+    if (a->item->size != b->item->size)
+        return a->item->size > b->item->size ? 1 : -1;
+    return memcmp(a->item->data, b->item->data, a->item->size);
+}
+
+/* Keeps of equal hashes as many as there are different items with it; *count becomes how many are left. */
+static spv_status drop_repeated(const spv_bytes *items, const uint64_t *hashes, uint64_t *sorted, size_t *count) {
+    size_t equal = 0, twins = 0, kept = 0;
+    for (size_t i = 1; i < *count; i++)
+        equal += sorted[i] == sorted[i - 1];
+    if (SPV_LIKELY(!equal))
+        return SPV_OK;
+    uint64_t *shared = malloc(equal * sizeof *shared); /* the hashes of which there are several, some of them repeated */
+    twin *all = malloc(2 * equal * sizeof *all);
+    if (!shared || !all) {
+        free(shared);
+        free(all);
+        return SPV_NOMEM;
+    }
+    for (size_t i = 1, at = 0; i < *count; i++)
+        if (sorted[i] == sorted[i - 1])
+            shared[at++] = sorted[i];
+    for (size_t i = 0; i < *count; i++)
+        if (bsearch(hashes + i, shared, equal, sizeof *shared, by_value))
+            all[twins++] = (twin){hashes[i], items + i};
+    qsort(all, twins, sizeof *all, by_content);
+    for (size_t i = 0, at = 0; i < *count; i++) {
+        if (at < twins && all[at].hash == sorted[i]) {
+            if (!at || by_content(all + at, all + at - 1))
+                sorted[kept++] = sorted[i];
+            at++;
+        } else {
+            sorted[kept++] = sorted[i];
+        }
+    }
+    *count = kept;
+    free(shared);
+    free(all);
+    return SPV_OK;
 }
 
 typedef struct {
     uint8_t *at;
-    uint64_t bits; /* pending, left-aligned */
+    uint64_t bits; /* pending, left-aligned, fewer than 8 */
     unsigned count;
 } writer;
 
-/* Appends the low `count` ≤ 32 bits. */
+/* Appends the low `count` ≤ 56 bits of a value that has no others; writes up to 8 bytes beyond what is appended. */
 SPV_INLINE void put(writer *to, uint64_t value, unsigned count) {
     to->bits |= value << (64 - count) >> to->count;
     to->count += count;
-    while (to->count >= 8) {
-        *to->at++ = (uint8_t)(to->bits >> 56);
-        to->bits <<= 8;
-        to->count -= 8;
-    }
+    const uint64_t big_endian = __builtin_bswap64(to->bits);
+    memcpy(to->at, &big_endian, sizeof big_endian);
+    to->at += to->count / 8;
+    to->bits <<= to->count & ~7u;
+    to->count &= 7;
 }
 
 static size_t put_count(uint8_t *to, size_t n) {
@@ -99,21 +135,21 @@ static size_t put_count(uint8_t *to, size_t n) {
     return 5;
 }
 
-static spv_status encode(const hashed *items, size_t n, unsigned p, uint64_t m, uint8_t **built, size_t *size) {
+static spv_status encode(const uint64_t *hashes, size_t n, unsigned p, uint64_t m, uint8_t **built, size_t *size) {
     uint64_t span = n * m, last = 0;
     /* quotients sum to at most span >> p, each element has a zero and p bits */
     uint64_t most = (span >> p) + (uint64_t)n * (p + 1);
-    uint8_t *out = malloc((size_t)(most / 8) + 16);
+    uint8_t *out = malloc((size_t)(most / 8) + 24);
     if (!out)
         return SPV_NOMEM;
     writer to = {.at = out + put_count(out, n)};
     for (size_t i = 0; i < n; i++) {
-        uint64_t value = (uint64_t)((unsigned __int128)items[i].hash * span >> 64), difference = value - last, quotient = difference >> p;
+        uint64_t value = (uint64_t)((unsigned __int128)hashes[i] * span >> 64), difference = value - last, quotient = difference >> p;
         last = value;
         for (; quotient >= 16; quotient -= 16)
             put(&to, 0xFFFF, 16);
-        put(&to, ((uint64_t)2 << quotient) - 2, (unsigned)quotient + 1);
-        put(&to, difference & (((uint64_t)1 << p) - 1), p);
+        const uint64_t unary = ((uint64_t)2 << quotient) - 2; /* and a zero: with the rest at most 16 + 32 bits */
+        put(&to, unary << p | (difference & (((uint64_t)1 << p) - 1)), (unsigned)quotient + 1 + p);
     }
     if (to.count)
         *to.at++ = (uint8_t)(to.bits >> 56);
@@ -122,26 +158,20 @@ static spv_status encode(const hashed *items, size_t n, unsigned p, uint64_t m, 
     return SPV_OK;
 }
 
+size_t spv_gcs_room(size_t count) {
+    return 2 * count * sizeof(uint64_t) + ((size_t)1 << bucket_bits(count)) * sizeof(uint32_t);
+}
+
 spv_status spv_gcs_build(
-    const spv_bytes *items, size_t count, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
+    const spv_bytes *items, size_t count, void *room, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
 ) {
-    spv_status status = SPV_NOMEM;
-    spv_gcs_query *query = spv_gcs_pack(items, count);
-    uint64_t *hashes = malloc((query ? query->room + 1 : 1) * sizeof *hashes);
-    hashed *both = malloc((2 * count + 1) * sizeof *both);
-    if (query && hashes && both) {
-        spv_gcs_hash(query, key, hashes);
-        size_t at = 0;
-        for (size_t i = 0; i < query->groups; i++)
-            for (size_t j = 0; j < query->group[i].items; j++, at++)
-                both[at] = (hashed){hashes[query->group[i].first_hash + j], query->item[at]};
-        hashed *sorted = sort(both, both + count, count);
-        sort_runs(sorted, count);
-        size_t n = distinct(sorted, count);
-        status = n > SPV_GCS_MAX_ITEMS ? SPV_RANGE : encode(sorted, n, p, m, built, size);
-    }
-    free(both);
-    free(hashes);
-    spv_gcs_query_free(query);
-    return status;
+    if (count > UINT32_MAX)
+        return SPV_RANGE;
+    uint64_t *hashes = room, *sorted = hashes + count;
+    spv_siphash24_each(items, count, spv_le64(key), spv_le64(key + 8), hashes);
+    sort(hashes, count, bucket_bits(count), (uint32_t *)(sorted + count), sorted);
+    const spv_status status = drop_repeated(items, hashes, sorted, &count);
+    if (status)
+        return status;
+    return count > SPV_GCS_MAX_ITEMS ? SPV_RANGE : encode(sorted, count, p, m, built, size);
 }

@@ -1,5 +1,4 @@
 #include "gcs/query.h"
-#include "hash/siphash.h"
 #include "hash/siphash/many.h"
 
 #include <stdlib.h>
@@ -7,13 +6,6 @@
 static int by_size(const void *left, const void *right) {
     size_t a = (*(const spv_bytes *const *)left)->size, b = (*(const spv_bytes *const *)right)->size;
     return (a > b) - (a < b);
-}
-
-/* The item's words as SipHash takes them, one in each row of a block. */
-static void lay_out(const spv_bytes *item, size_t words, uint64_t *to) {
-    for (size_t i = 0; i + 1 < words; i++)
-        to[i * SPV_SIP_LANES] = spv_le64(item->data + 8 * i);
-    to[(words - 1) * SPV_SIP_LANES] = spv_sip_last(item->data, item->size);
 }
 
 /* Sorts the items by size: short ones, which are nearly all, by counting. */
@@ -41,57 +33,52 @@ static void pack_group(spv_gcs_query *query, const spv_gcs_group *group, const s
     for (size_t i = 0; i < group->blocks * SPV_SIP_LANES; i++) { /* lanes left over repeat the last item */
         const spv_bytes *item = items[i < group->items ? i : group->items - 1];
         size_t block = i / SPV_SIP_LANES, lane = i % SPV_SIP_LANES;
-        lay_out(item, group->words, query->words + group->first_word + block * group->words * SPV_SIP_LANES + lane);
+        spv_sip_lay_out(item, group->words, query->words + group->first_word + block * group->words * SPV_SIP_LANES + lane);
     }
 }
 
-spv_gcs_query *spv_gcs_pack(const spv_bytes *items, size_t count) {
-    spv_gcs_query *query = calloc(1, sizeof *query);
-    if (!query)
-        return NULL;
-    query->count = count;
-    query->item = malloc((count ? count : 1) * sizeof *query->item);
-    if (!query->item) {
-        spv_gcs_query_free(query);
-        return NULL;
-    }
-    sort_by_size(items, count, query->item);
+/* The groups of items that are sorted by size; false: no memory. */
+static bool pack(spv_gcs_query *query, const spv_bytes **items, size_t count) {
     size_t words = 0;
-    for (size_t i = 0; i < count; i = run_end(query->item, count, i))
+    for (size_t i = 0; i < count; i = run_end(items, count, i))
         query->groups++;
     query->group = calloc(query->groups ? query->groups : 1, sizeof *query->group);
-    if (query->group) {
-        for (size_t i = 0, end, number = 0; i < count; i = end, number++) {
-            end = run_end(query->item, count, i);
-            spv_gcs_group *group = query->group + number;
-            *group = (spv_gcs_group){.first_word = words, .words = query->item[i]->size / 8 + 1, .first_hash = query->room, .items = end - i};
-            group->blocks = (end - i + SPV_SIP_LANES - 1) / SPV_SIP_LANES;
-            words += group->blocks * group->words * SPV_SIP_LANES;
-            query->room += group->blocks * SPV_SIP_LANES;
-        }
-        query->words = malloc((words ? words : 1) * sizeof *query->words);
+    if (!query->group)
+        return false;
+    for (size_t i = 0, end, number = 0; i < count; i = end, number++) {
+        end = run_end(items, count, i);
+        spv_gcs_group *group = query->group + number;
+        *group = (spv_gcs_group){.first_word = words, .words = items[i]->size / 8 + 1, .first_hash = query->room, .items = end - i};
+        group->blocks = (end - i + SPV_SIP_LANES - 1) / SPV_SIP_LANES;
+        words += group->blocks * group->words * SPV_SIP_LANES;
+        query->room += group->blocks * SPV_SIP_LANES;
     }
-    if (!query->words) {
-        spv_gcs_query_free(query);
-        return NULL;
-    }
+    query->words = malloc((words ? words : 1) * sizeof *query->words);
+    if (!query->words)
+        return false;
     for (size_t i = 0, first = 0; i < query->groups; first += query->group[i].items, i++)
-        pack_group(query, query->group + i, query->item + first);
-    return query;
+        pack_group(query, query->group + i, items + first);
+    return true;
 }
 
 spv_gcs_query *spv_gcs_query_new(const spv_bytes *items, size_t count) {
-    spv_gcs_query *query = spv_gcs_pack(items, count);
-    if (query) {
-        free(query->item);
-        query->item = NULL;
+    spv_gcs_query *query = calloc(1, sizeof *query);
+    const spv_bytes **sorted = malloc((count ? count : 1) * sizeof *sorted);
+    bool packed = query && sorted;
+    if (packed) {
+        query->count = count;
+        sort_by_size(items, count, sorted);
+        packed = pack(query, sorted, count);
     }
-    return query;
+    free(sorted);
+    if (packed)
+        return query;
+    spv_gcs_query_free(query);
+    return NULL;
 }
 
 void spv_gcs_query_free(spv_gcs_query *query) {
     if (query) {
-        free(query->item);
         free(query->group);
         free(query->words);
         free(query);

@@ -1,4 +1,4 @@
-/* Items to look for in sets, or to build a set of: packed by length, so that they can be hashed side by side under any key. */
+/* Items to look for in sets: packed by length, so that they can be hashed side by side under any key. */
 #ifndef SPV_GCS_QUERY_H
 #define SPV_GCS_QUERY_H
 
@@ -16,13 +16,10 @@ typedef struct {
     size_t count, room, groups; /* items; hashes, with those of repeated items; groups */
     spv_gcs_group *group;
     uint64_t *words;            /* as spv_siphash24_many takes them */
-    const spv_bytes **item;     /* in packed order, the caller's; NULL in a query that outlives them */
 } spv_gcs_query;
 
 /* NULL: no memory. The items are read during the call only. */
 spv_gcs_query *spv_gcs_query_new(const spv_bytes *items, size_t count);
-/* The same with `item` set, which is valid as long as the items are. */
-spv_gcs_query *spv_gcs_pack(const spv_bytes *items, size_t count);
 void spv_gcs_query_free(spv_gcs_query *query); /* NULL is nothing to free */
 size_t spv_gcs_query_count(const spv_gcs_query *query);
 

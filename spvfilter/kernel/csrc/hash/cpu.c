@@ -21,7 +21,7 @@ static unsigned detect(void) {
         features |= SPV_CPU_SHA;
     if ((saved & YMM_SAVED) == YMM_SAVED && b & bit_AVX2)
         features |= SPV_CPU_AVX2;
-    if ((saved & ZMM_SAVED) == ZMM_SAVED && b & bit_AVX512F && b & bit_AVX512BW)
+    if ((saved & ZMM_SAVED) == ZMM_SAVED && b & bit_AVX512F && b & bit_AVX512BW && b & bit_AVX512DQ)
         features |= SPV_CPU_AVX512;
     return features;
 }

@@ -141,6 +141,11 @@ static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t dig
 static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
     static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* 512 bits */
     const size_t lanes = way->lanes;
+    if (count < way->worth) {
+        for (size_t i = 0; i < count; i++)
+            hash_one(way, pairs ? (const uint8_t *)(pairs + 2 * i) : NULL, out[i]);
+        return;
+    }
     _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
     const uint8_t *data[SPV_MAX_LANES], *ends[SPV_MAX_LANES];
     uint8_t second[SPV_MAX_LANES][64] = {{0}};

@@ -1,0 +1,103 @@
+"""Merkleblocks: their payload, and the partial merkle tree that proves transactions of a block. The readable reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spvfilter.errors import FormatError, ProofError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure.arguments import hashes_of, snapshot, whole
+from spvfilter.kernel.pure.blocks import parse_tx
+from spvfilter.kernel.values import Flaw, ProvedTx
+from spvfilter.primitives import Reader
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, MAX_FLAG_BYTES
+
+
+def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
+    """The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the header.
+
+    Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
+    """
+    reader = Reader(snapshot(raw))
+    reader.take(HEADER_SIZE, "header")
+    total = reader.uint(4, "transaction count")
+    count = _count(reader, "hash count", MAX_BLOCK_TRANSACTIONS, HASH_SIZE)
+    hashes = tuple([reader.take(HASH_SIZE, "hash") for _ in range(count)])
+    flags = reader.take(_count(reader, "flag bytes length", MAX_FLAG_BYTES, 0), "flag bytes")
+    reader.finish("merkleblock")
+    return total, hashes, flags
+
+
+def _count(reader: Reader, field: str, most: int, least: int) -> int:
+    """A count of at most `most` items of at least `least` bytes each, refused when the rest of the payload cannot hold them."""
+    at = reader.at
+    count = reader.compact_size(field)
+    if count > most:
+        raise FormatError(f"{count}, at most {most}", offset=at, field=field)
+    left = len(reader.raw) - reader.at
+    if count * least > left:
+        raise FormatError(f"truncated: {count} items of at least {least} bytes claimed, {left} bytes left", offset=at, field=field)
+    return count
+
+
+def extract_matches(root: bytes, total: int, hashes: Iterable[bytes], flags: bytes, /) -> tuple[tuple[ProvedTx, ...], bool]:
+    """What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses as one.
+
+    Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree, depth first and left
+    before right, and ParameterError for a hash that does not have 32 bytes.
+    """
+    (root,), total = hashes_of([root]), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
+    hashes, flags = hashes_of(hashes), snapshot(flags)
+    if not total:
+        raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
+    if total > MAX_BLOCK_TRANSACTIONS:
+        raise ProofError(f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
+    if len(hashes) > total:
+        raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
+    if 8 * len(flags) < len(hashes):
+        raise ProofError(f"{8 * len(flags)} flag bits for {len(hashes)} hashes", cause=Flaw.TOO_FEW_BITS)
+    matched: list[ProvedTx] = []
+    ambiguous = False
+    bit = used = 0
+
+    def visit(height: int, position: int) -> bytes:
+        nonlocal ambiguous, bit, used
+        if bit == 8 * len(flags):
+            raise ProofError(f"the tree needs more than {bit} flag bits", cause=Flaw.BITS_EXHAUSTED)
+        mark = flags[bit >> 3] >> (bit & 7) & 1
+        bit += 1
+        if not mark or not height:
+            if used == len(hashes):
+                raise ProofError(f"the tree needs more than {used} hashes", cause=Flaw.HASHES_EXHAUSTED)
+            node = hashes[used]
+            used += 1
+            if mark:
+                matched.append(ProvedTx(position, node))
+            return node
+        left = right = visit(height - 1, 2 * position)
+        if 2 * position + 1 < -(-total >> height - 1):
+            right = visit(height - 1, 2 * position + 1)
+            if left == right:
+                at = f"height {height}, position {position}"
+                raise ProofError(f"two equal hashes below the node at {at} (CVE-2012-2459)", cause=Flaw.EQUAL_SIBLINGS)
+        ambiguous = ambiguous or _can_be_tx(left + right)
+        return sha256d(left + right)
+
+    top = visit((total - 1).bit_length(), 0)  # at most 15 deep
+    if (bit + 7) // 8 != len(flags):
+        raise ProofError(f"the tree uses {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
+    if used != len(hashes):
+        raise ProofError(f"the tree uses {used} of {len(hashes)} hashes", cause=Flaw.UNUSED_HASHES)
+    if top != root:
+        raise ProofError("the root of the tree is not the header's merkle root", cause=Flaw.WRONG_ROOT)
+    return tuple(matched), ambiguous
+
+
+def _can_be_tx(node: bytes) -> bool:
+    """Whether an inner node's 64 bytes parse as a transaction without witness. One of this size has a single input, counted in byte 4."""
+    if node[4] != 1:
+        return False
+    try:
+        return not parse_tx(node).witness
+    except FormatError:
+        return False
