@@ -74,6 +74,7 @@ class Process:
         self.options = options
         self.is_running = True
         self.connections: dict[int, Connection] = {}
+        self.taken: set[bytes] = set()  # txids of transactions of ours that a peer has
         self.steps_left: int | None = None  # effects before it is killed
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
@@ -199,8 +200,8 @@ class Process:
                 self._connect(peer, address)
             case Drop(peer):
                 self._drop(peer)
-            case Taken():
-                pass
+            case Taken(txid):
+                self.taken.add(txid)
             case End(error):
                 self.stop(error)
 

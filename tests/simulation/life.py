@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -72,9 +73,10 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
         try:
             with planted(plan.bug):
                 _happen(plan, world)
-        except Violation as found:
-            violation = found
-            world.record.note("VIOLATION", found)
+        except Exception as error:
+            what = f"the simulation itself raised {error!r}\n{traceback.format_exc()}"
+            violation = error if isinstance(error, Violation) else Violation("world", what)
+            world.record.note("VIOLATION", violation)
         if world.process is not None:
             world.process.disk.store.close()
     finally:

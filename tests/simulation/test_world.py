@@ -10,7 +10,7 @@ from simulation import oracle
 from simulation.behaviours import FAULTY, LIARS
 from simulation.pipe import Pipe, Quality
 from simulation.timeline import Timeline
-from simulation.truth import TEMPLATES, begin, template
+from simulation.truth import LONG, TEMPLATES, begin, template
 from simulation.weight import weigh
 from spvfilter.network import REGTEST
 from spvfilter.watch.watchlist import WatchList
@@ -52,7 +52,7 @@ def test_a_cut_pipe_delivers_nothing_more() -> None:
     assert not arrived
 
 
-@pytest.mark.parametrize("number", range(TEMPLATES))
+@pytest.mark.parametrize("number", [*range(TEMPLATES), LONG])
 def test_the_oracle_and_the_watch_list_find_the_same(number: int) -> None:
     chain = template(number).regtest.chain.active
     watch = WatchList(REGTEST)

@@ -22,6 +22,8 @@ from support.locks import LOCKS, STRANGER, key
 
 START = 1_700_000_000  # seconds since 1970, when a life begins
 TEMPLATES = 8
+LONG = TEMPLATES  # number of one more, so long that its headers and filter headers need several messages
+_LONG_SHARE = 0.01  # of lives
 LATE_LOCKS = 3  # scripts that the wallet gets later
 _MATURE = 101
 _INTERVAL_S = 600
@@ -216,16 +218,16 @@ class Template(NamedTuple):
 
 @cache
 def template(number: int) -> Template:
-    """A chain of 200 to 320 blocks that pays the wallet and is spent from; its tip is some minutes old when a life begins."""
+    """A chain of 200 to 320 blocks, or a long one, that pays the wallet and is spent from. Its tip is minutes old when a life begins."""
     rng = random.Random(f"template {number}")
-    length = 320 if number == 0 else rng.randrange(200, 260)  # a pruned node lacks the first blocks of a long one
+    length = {0: 320, LONG: 2_150}.get(number, rng.randrange(200, 260))  # a pruned node lacks the first blocks of 320
     times = count(START - (length + 1) * _INTERVAL_S, _INTERVAL_S)
     now = [next(times)]
     regtest = Regtest(clock=lambda: now[0])
     truth = Truth(rng, regtest, list(LOCKS), [])
     for height in range(length):
         now[0] = next(times)
-        if height >= _MATURE:
+        if height >= _MATURE and rng.random() < 400 / length:
             if rng.random() < 0.25:
                 truth.receive()
                 while truth.coins and rng.random() < 0.4:
@@ -253,7 +255,7 @@ def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
 
 def begin(rng: random.Random, now: Callable[[], float]) -> Truth:
     """The true chain of a new life; `now` is virtual time."""
-    made = template(rng.randrange(TEMPLATES))
+    made = template(LONG if rng.random() < _LONG_SHARE else rng.randrange(TEMPLATES))
     return Truth(rng, copy_chain(made.regtest, lambda: START + now()), list(LOCKS), list(made.coins), now)
 
 

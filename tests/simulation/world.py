@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from simulation import invariants
+from simulation import invariants, oracle
 from simulation.agreement import Agreement, group_of
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
@@ -22,6 +22,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
 
+_TAKEN_S = 60.0  # in which a transaction of ours must have reached a peer that was there all the time
 _RESTART_S = 30.0  # longest time until the client is started again
 
 
@@ -178,6 +179,11 @@ class World:
         """The user sends a transaction."""
         if self.process is not None:
             self.process.broadcast(raw)
+            self.timeline.after(_TAKEN_S, partial(self._check_taken, self.process, oracle.txid(raw)))
+
+    def _check_taken(self, process: Process, txid: bytes) -> None:
+        if self.process is process and txid not in process.taken and self.has_prompt_peer(2 * _TAKEN_S):
+            raise Violation("alive", f"no peer was given our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""

@@ -16,7 +16,7 @@ from spvfilter.node.build import BITS, mine
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder, stripped_block
 from spvfilter.primitives import Header
-from spvfilter.protocol import HEADER_SIZE
+from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
@@ -159,7 +159,7 @@ class _UnconnectedResponder(_InventingResponder):
 
 class _RepeatingResponder(_InventingResponder):
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
-        self.send_headers(self.regtest.chain.active[1:])
+        self.send_headers(self.regtest.chain.active[1 : MAX_HEADERS + 1])
 
 
 class InvalidWork(Liar):
@@ -184,6 +184,6 @@ class Unconnected(InvalidWork):
 
 
 class Repeats(InvalidWork):
-    """Answers every question for headers with all of them."""
+    """Answers every question for headers with the first 2,000."""
 
     kind = _RepeatingResponder
