@@ -388,7 +388,8 @@ class Engine:
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
         if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
-            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
+            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
+            self.status.say_synced(vouching, proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

@@ -139,15 +139,15 @@ class Status:
             self._context.out.emit(PeerWarning(peer.address, UselessPeerError(text), False))
 
     def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
-        """Emit Synced for the tip, unless that was done."""
+        """Emit Synced for the tip on the word of peers, unless there are none or that was done."""
         context, chain = self._context, self._context.chain
-        if self.synced == chain.tip_hash:
+        if self.synced == chain.tip_hash or not peers:
             return
         self.synced = chain.tip_hash
         for peer in peers:
             context.pool.did_well(peer)
         age = context.now.wall - chain.header_at(chain.height).time
-        if age > MAX_TIP_AGE_S and peers:
+        if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
         disputed = tuple(self._coverage.doubted)
         height = min(self._coverage.proven, chain.height) if proven else -1
