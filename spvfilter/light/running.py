@@ -17,7 +17,7 @@ from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Tick, Watch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Event, Mode
-from spvfilter.light.links import Links
+from spvfilter.light.sockets import Sockets
 from spvfilter.light.stream import EventQueue
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
@@ -66,7 +66,7 @@ class Running:
         self._room = asyncio.Event()
         self._room.set()
         self._database = Database(store, thread, self.feed, self._emit, self._fail)
-        self._links = Links(self._settings(options, watch), self.feed, self._room, proxy=proxy, limits=limits, clock=clock)
+        self._sockets = Sockets(self._settings(options, watch), self.feed, self._room, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._taken: dict[bytes, list[asyncio.Future[None]]] = {}  # by txid: who waits for a peer to take it
@@ -89,7 +89,7 @@ class Running:
         """End everything; what is being written to the database is finished."""
         self.is_left = True
         self._stop(None)
-        await self._links.close()
+        await self._sockets.close()
         for work in self._works:
             work.cancel()
         closing = self._thread.submit(self._store.close)
@@ -112,7 +112,7 @@ class Running:
         """The run ends with an error."""
         self._stop(error)
         self._room.clear()
-        closing = asyncio.ensure_future(self._links.close())
+        closing = asyncio.ensure_future(self._sockets.close())
         self._works.add(closing)
         closing.add_done_callback(self._works.discard)
 
@@ -161,19 +161,19 @@ class Running:
                 return
             match effect:
                 case Send(peer, message):
-                    self._links.send(peer, message)
+                    self._sockets.send(peer, message)
                 case Commit() | Emit() | Read() | End():
                     self._database.put(effect)
                 case Work(token, function):
                     self._work(token, function)
                 case Fence(peer, token):
-                    self._links.fence(peer, token)
+                    self._sockets.fence(peer, token)
                 case Wake(at):
                     self._wake(at)
                 case Connect(peer, address):
-                    self._links.connect(peer, address)
+                    self._sockets.connect(peer, address)
                 case Drop(peer):
-                    self._links.drop(peer)
+                    self._sockets.drop(peer)
                 case Taken(txid):
                     for future in self._taken.pop(txid, ()):
                         if not future.done():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
-    from spvfilter.scan.feed import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.matcher import Matcher as Matcher
+    from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.sources import (
         BlockFiles as BlockFiles,
         BlockList as BlockList,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
-        feed="AnyBlock RawBlocks ScanReport",
+        order="AnyBlock RawBlocks ScanReport",
         matcher="Matcher",
         sources="BlockFiles BlockList BlockRef BlockSource Problem RawBlock Readable hex_blocks",
     )

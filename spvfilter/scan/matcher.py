@@ -10,7 +10,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
-from spvfilter.scan.feed import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
+from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.watch.match import Match

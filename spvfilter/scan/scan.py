@@ -19,7 +19,7 @@ from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
-from spvfilter.scan.feed import STALE, Feed, PendingBlock, ScanReport, batched
+from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.watch.match import Match

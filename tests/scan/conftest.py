@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spvfilter.kernel import BACKEND
-from spvfilter.scan import feed, scan
+from spvfilter.scan import order, scan
 
 
 @pytest.fixture
@@ -25,4 +25,4 @@ def small_batches_and_many_threads(request: pytest.FixtureRequest, monkeypatch: 
     """Small batches, so that short chains have several; and as many threads as jobs, with either kernel."""
     monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
     seed = request.node.callspec.params.get("seed", 0) if hasattr(request.node, "callspec") else 0
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", (1, 2, 5, 256)[seed % 4])
+    monkeypatch.setattr(order, "BATCH_BLOCKS", (1, 2, 5, 256)[seed % 4])

@@ -9,7 +9,7 @@ import pytest
 from bitcoin.core import CBlock, CTransaction
 
 from spvfilter import errors
-from spvfilter.scan import feed
+from spvfilter.scan import order
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, RawBlock
 from spvfilter.watch.match import MatchKind
@@ -124,7 +124,7 @@ def damaged(kind: str, raw: bytes) -> bytes:
 async def test_a_malformed_block_ends_the_scan_of_what_the_caller_made(
     kind: str, damage: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 3)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 3)
     blocks = paying(12)
     blocks[7] = damaged(damage, blocks[7])
     given: list[int | None] = []
@@ -143,7 +143,7 @@ async def test_a_malformed_block_ends_the_scan_of_what_the_caller_made(
 async def test_a_malformed_block_of_a_file_is_told_at_the_end(
     damage: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 3)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 3)
     blocks = paying(12)
     blocks[7] = damaged(damage, blocks[7])
     path = write_records(tmp_path / "blk00000.dat", blocks)

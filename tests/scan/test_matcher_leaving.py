@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.kernel import ReadBuffer
-from spvfilter.scan import feed, scan
+from spvfilter.scan import order, scan
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockList, BlockRef
 from spvfilter.watch.match import Match
@@ -137,7 +137,7 @@ class Gate(BlockList):
 
 @JOBS
 async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_queued(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     gate = Gate(paying(40))
     watch = mine()
     matcher = Matcher(watch, jobs=jobs)
@@ -248,7 +248,7 @@ async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pyt
 async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     works = getattr(scan.Scan, name)
     lock, calls = threading.Lock(), []
 

@@ -17,7 +17,7 @@ from bitcoin.core import CBlock
 from spvfilter import errors
 from spvfilter.kernel import Place, WatchTable
 from spvfilter.network import TESTNET3
-from spvfilter.scan import feed
+from spvfilter.scan import order
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockList, BlockRef, RawBlock, Spool
 from spvfilter.watch.match import Match, MatchKind
@@ -119,14 +119,14 @@ class LateFirst(BlockList):
 async def test_an_outpoint_learned_while_the_next_block_was_being_scanned_is_not_missed(
     seed: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     interest, blocks = random_chain(seed)
     reference = await found_by(Matcher(interest.watch()), list(blocks))
     assert await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks)) == reference
 
 
 async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid, push(b"secret"))]])
     interest = Interest([MINE], data=[b"secret"])
@@ -140,7 +140,7 @@ async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(mo
 
 @pytest.mark.parametrize("jobs", [1, 2])
 async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     interest = Interest([MINE], outpoints=[txid(paid) + bytes(4)])
     blocks = chain_of([[paid], [spend(paid)]])
@@ -153,7 +153,7 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(j
 
 async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was scanned."""
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid)]])
     payment_may_be_read, spend_scanned = threading.Event(), threading.Event()
@@ -203,14 +203,14 @@ class SpendFirst(BlockFiles):
 
 
 async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path)
     assert [match.kind for match in await found_by(Matcher(mine(), jobs=2), files)] == [MatchKind.OUTPUT, MatchKind.INPUT]
 
 
 async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(feed, "BATCH_BLOCKS", 1)
+    monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     matcher = Matcher(mine(), jobs=2)
     files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path, Path.unlink)

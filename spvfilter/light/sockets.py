@@ -25,7 +25,7 @@ else:
 _LOST = (PeerError, OSError, TimeoutError)  # everything that a peer, or the way to it, may do to us
 
 
-class Links:
+class Sockets:
     """Connections by the engine's numbers."""
 
     def __init__(
