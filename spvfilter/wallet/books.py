@@ -6,6 +6,7 @@ the wallet's: any confirmed transaction that spends one of them conflicts with i
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
@@ -231,7 +232,7 @@ class Books:
                 if found.hit.spend and self._spender.get(found.hit.outpoint) == found.hit.txid:
                     del self._spender[found.hit.outpoint]
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
-                    for child in list(self.unconfirmed.spenders(found.hit.outpoint)):
+                    for child in self.unconfirmed.spenders(found.hit.outpoint):
                         events += self._withdraw(child, Reason.REORG)
                 events.append(MatchWithdrawn(self.match_of(found.hit, found.block_hash, found.height), Reason.REORG))
             if height <= self.searched or lost:
@@ -298,31 +299,37 @@ class Books:
         return self._record_unconfirmed(hits)
 
     def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
-        self.watch.table.learn(hits)
+        """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
         events: list[WalletEvent] = []
         made: list[bytes] = []
-        for hit in hits:
-            if self.unconfirmed.record(hit):
-                self.batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
-                events.append(MatchFound(self.match_of(hit)))
-                if not hit.spend:
-                    made.append(hit.outpoint)
-                    if not self.unconfirmed.pending[hit.txid].own:
-                        self._invented.add(hit.outpoint)
-                    events += self._rescan(self.unconfirmed.spenders(hit.outpoint))
+        waiting = deque([hits])
+        while waiting:
+            found = waiting.popleft()
+            self.watch.table.learn(found)
+            children: dict[bytes, None] = {}
+            for hit in found:
+                if self.unconfirmed.record(hit):
+                    self.batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
+                    events.append(MatchFound(self.match_of(hit)))
+                    if not hit.spend:
+                        made.append(hit.outpoint)
+                        if not self.unconfirmed.pending[hit.txid].own:
+                            self._invented.add(hit.outpoint)
+                        children.update(dict.fromkeys(self.unconfirmed.spenders(hit.outpoint)))
+            waiting.extend(self._hits_of(txid) for txid in children)
         return events, made
 
-    def _rescan(self, txids: Sequence[bytes]) -> list[WalletEvent]:
+    def _hits_of(self, txid: bytes) -> list[Hit]:
+        return self.watch.table.scan_tx(self.unconfirmed.pending[txid].raw)
+
+    def _rescan(self, txids: Iterable[bytes]) -> list[WalletEvent]:
         """Match pending transactions again, which spend what has become known."""
-        events: list[WalletEvent] = []
-        for txid in txids:
-            events += self._record_unconfirmed(self.watch.table.scan_tx(self.unconfirmed.pending[txid].raw))[0]
-        return events
+        return [event for txid in txids for event in self._record_unconfirmed(self._hits_of(txid))[0]]
 
     def _follow_coins(self, made: Iterable[bytes], height: int) -> Iterator[WalletEvent]:
         """Match unconfirmed transactions that spend outputs which a block has taught."""
         for outpoint in made:
-            yield from self._rescan(list(self.unconfirmed.spenders(outpoint)))
+            yield from self._rescan(self.unconfirmed.spenders(outpoint))
             for raw in self.unconfirmed.take_waiting(outpoint):
                 yield from self.add_unconfirmed(raw, self._latest_seen())
 

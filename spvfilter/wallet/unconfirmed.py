@@ -39,9 +39,9 @@ class Unconfirmed:
         self.pending: dict[bytes, Pending] = {}
         self.size = 0  # bytes
         self._hits: dict[bytes, dict[Identity, Hit]] = {}
-        self._spenders: dict[bytes, list[bytes]] = {}  # outpoint → txids
+        self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
         self._unmatched: dict[bytes, bytes] = {}  # txid → raw, oldest first
-        self._waiting: dict[bytes, list[bytes]] = {}  # outpoint → txids of unmatched transactions that spend it
+        self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
         for hit in hits:
@@ -56,7 +56,7 @@ class Unconfirmed:
 
     def spenders(self, outpoint: bytes) -> list[bytes]:
         """The unconfirmed transactions that spend an outpoint."""
-        return self._spenders.get(outpoint, [])
+        return list(self._spenders.get(outpoint, ()))
 
     def has_room(self, raw: bytes) -> bool:
         """Whether there is room for another transaction."""
@@ -67,7 +67,7 @@ class Unconfirmed:
         self.pending[tx.txid] = pending
         self.size += len(pending.raw)
         for outpoint in tx.inputs:
-            self._spenders.setdefault(outpoint, []).append(tx.txid)
+            self._spenders.setdefault(outpoint, {})[tx.txid] = None
 
     def replace(self, txid: bytes, pending: Pending) -> None:
         """Change what is known of a transaction; a peer may have sent it with another witness."""
@@ -88,9 +88,9 @@ class Unconfirmed:
         if pending is None:
             return None
         self.size -= len(pending.raw)
-        for outpoint in Transaction.parse(pending.raw).inputs:
+        for outpoint in set(Transaction.parse(pending.raw).inputs):
             spenders = self._spenders[outpoint]
-            spenders.remove(txid)
+            del spenders[txid]
             if not spenders:
                 del self._spenders[outpoint]
         return self._hits.pop(txid, {})
@@ -121,17 +121,16 @@ class Unconfirmed:
             return
         self._unmatched[tx.txid] = tx.raw
         for outpoint in tx.inputs:
-            self._waiting.setdefault(outpoint, []).append(tx.txid)
+            self._waiting.setdefault(outpoint, {})[tx.txid] = None
         if len(self._unmatched) > MAX_UNMATCHED:
             self._drop_unmatched(next(iter(self._unmatched)))
 
     def _drop_unmatched(self, txid: bytes) -> bytes:
         raw = self._unmatched.pop(txid)
         for outpoint in set(Transaction.parse(raw).inputs):
-            waiting = [other for other in self._waiting[outpoint] if other != txid]
-            if waiting:
-                self._waiting[outpoint] = waiting
-            else:
+            waiting = self._waiting[outpoint]
+            del waiting[txid]
+            if not waiting:
                 del self._waiting[outpoint]
         return raw
 

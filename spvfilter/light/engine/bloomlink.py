@@ -84,8 +84,8 @@ class BloomLink:
         self._flights.remove(flight)
         flight.then(flight.blocks, flight.whole)
 
-    def merkleblock(self, message: MerkleBlock) -> None:
-        """Take a merkleblock. Raises LieError, ProofError."""
+    def merkleblock(self, message: MerkleBlock) -> Flight:
+        """Take a merkleblock; the flight that it belongs to. Raises LieError, ProofError."""
         self._close()
         block_hash = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
@@ -102,6 +102,7 @@ class BloomLink:
         self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:
             flight.whole.append(block)
+        return flight
 
     def tx(self, txid: bytes, raw: bytes) -> bool:
         """Take a transaction; whether the last merkleblock proves it."""

@@ -222,8 +222,8 @@ class Engine:
             case wire.Block(raw):
                 self._blocks.take(peer, raw)
             case MerkleBlock():
-                self._bloom.link(peer).merkleblock(message)
-                self._context.pool.heard(peer, self._context.now)
+                flight = self._bloom.link(peer).merkleblock(message)
+                self._context.pool.heard(peer, ("flight", flight), self._context.now)
             case wire.Tx(raw):
                 self._mempool.take(peer, raw)
             case wire.Inv(items):

@@ -114,7 +114,7 @@ class FilterQuestions:
         flight.data[place] = message.data
         flight.missing -= 1
         if flight.missing:
-            self._context.pool.heard(peer, self._context.now)
+            self._context.pool.heard(peer, ("cfilter", flight.blocks[-1]), self._context.now)
             return
         owed.flights -= 1
         self._context.pool.answered(peer, ("cfilter", flight.blocks[-1]), self._context.now)

@@ -41,8 +41,7 @@ class Peer:
     state: PeerState = PeerState.CONNECTING
     profile: Connected | None = None
     group: str = ""  # peers of one group may be one party
-    questions: dict[Hashable, float] = field(default_factory=dict)  # open ones, and when each was asked
-    last_answer: float = 0.0
+    questions: dict[Hashable, float] = field(default_factory=dict)  # open ones in order, and since when each has made no headway
     services: int = 0  # bits of wire.Service
 
     def __repr__(self) -> str:
@@ -67,11 +66,19 @@ class Peer:
         return stated + now.monotonic - self.since - now.wall
 
     def silent_for(self, now: float) -> float:
-        """For how many seconds it has owed an answer without giving any; 0 if it owes none."""
-        if not self.questions:
-            return 0.0
-        asked = next(iter(self.questions.values()))  # the oldest
-        return now - max(asked, self.last_answer)
+        """For how many seconds a question has made no headway; 0 if none is open."""
+        return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
+
+    def made_headway(self, key: Hashable, now: float) -> None:
+        """A part of an answer came: the question, and those behind it, have waited from now on.
+
+        What answers a later question excuses no earlier one. Otherwise a peer that withholds a block could look busy for ever.
+        """
+        is_behind = False
+        for each in self.questions:
+            is_behind = is_behind or each == key
+            if is_behind:
+                self.questions[each] = now
 
 
 @dataclass(slots=True)
@@ -181,7 +188,7 @@ class PeerPool:
         if peer is not None:
             peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
             peer.services = int(profile.services)
-            peer.since = peer.last_answer = now.monotonic
+            peer.since = now.monotonic
             place = self._places[peer.address]
             place.was_tried, place.services = True, profile.services
         return peer
@@ -227,15 +234,15 @@ class PeerPool:
 
     def answered(self, peer: Peer, key: Hashable, now: Instant) -> bool:
         """The peer has answered a question; whether it was open."""
-        peer.last_answer = now.monotonic
-        if peer.state is PeerState.SUSPECT:
-            peer.state = PeerState.READY
+        self.heard(peer, key, now)
         return peer.questions.pop(key, None) is not None
 
-    def heard(self, peer: Peer, now: Instant) -> None:
+    def heard(self, peer: Peer, key: Hashable, now: Instant) -> None:
         """A part of an answer came."""
-        peer.last_answer = now.monotonic
-        if peer.state is PeerState.SUSPECT:
+        if key not in peer.questions:
+            return
+        peer.made_headway(key, now.monotonic)
+        if peer.state is PeerState.SUSPECT and peer.silent_for(now.monotonic) < self._patience.stall_s:
             peer.state = PeerState.READY
 
     def check_patience(self, now: Instant) -> bool:

@@ -1,0 +1,57 @@
+"""Peers that keep others waiting: none may hold up more than what was asked of it, nor for longer than a stall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.bloom import Liar
+from simulation.node import Node
+from spvfilter.light.events import Mode
+from spvfilter.node.responder import Responder
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.filters import GetCFilters
+from spvfilter.wire.messages.table import InvType, Message
+from support.stage import Prompt, stage
+
+
+class _Withholding(Responder):
+    """Answers everything but questions for blocks and filters."""
+
+    def on_message(self, message: Message) -> None:
+        if isinstance(message, GetCFilters):
+            return
+        if isinstance(message, wire.GetData):
+            message = wire.GetData(tuple(item for item in message.items if item.kind == InvType.WTX))
+        super().on_message(message)
+
+
+class Chatters(Liar):
+    """Withholds what it is asked for, and repeats what it has told instead, so as to look busy."""
+
+    responder = _Withholding
+
+    def begin(self, node: Node) -> None:
+        self.world.timeline.after(1.0, lambda: self._chatter(node))
+
+    def _chatter(self, node: Node) -> None:
+        for end in list(node.ends):
+            if end.is_open and end.session.ready is not None:
+                end.session.send(wire.Headers((node.view.chain.tip.raw[:80],)))
+                end.work()
+        self.world.timeline.after(1.0, lambda: self._chatter(node))
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
+def test_a_peer_that_repeats_headers_holds_up_nothing_that_it_withholds(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Chatters, Chatters, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.has_found_all()
+        for _ in range(3):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=30)
+        assert world.has_found_all()
+        assert not world.banned & {"10.3.0.3:18444", "10.4.0.4:18444"}

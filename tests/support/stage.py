@@ -1,0 +1,85 @@
+"""A stage: the simulated world with chosen nodes, for one scenario against the engine in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from simulation.behaviours.base import Behaviour
+from simulation.behaviours.faulty import Honest
+from simulation.engine import make
+from simulation.host import Process
+from simulation.pipe import Quality
+from simulation.record import Record
+from simulation.world import Placed, World
+from spvfilter.light.engine.options import Options
+from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+
+Kind = Callable[[random.Random, World], Behaviour]
+
+
+class Prompt(Honest):
+    """Honest, over a good line."""
+
+    def quality(self) -> Quality:
+        return Quality(0.02, 0.0, 1e7, 0)
+
+
+class Stage(World):
+    """Keeps every event that is told."""
+
+    def __init__(self, options: Options, placed: list[Placed], path: Path) -> None:
+        self.told: list[Event] = []
+        super().__init__(random.Random(3), make, options, placed, path, lambda timeline: Record(lambda: timeline.now))
+
+    def _hear(self, process: Process, event: Event) -> None:
+        self.told.append(event)
+        super()._hear(process, event)
+
+    @property
+    def synced(self) -> list[Synced]:
+        return [event for event in self.told if isinstance(event, Synced)]
+
+    @property
+    def warnings(self) -> list[PeerWarning]:
+        return [event for event in self.told if isinstance(event, PeerWarning)]
+
+    @property
+    def banned(self) -> set[str]:
+        return {event.address for event in self.warnings if event.banned}
+
+    def pass_time(self, seconds: float) -> None:
+        self.timeline.run(self.timeline.now + seconds)
+
+    def wait_synced(self, within: float) -> float:
+        """Let time pass until Synced is told for the tip; how long that took."""
+        begun = self.timeline.now
+        while not (self.synced and self.synced[-1].hash == self.truth.tip):
+            assert self.timeline.now - begun < within, f"not synced within {within} s; {self.warnings}"
+            self.pass_time(0.5)
+        return self.timeline.now - begun
+
+    def has_found_all(self) -> bool:
+        """Whether what was told as confirmed is what there is."""
+        assert self.process is not None
+        return self.process.books.confirmed() == self.truth.scan()
+
+
+def at(kind: Kind, number: int, *ports: int, net: int | None = None) -> Placed:
+    """A node on a host of its own network, or of the network given."""
+    host = f"10.{number if net is None else net}.0.{number}"
+    return Placed(kind, host, [f"{host}:{port}" for port in ports or (18444,)])
+
+
+@contextmanager
+def stage(folder: Path, mode: Mode, *nodes: Kind | Placed, **options: object) -> Iterator[Stage]:
+    """A world with these nodes, its client not started yet."""
+    placed = [each if isinstance(each, Placed) else at(each, number) for number, each in enumerate(nodes, 1)]
+    world = Stage(Options(mode=mode, **options), placed, folder / "wallet.db")  # type: ignore[arg-type]  # by name
+    try:
+        yield world
+    finally:
+        if world.process is not None:
+            world.process.disk.store.close()

@@ -1,0 +1,95 @@
+"""Unconfirmed transactions that a peer invents: what they cost, whatever they are, is in proportion to what they are themselves."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+from spvfilter.hashes import sha256d
+from spvfilter.network import REGTEST
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.watch.watchlist import WatchList
+from support.build import p2wpkh
+
+OURS, LATER = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
+RNG = random.Random(1)
+
+
+def invented(inputs: list[bytes], *scripts: bytes) -> bytes:
+    ins = b"".join(outpoint + b"\0\xff\xff\xff\xff" for outpoint in inputs)
+    outs = b"".join(struct.pack("<qB", 1_000, len(script)) + script for script in scripts)
+    return b"\x02\0\0\0" + _count(len(inputs)) + ins + _count(len(scripts)) + outs + bytes(4)
+
+
+def _count(number: int) -> bytes:
+    return bytes([number]) if number < 0xFD else b"\xfd" + struct.pack("<H", number)
+
+
+def somewhere() -> bytes:
+    """An outpoint."""
+    return RNG.randbytes(32) + bytes(4)
+
+
+def books() -> Books:
+    watch = WatchList(REGTEST)
+    watch.add_script(OURS)
+    return Books(watch, SavedBooks())
+
+
+def cost(made: Books, raws: list[bytes]) -> float:
+    """Seconds of processor time to add them."""
+    begun = time.thread_time()
+    for raw in raws:
+        made.add_unconfirmed(raw, 1)
+        made.take_batches()
+    return time.thread_time() - begun
+
+
+def cheapest(raws: list[bytes]) -> float:
+    return min(cost(books(), raws) for _ in range(2))
+
+
+def test_each_of_ten_thousand_payments_costs_what_one_of_a_thousand_does() -> None:
+    raws = [invented([somewhere()], OURS) for _ in range(10_000)]
+    made = books()
+    costs = [cost(made, raws[at : at + 500]) for at in range(0, 10_000, 500)]
+    assert min(costs[-4:]) < 3 * min(costs[:4])
+    begun = time.thread_time()
+    assert len(made.expire(MEMPOOL_EXPIRY_S + 1)) == 10_000
+    assert time.thread_time() - begun < 20 * 3 * min(costs[:4])
+
+
+def test_thousands_of_rivals_of_one_transaction_are_withdrawn_with_it_in_linear_time() -> None:
+    outpoint, times = somewhere(), []
+    for number in (1_000, 8_000):
+        made = books()
+        for _ in range(number):
+            made.add_unconfirmed(invented([outpoint, somewhere()], OURS), 1)
+        made.take_batches()
+        block = ScannedBlock(0, bytes(32), total=1, txs=[FoundTx(1, invented([outpoint], OURS))])
+        begun = time.thread_time()
+        made.connect(block, made.scan(block))
+        times.append(time.thread_time() - begun)
+        assert not made.unconfirmed.pending
+    assert times[1] < 24 * times[0]
+
+
+def test_strangers_transactions_that_all_spend_the_same_cost_no_more_than_others() -> None:
+    common = [somewhere() for _ in range(200)]
+    alike = [invented([*common, somewhere()], LATER) for _ in range(600)]
+    different = [invented([RNG.randbytes(32) + bytes(4) for _ in range(201)], LATER) for _ in range(600)]
+    assert cheapest(alike) < 4 * cheapest(different)
+
+
+def test_an_entry_that_a_long_chain_of_payments_pays_is_added() -> None:
+    made, outpoint = books(), somewhere()
+    for _ in range(2_000):
+        raw = invented([outpoint], LATER, OURS)
+        outpoint = sha256d(raw) + bytes(4)
+        made.add_unconfirmed(raw, 1)
+    made.watch.add_script(LATER)
+    events = made.entries_added(2)
+    assert len(events) == 2_000 + 1_999
