@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
@@ -30,6 +28,13 @@ from spvfilter.store.store import MEMORY, Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
 
 
 @public
@@ -125,18 +130,14 @@ class LightClient:
             filters=self._limits.filters,
             filter_flights=self._limits.filter_flights,
         )
-        self._options = Options(Mode(mode), mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience)
+        self.mode = Mode(mode)
+        self._options = Options(self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience)
         self._running: Running | None = None
-
-    @property
-    def mode(self) -> Mode:
-        """How blocks are to be searched."""
-        return self._options.mode
 
     async def __aenter__(self) -> Self:
         if self._running is not None and not self._running.has_ended:
             raise NotRunningError("the client is running already")
-        thread = ThreadPoolExecutor(1, "spvfilter-store")
+        thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         opening = thread.submit(lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
@@ -248,7 +249,7 @@ class LightClient:
         self._options = replace(self._options, from_height=min(self._options.from_height, from_height))
 
 
-def _close(opening: Future[tuple[Store, Saved]]) -> None:
+def _close(opening: futures.Future[tuple[Store, Saved]]) -> None:
     """Close the database that was opened, if it was."""
     if opening.exception() is None:
         store, _ = opening.result()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.store.store import Store
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
+
 
 _MAX_TOGETHER = 200  # commits in one transaction
 
@@ -21,7 +29,7 @@ class Database:
     def __init__(
         self,
         store: Store,
-        thread: ThreadPoolExecutor,
+        thread: futures.ThreadPoolExecutor,
         report: Callable[[Input], None],
         emit: Callable[[Sequence[Event]], None],
         fail: Callable[[Exception], None],
@@ -33,7 +41,7 @@ class Database:
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Commit | Read | Emit | End] = deque()
-        self._busy: Future[object] | None = None
+        self._busy: futures.Future[object] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_closed = False
@@ -104,7 +112,7 @@ class Database:
         future = self._busy = self._thread.submit(function)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._finished, future, done))
 
-    def _finished(self, future: Future[object], done: Callable[[object], None]) -> None:
+    def _finished(self, future: futures.Future[object], done: Callable[[object], None]) -> None:
         self._busy = None
         if self._is_closed:
             return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import PeerError
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
 from spvfilter.p2p.address import Address
@@ -14,6 +15,12 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Fenced as FencedEvent, Misbehaved, Received, Settings
 from spvfilter.wire.messages.table import Message
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
 
 _LOST = (PeerError, OSError, TimeoutError)  # everything that a peer, or the way to it, may do to us
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
-import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any  # whatever the futures are for
+from typing import TYPE_CHECKING, Any  # whatever the futures are for
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
@@ -30,7 +27,16 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
-_TURN = 50  # inputs taken before other tasks have a turn
+if TYPE_CHECKING:
+    import asyncio
+    import random
+    import secrets
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    random = deferred("random")
+    secrets = deferred("secrets")
+    futures = deferred("concurrent.futures")
 
 
 class Running:
@@ -42,14 +48,14 @@ class Running:
         watch: WatchList,
         store: Store,
         saved: Saved,
-        thread: ThreadPoolExecutor,
+        thread: futures.ThreadPoolExecutor,
         addresses: list[str],
         *,
         proxy: Proxy | None,
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))  # noqa: S311  # seeded well
+        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))  # seeded well
         self.events = EventQueue(self._resume)
         self.is_left = False
         self._limits = limits

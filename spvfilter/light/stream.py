@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.light.events import Event
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
 
 MAX_WAITING = 1_000  # events; then the client takes nothing in until some are read
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from socket import SOCK_STREAM
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import UselessPeerError
 from spvfilter.p2p.address import Address
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 
 async def resolve_seeds(names: Iterable[str], port: int) -> list[Address]:

@@ -94,6 +94,14 @@ class Batch:
     compact_filters: CompactFilterBatch | None = None  # BIP-158
     entries: list[tuple[EntryKind, bytes, str | None]] = field(default_factory=list)  # of the attached watch list, those that follow
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
+            return False
+        parts = self.headers, self.matches, self.withdrawn, self.pending, self.transactions, self.notes, self.entries
+        return not any(parts)
+
 
 @public
 class Store:

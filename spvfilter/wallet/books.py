@@ -47,7 +47,7 @@ class Books:
         self._confirmed: dict[Identity, StoredMatch] = {}
         self._at: dict[int, list[Identity]] = {}  # height → matches
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
-        self._one_peer: set[Identity] = set()  # matches of Completeness.ONE_PEER
+        self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
         self._kept = dict(saved.transactions)
         self._invented: set[bytes] = set()  # outpoints of outputs that only unconfirmed transactions of others made
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
@@ -60,7 +60,9 @@ class Books:
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
-        batches = [each for each in (*self._sealed, self.batch) if each != Batch()]
+        if not self._sealed and self.batch.is_empty:
+            return []
+        batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
         self._sealed, self.batch = [], Batch()
         return batches
 
@@ -79,7 +81,7 @@ class Books:
         else:
             self._invented.discard(found.hit.outpoint)
         if found.completeness == Completeness.ONE_PEER:
-            self._one_peer.add(mark)
+            self._one_peer[mark] = None
 
     def match_of(self, hit: Hit, block_hash: bytes | None = None, height: int | None = None) -> Match:
         """The match of a hit."""
@@ -203,7 +205,7 @@ class Books:
         proven = [mark for mark in self._one_peer if (self._confirmed[mark].height or 0) <= height]
         for mark in proven:
             found = self._confirmed[mark] = self._confirmed[mark]._replace(completeness=Completeness.PROVEN)
-            self._one_peer.discard(mark)
+            del self._one_peer[mark]
             self.batch.matches.append(found)
         return bool(proven)
 
@@ -225,7 +227,7 @@ class Books:
         for height in range(fork + len(hashes), fork, -1):
             lost = [self._confirmed.pop(mark) for mark in self._at.pop(height, ())]
             for found in reversed(lost):
-                self._one_peer.discard(identity(found.hit))
+                self._one_peer.pop(identity(found.hit), None)
                 if found.hit.spend and self._spender.get(found.hit.outpoint) == found.hit.txid:
                     del self._spender[found.hit.outpoint]
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants

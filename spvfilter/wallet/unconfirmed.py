@@ -58,10 +58,6 @@ class Unconfirmed:
         """The unconfirmed transactions that spend an outpoint."""
         return self._spenders.get(outpoint, [])
 
-    def spent_outpoints(self) -> Iterable[bytes]:
-        """Every outpoint that an unconfirmed transaction of ours spends."""
-        return self._spenders.keys()
-
     def has_room(self, raw: bytes) -> bool:
         """Whether there is room for another transaction."""
         return self.size + len(raw) <= MAX_PENDING_SIZE

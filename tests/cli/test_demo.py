@@ -20,6 +20,7 @@ from spvfilter.kernel import check_block
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
 from spvfilter.node.consensus import COINBASE_MATURITY
+from spvfilter.p2p.clock import Clock
 from support.processes import on_terminal, process
 
 
@@ -115,7 +116,8 @@ def test_the_filter_that_the_node_is_told_is_the_one_shown(shown: str) -> None:
         chain, watch = DemoChain(COINBASE_MATURITY), command._wallet()
         async with DemoNode(chain.blocks, chain.time) as node:
             store = command._prepared(folder / "wallet.db", watch)
-            async with LightClient(watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE) as client:
+            clock = Clock(wall=chain.time)
+            async with LightClient(watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE, clock=clock) as client:
                 async for event in client.events():
                     if isinstance(event, Synced):
                         break

@@ -9,7 +9,7 @@ from spvfilter import errors
 from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
-from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxMatch, TxSpan
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, TxMatch, TxSpan
 from spvfilter.light import PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
@@ -108,6 +108,7 @@ VALUES: dict[str, list[object]] = {
         MatchedTx(1, H1, WITNESS),
     ],
     "kernel": [
+        ProvedTx(3, bytes(32)),
         *(HIT, Coin(0, 1, None), Place(3, 8, 285, bytes(8), H1), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0)),
         *(*EntryKind, *Encoding, *Family),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderChain
@@ -12,6 +12,9 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.wallet.books import Books
+
+if TYPE_CHECKING:
+    import random
 
 
 @dataclass(slots=True)

@@ -6,12 +6,18 @@ block has those who answered for it; while they are fewer than three, further pe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Any  # JSON
+from typing import TYPE_CHECKING, Any  # JSON
 
 from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
 from spvfilter.watch.match import Completeness
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
 
 WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
 MAX_DEBTS = 1_000  # ranges that lack witnesses; ours

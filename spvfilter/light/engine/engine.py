@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Iterable
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
 from spvfilter.light.engine.blocks import BlockRequests
@@ -46,6 +46,13 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
+
+if TYPE_CHECKING:
+    import json
+    import random
+else:
+    json = deferred("json")
+
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
 _IDLE_S = 30.0  # between ticks while nobody owes an answer
@@ -165,6 +172,8 @@ class Engine:
 
     def _finish(self) -> list[Effect]:
         context = self._context
+        if not context.is_due:  # a part of an answer, mostly
+            return context.out.take()
         for _ in range(_ROUNDS):
             if not context.is_due:
                 break
@@ -379,7 +388,8 @@ class Engine:
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
         if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
-            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
+            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
+            self.status.say_synced(vouching, proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

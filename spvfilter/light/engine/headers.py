@@ -64,11 +64,6 @@ class Headers:
         """Whether a peer owes headers."""
         return _KEY in peer.questions
 
-    def is_ahead_of_clock(self, peer: Peer) -> bool:
-        """Whether a peer has headers that our clock says are from the future."""
-        view = self._views.get(peer)
-        return view is not None and view.is_future
-
     def progress(self) -> tuple[int, int]:
         """Height reached, and the greatest height that a connected peer states."""
         done = max((view.sync.height for view in self._views.values()), default=self._context.chain.height)
@@ -104,8 +99,11 @@ class Headers:
         view = self._views[peer]
         if not self.is_asked(peer):
             locator = tuple(view.sync.locator()[:101])
+            if not view.best and len(locator) > 1 and locator[0] == self._context.chain.tip_hash:
+                locator = locator[1:]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
+            self._context.changed()
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv."""
@@ -140,7 +138,7 @@ class Headers:
             if height is None or height >= self.knows(peer):  # otherwise it repeats what it has told before
                 view.best = last
         elif not view.best and view.sync.phase is SyncPhase.DIRECT:
-            self._take_statement(peer, view)
+            self._take_nothing(peer, view)
         if update.stored or update.old_hashes:
             self._last_news = context.now.monotonic
             self._moved(update)
@@ -172,13 +170,14 @@ class Headers:
             self._context.out.forget(view.fence)
             view.fence = None
 
-    def _take_statement(self, peer: Peer, view: _View) -> None:
-        """The peer has nothing beyond the headers that our locator named. How far it has them, only its version states."""
+    def _take_nothing(self, peer: Peer, view: _View) -> None:
+        """The peer has nothing beyond the headers that our locator named, so not our tip unless that is the genesis block."""
         assert peer.profile is not None
-        stated, chain = max(0, peer.profile.start_height), self._context.chain
-        if stated > chain.height and not view.is_future:
+        stated, chain = peer.profile.start_height, self._context.chain
+        if stated >= max(chain.height, 1) and not view.is_future:
             raise UselessPeerError(f"states height {stated} but sends no headers; it may be in its initial block download")
-        view.best = chain.hash_at(min(stated, chain.height))
+        if not chain.height:
+            view.best = chain.tip_hash
 
     def _check_headway(self, peer: Peer, view: _View, update: Update) -> None:
         """Raises UselessPeerError for a peer that sends the same headers over and over."""

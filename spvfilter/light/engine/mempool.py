@@ -60,11 +60,6 @@ class MempoolWatch:
     def _stand(self, peer: Peer) -> _Stand:
         return self._stands.setdefault(peer, _Stand())
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be recorded."""
-        return not self._queue
-
     # Announced to us
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
@@ -223,6 +218,7 @@ class MempoolWatch:
             self._scripts.add_pending((tx.txid,))
             self._bloom.teach()
             self.load_own()
+            self._context.changed()
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""

@@ -46,11 +46,6 @@ class Outbox:
         """Whether the database lags behind so far that the search should wait."""
         return self._issued - self._durable >= MAX_UNCOMMITTED
 
-    @property
-    def open_tokens(self) -> int:
-        """The number of results that are awaited."""
-        return len(self._waiting)
-
     # Effects
 
     def connect(self, peer: int, address: str) -> None:

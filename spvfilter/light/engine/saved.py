@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.store.store import Bip37Parameters, Store
 from spvfilter.wallet.books import SavedBooks
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
 
 BANS_NOTE = "bans"
 _KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations

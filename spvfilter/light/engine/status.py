@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from spvfilter.errors import UselessPeerError
@@ -122,7 +121,7 @@ class Status:
         offsets: dict[str, float] = {}
         for peer in self._context.pool.connected():
             offsets.setdefault(peer.group, peer.clock_offset(self._context.now))
-        median = statistics.median_low(offsets.values()) if offsets else 0.0
+        median = sorted(offsets.values())[(len(offsets) - 1) // 2] if offsets else 0.0
         if abs(median) <= MAX_CLOCK_OFFSET_S:
             return True
         which = "behind" if median > 0 else "ahead of"
@@ -140,15 +139,15 @@ class Status:
             self._context.out.emit(PeerWarning(peer.address, UselessPeerError(text), False))
 
     def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
-        """Emit Synced for the tip, unless that was done."""
+        """Emit Synced for the tip on the word of peers, unless there are none or that was done."""
         context, chain = self._context, self._context.chain
-        if self.synced == chain.tip_hash:
+        if self.synced == chain.tip_hash or not peers:
             return
         self.synced = chain.tip_hash
         for peer in peers:
             context.pool.did_well(peer)
         age = context.now.wall - chain.header_at(chain.height).time
-        if age > MAX_TIP_AGE_S and peers:
+        if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
         disputed = tuple(self._coverage.doubted)
         height = min(self._coverage.proven, chain.height) if proven else -1
