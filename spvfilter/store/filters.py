@@ -60,6 +60,10 @@ class CompactFilterRows:
         """Filter headers from height `first` to `last`, both included."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
+    def packed(self) -> tuple[bytes, bytes]:
+        """All filter hashes and all filter headers, 32 bytes each."""
+        return bytes(self._hashes), bytes(self._headers)
+
     def hash_at(self, height: int) -> bytes:
         """The filter hash at a height."""
         return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])

@@ -229,7 +229,7 @@ class MempoolWatch:
                 missing.append(item)
                 continue
             self._taken(tx)
-            self._context.out.send(peer.number, Tx(tx.stripped if item.kind == InvType.TX else tx.raw))
+            self._context.out.send(peer.number, Tx(tx.raw))  # with its witness, even if asked for by MSG_TX: bcoin does so
             self._context.out.fence(peer.number, partial(self._context.out.taken, tx.txid))
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))

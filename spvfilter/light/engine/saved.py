@@ -43,16 +43,13 @@ class Saved:
         """
         cursor = store.cursor
         store.attach(watch, since)
-        rows = store.compact_filters
         coverage = Coverage.parse(store.note(COVERAGE_NOTE))
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
-        filters = FilterRows()
-        filters.append([rows.hash_at(height) for height in range(rows.height + 1)])
         return cls(
             chain=chain or HeaderChain.load(store.network, store.headers(1)),
-            rows=filters,
+            rows=FilterRows(*store.compact_filters.packed()),
             books=SavedBooks(
                 matches=list(store.matches()),
                 pending=store.pending(),
