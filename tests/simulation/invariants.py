@@ -19,11 +19,12 @@ from spvfilter.wire.messages.table import FilterLoad, Message
 if TYPE_CHECKING:
     from simulation.host import EngineLike, Process
     from simulation.world import World
+    from spvfilter.store.store import Store
 
 _PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
-_MOST_OBJECTS = 400_000
-_MOST_BYTES = 70_000_000
+_MOST_OBJECTS = 250_000
+_MOST_BYTES = 20_000_000
 
 
 def check_just(warning: PeerWarning, behaviour: Behaviour) -> None:
@@ -63,8 +64,9 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         raise Violation("honest", f"Synced on the word of {unknown}")
     if event.proven_height > event.height or any(not 0 <= first <= last <= event.height for first, last in event.disputed):
         raise Violation("honest", f"Synced contradicts itself: {event}")
-    if not any(world.directory[address].view.chain.blocks.get(event.hash) for address in event.peers):
-        raise Violation("honest", f"Synced at {event.height} on the word of {event.peers}, who do not have that block")
+    without = [address for address in event.peers if event.hash not in world.directory[address].view.chain.blocks]
+    if without or not event.peers:
+        raise Violation("honest", f"Synced at {event.height} on the word of {without or 'nobody'}, who do not have that block")
     if abs(world.skew_s) > _MOST_SKEW_S and world.most_clocks_are_right():
         raise Violation("honest", f"Synced while our clock is off by {world.skew_s:.0f} s")
     block = truth.regtest.chain.blocks.get(event.hash)
@@ -85,21 +87,21 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         check_same(told, there, f"at Synced {event.height} the events", truth.scan())
 
 
-def check_modest(engine: EngineLike) -> None:
-    """Modest: what the engine remembers is bounded, whatever it is sent."""
+def check_modest(engine: EngineLike, store: Store) -> None:
+    """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed transactions."""
     weight = weigh(engine)
-    if weight.objects > _MOST_OBJECTS or weight.size > _MOST_BYTES:
+    pending = sum(len(each.raw) for each in store.pending().values())
+    if weight.objects > _MOST_OBJECTS + pending // 10 or weight.size > _MOST_BYTES + 3 * pending:
         raise Violation("modest", f"the engine holds {weight.objects:,} objects and {weight.size:,} bytes")
 
 
 def is_settled(world: World) -> bool:
     """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should be."""
-    process = world.process
-    if process is None or process.books.synced is None or process.books.synced.hash != world.truth.tip:
+    try:
+        check_end(world)
+    except Violation:
         return False
-    if not world.truth.scan(world.options.from_height) <= process.books.confirmed() <= world.truth.scan() or world.absent_peers():
-        return False
-    return not unsent(world) and not untold(world)
+    return True
 
 
 def unsent(world: World) -> list[bytes]:
@@ -126,16 +128,18 @@ def check_end(world: World) -> None:
     if process is None:
         raise Violation("alive", "the client does not run")
     synced = process.books.synced
-    if synced is None or synced.hash != world.truth.tip:
+    if (synced is None or synced.hash != world.truth.tip) and not world.may_withhold_synced():
         raise Violation("alive", f"Synced is {synced and synced.height}, the tip is {world.truth.height}")
-    there = world.truth.scan(world.options.from_height)
+    there = world.truth.scan(world.options.from_height) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a reorganisation from below the first height makes the client search from there
     check_same(process.books.confirmed(), there, "the events", allowed)
     check_same(process.stored(), there, "the database's matches", allowed)
-    check_waiting(world)
-    check_modest(process.engine)
+    if not world.may_miss():
+        check_waiting(world)
     if absent := world.absent_peers():
         raise Violation("just", f"the honest {absent[0]} has not come back")
+    if world.may_withhold_synced():
+        return  # until then it does not listen to mempools
     if kept := unsent(world):
         raise Violation("alive", f"our transaction {kept[0][::-1].hex()} was offered to no honest peer")
     if silent := untold(world):

@@ -147,6 +147,8 @@ def _happen(plan: Plan, world: World) -> None:
         world.timeline.run(world.timeline.now + _STEP_S)
     world.timeline.run(world.timeline.now + _STEP_S)
     invariants.check_end(world)
+    assert world.process is not None
+    invariants.check_modest(world.process.engine, world.process.disk.store)
 
 
 def _moment(rng: random.Random, duration: float) -> float:

@@ -314,6 +314,14 @@ def the_proven_height_is_the_tip() -> list[Change]:
     return [(Status, "say_synced", say_synced)]
 
 
+@bug(Mode.BIP37, "Downloading", "Downloading")
+def an_empty_answer_counts_as_our_tip() -> list[Change]:
+    def take_nothing(self: Headers, peer: Any, view: Any) -> None:
+        view.best = self._context.chain.tip_hash
+
+    return [(Headers, "_take_nothing", take_nothing)]
+
+
 # Modest
 
 

@@ -18,8 +18,9 @@ from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.violation import Violation
 from spvfilter.errors import FormatError, StoreError
+from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
-from spvfilter.light.events import Event, PeerWarning, Synced
+from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
 
 _TAKEN_S = 60.0  # in which a transaction of ours must have reached a peer that was there all the time
@@ -159,6 +160,17 @@ class World:
                 groups.setdefault(group_of(each.node.host), not each.node.behaviour.clock_skew_s)
         return sum(groups.values()) > len(groups) / 2 + 0.5
 
+    def may_withhold_synced(self) -> bool:
+        """Whether so many clocks are wrong that the client takes its own for wrong."""
+        wrong = {group_of(node.host) for node in self.nodes if node.behaviour.clock_skew_s}
+        right = {group_of(node.host) for node in self.nodes if node.behaviour.is_prompt} - wrong
+        return len(wrong) >= len(right)
+
+    def may_miss(self) -> bool:
+        """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can tell."""
+        groups = {group_of(node.host) for node in self.nodes if node.behaviour.omits}
+        return self.options.mode is Mode.BIP37 and len(groups) >= WITNESSES
+
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
         if self.process is None or len(self.directory) > self.options.max_peers:
@@ -221,7 +233,7 @@ class World:
             node.is_up = True
             node.behaviour.calm()
         if self.process is not None:
-            invariants.check_modest(self.process.engine)
+            invariants.check_modest(self.process.engine, self.process.disk.store)
             self.process.steps_left = None
             self.process.disk.fails_at = None
             self.process.disk.set_full(False)

@@ -25,6 +25,7 @@ class Behaviour:
 
     is_honest: ClassVar[bool] = True  # never to be banned
     is_full: ClassVar[bool] = True  # whatever there is can be had from it, once faults end
+    omits: ClassVar[bool] = False  # leaves transactions out of filtered blocks
     is_prompt: ClassVar[bool] = False  # it answers at once whenever it is connected
     think_s: ClassVar[float] = 0.0  # longest time before it answers
     clock_skew_s: ClassVar[float] = 0.0  # of the time in its version message

@@ -33,6 +33,7 @@ class _OmittingResponder(Responder):
 class OmitsTxs(Liar):
     """Leaves transactions out of filtered blocks. All of these leave out the same ones."""
 
+    omits = True
     responder = _OmittingResponder
 
 
@@ -44,6 +45,7 @@ class _OmittingAllResponder(Responder):
 class OmitsAll(Liar):
     """Finds nothing in any block."""
 
+    omits = True
     responder = _OmittingAllResponder
 
 
