@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from spvfilter._dataclass import dataclass, field
-from spvfilter.errors import LieError
+from spvfilter.errors import InexpressibleError, LieError
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomlink import BloomLink, Flight
@@ -62,6 +62,7 @@ class BloomSearch:
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
         self._epoch = 0  # of the watch list
         context.pool.on_gone(self._gone)
+        context.pool.on_lie(lambda peer: coverage.retract(peer.group))
 
     def _gone(self, peer: Peer) -> None:
         self._links.pop(peer, None)
@@ -72,6 +73,14 @@ class BloomSearch:
     def members(self) -> list[Peer]:
         """Connected peers that serve BIP-37."""
         return self._context.pool.ready(BLOOM)
+
+    def can_find_all(self) -> bool:
+        """Whether BIP-37 can find all that is watched."""
+        try:
+            self._context.books.bloom_elements()
+        except InexpressibleError:
+            return False
+        return True
 
     def link(self, peer: Peer) -> BloomLink:
         """What a peer was asked."""
@@ -129,12 +138,12 @@ class BloomSearch:
 
     def teach(self) -> None:
         """Give every peer's filter the elements that are new and that it cannot know from what it served."""
-        elements = self._context.books.bloom_elements()
-        for peer, link in self._links.items():
-            if link.filter is not None and link.epoch == self._epoch:
-                for element in link.teach(elements):
-                    self._context.out.send(peer.number, FilterAdd(element))
-                link.covered = max(link.covered, self._context.books.cursor)
+        armed = {peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch}
+        elements = self._context.books.bloom_elements() if armed else []
+        for peer, link in armed.items():
+            for element in link.teach(elements):
+                self._context.out.send(peer.number, FilterAdd(element))
+            link.covered = max(link.covered, self._context.books.cursor)
 
     # Asking
 

@@ -127,6 +127,12 @@ class Coverage:
                 continue
             self._replace(max(first, debt.first), min(last, debt.last), debt.groups | {group})
 
+    def retract(self, group: str) -> None:
+        """A peer of this group has lied: what it answered for counts as unanswered."""
+        for debt in list(self.debts):
+            if group in debt.groups:
+                self._replace(debt.first, debt.last, debt.groups - {group})
+
     def owed_to(self, group: str, above: int = -1) -> Debt | None:
         """The lowest range above a height that a group has not answered for."""
         return next((debt for debt in self.debts if group not in debt.groups and debt.last > above), None)

@@ -318,9 +318,6 @@ class Engine:
         self._way = way
         self._compact.pause()
         self._bloom.pause()
-        if way is Way.COMPACT and self.coverage.debts:  # filters say more, and sooner, than further witnesses could
-            self._context.books.rewind(self.coverage.debts[0].first - 1)
-            self.coverage.forgive()
 
     def _preferred_way(self) -> Way:
         pool, mode = self._context.pool, self.options.mode
@@ -333,7 +330,7 @@ class Engine:
         is_greeting = any(peer.serves(COMPACT_FILTERS) for peer in pool.connected())
         if is_greeting or pool.may_offer(COMPACT_FILTERS, self._context.now):
             return Way.WAIT
-        return Way.BLOOM if self._bloom.members else Way.WAIT
+        return Way.BLOOM if self._bloom.members and self._bloom.can_find_all() else Way.WAIT
 
     def _load_scripts(self) -> bool:
         """Whether compact filters can find all that is watched."""
@@ -387,6 +384,10 @@ class Engine:
             self.status.report_search(Phase.FILTERS)
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
+        if self.coverage.debts and self.coverage.proven >= context.chain.height:  # what was searched by BIP-37 on too few words
+            context.books.rewind(self.coverage.debts[0].first - 1)
+            self.coverage.forgive()
+            context.changed()
         if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
             vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
             self.status.say_synced(vouching, proven=True)

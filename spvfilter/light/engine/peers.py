@@ -103,6 +103,7 @@ class PeerPool:
         self._out = out
         self._numbers = 0
         self._on_gone: list[Callable[[Peer], object]] = []
+        self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed = False
 
     # Who is there
@@ -149,6 +150,10 @@ class PeerPool:
     def on_gone(self, call: Callable[[Peer], object]) -> None:
         """Call this with each peer that is gone."""
         self._on_gone.append(call)
+
+    def on_lie(self, call: Callable[[Peer], object]) -> None:
+        """Call this with each peer that is banned."""
+        self._on_lie.append(call)
 
     # Connections
 
@@ -216,7 +221,7 @@ class PeerPool:
         if lied:
             place.banned_until = now.wall + self._patience.ban_s
             self.bans_changed = True
-        for call in self._on_gone:
+        for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
         self._out.emit(PeerWarning(peer.address, error, lied))
 
