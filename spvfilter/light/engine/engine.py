@@ -170,6 +170,8 @@ class Engine:
                 break
             context.is_due = False
             self._advance()
+        if self._way is not Way.WAIT:
+            self._mempool.record()
         self._save_notes()
         self._timers.set(context, is_done=self.status.synced == context.chain.tip_hash)
         return context.out.take()

@@ -110,13 +110,14 @@ class Headers:
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv."""
         view = self._views[peer]
-        chain = self._context.chain
-        for block_hash in hashes:
-            if (chain.height_of(block_hash) or -1) > self.knows(peer):
-                view.best = block_hash
+        chain, known = self._context.chain, self.knows(peer)
+        for block_hash in dict.fromkeys(hashes):
+            height = chain.height_of(block_hash)
+            if height is not None and height > known:
+                view.best, known = block_hash, height
                 self._context.changed()
-        if any(block_hash not in chain for block_hash in hashes):
-            self.ask(peer)
+            elif height is None and block_hash not in chain:
+                self.ask(peer)
 
     # Answers
 
