@@ -266,6 +266,7 @@ class Engine:
         context = self._context
         self._timers.rang()
         context.pool.check_patience(context.now)
+        self.status.clock_is_right()  # a wrong clock keeps the search from its end, too
         if self._timers.is_expiry_due(context.now.monotonic):
             context.out.emit(*context.books.expire(int(context.lived)))
         context.changed()
