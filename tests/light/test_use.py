@@ -239,9 +239,7 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
 
 
 @MODES
-async def test_a_node_on_another_branch_of_equal_work_is_not_blamed(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_a_node_on_another_branch_of_equal_work_is_not_blamed(mode: str, tmp_path: Path) -> None:
     world, store = World(8), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine(5)

@@ -161,19 +161,24 @@ class BloomSearch:
             self._parts.append(_Part([(height, chain.hash_at(height)) for height in range(next_height, end + 1)]))
             next_height = end + 1
         for part in self._parts:
-            if not part.is_recorded or len(part.asked) < WITNESSES:
-                self._ask_for(part)
+            self._ask_for(part)
 
     def _ask_for(self, part: _Part) -> None:
-        prompt = [peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers]
-        groups = {peer.group for peer in part.asked}
-        for peer in sorted(self.members, key=lambda peer: (peer.state is PeerState.SUSPECT, peer.number)):
-            if len(prompt) >= WITNESSES or (peer.state is PeerState.SUSPECT and part.asked):
-                return
-            if peer not in part.asked and (peer.group not in groups or not part.answers) and self._may_be_asked(peer, part):
-                self._send(peer, part)
-                groups.add(peer.group)
-                prompt.append(peer)
+        """One peer of each network first: whoever has many addresses in one must not be all witnesses. Then others, before any answer."""
+        prompt = {peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers}
+        groups = {peer.group for peer in prompt}
+        able = [peer for peer in self.members if peer not in part.asked and self._may_be_asked(peer, part)]
+        able.sort(key=lambda peer: (peer.state is PeerState.SUSPECT, peer.number))
+        for is_first in (True, False):
+            for peer in able:
+                if len(groups) >= WITNESSES or (peer.state is PeerState.SUSPECT and part.asked):
+                    break
+                is_new = peer.group not in groups
+                may_double = not is_first and not part.answers and len(prompt) < WITNESSES
+                if peer not in part.asked and (is_new or may_double):
+                    self._send(peer, part)
+                    groups.add(peer.group)
+                    prompt.add(peer)
 
     def _may_be_asked(self, peer: Peer, part: _Part) -> bool:
         link = self.link(peer)

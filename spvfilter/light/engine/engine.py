@@ -179,6 +179,8 @@ class Engine:
                 break
             context.is_due = False
             self._advance()
+        if self._way is not Way.WAIT:
+            self._mempool.record()
         self._save_notes()
         self._timers.set(context, is_done=self.status.synced == context.chain.tip_hash)
         return context.out.take()
@@ -273,6 +275,7 @@ class Engine:
         context = self._context
         self._timers.rang()
         context.pool.check_patience(context.now)
+        self.status.clock_is_right()  # a wrong clock keeps the search from its end, too
         if self._timers.is_expiry_due(context.now.monotonic):
             context.out.emit(*context.books.expire(int(context.lived)))
         context.changed()

@@ -108,13 +108,14 @@ class Headers:
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv."""
         view = self._views[peer]
-        chain = self._context.chain
-        for block_hash in hashes:
-            if (chain.height_of(block_hash) or -1) > self.knows(peer):
-                view.best = block_hash
+        chain, known = self._context.chain, self.knows(peer)
+        for block_hash in dict.fromkeys(hashes):
+            height = chain.height_of(block_hash)
+            if height is not None and height > known:
+                view.best, known = block_hash, height
                 self._context.changed()
-        if any(block_hash not in chain for block_hash in hashes):
-            self.ask(peer)
+            elif height is None and block_hash not in chain:
+                self.ask(peer)
 
     # Answers
 
@@ -125,7 +126,7 @@ class Headers:
     def take(self, peer: Peer, headers: bytes) -> None:
         """Headers of one message (80 bytes each), asked for or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
-        update = self._receive(view, headers)
+        update, headers = self._receive(view, headers)
         if update is None:  # they do not connect: ask for those between
             self._answered(peer, view)
             self.ask(peer)
@@ -149,20 +150,22 @@ class Headers:
             peer.state = PeerState.READY
         context.changed()
 
-    def _receive(self, view: _View, headers: bytes) -> Update | None:
+    def _receive(self, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
+        """What follows, None if they do not connect; and those of them that are not from the future."""
         wall = int(self._context.now.wall)
         try:
             update = view.sync.receive(headers, wall)
             view.is_future = False if headers else view.is_future
         except FutureHeaderError as error:
-            update = view.sync.receive(headers[: error.index * HEADER_SIZE], wall)
+            headers = headers[: error.index * HEADER_SIZE]
+            update = view.sync.receive(headers, wall)
             view.sync.wants_more, view.is_future = False, True
         except UnconnectedHeadersError:
             view.unconnected += 1
             if view.unconnected > MAX_UNCONNECTING_HEADERS:
                 raise
-            return None
-        return update
+            return None, headers
+        return update, headers
 
     def _answered(self, peer: Peer, view: _View) -> None:
         self._context.pool.answered(peer, _KEY, self._context.now)

@@ -90,12 +90,10 @@ class MempoolWatch:
             self._context.out.send(peer.number, GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items)))
 
     def advance(self, *, is_synced: bool, by_filter: bool) -> None:
-        """Record some of what waits; at the tip, ask for what was announced, and tell peers that announcements are welcome."""
-        if self._context.options.mempool:
-            self._record()
-            if is_synced:
-                for peer in self._bloom.members if by_filter else self._context.pool.ready():
-                    self._listen(peer, by_filter=by_filter)
+        """At the tip, ask for what was announced, and tell peers that announcements are welcome."""
+        if self._context.options.mempool and is_synced:
+            for peer in self._bloom.members if by_filter else self._context.pool.ready():
+                self._listen(peer, by_filter=by_filter)
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
@@ -160,7 +158,10 @@ class MempoolWatch:
             link.unanswered.discard(tx_hash)
             link.misses_txs = True
 
-    def _record(self) -> None:
+    def record(self) -> None:
+        """Record some of what waits; once in a step, after blocks."""
+        if self._context.out.is_busy:
+            return  # a commit calls for another round
         for _ in range(min(_AT_ONCE, len(self._queue))):
             raw, _ = self._queue.take()
             events = self._context.books.add_unconfirmed(raw, int(self._context.lived))
@@ -223,7 +224,7 @@ class MempoolWatch:
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""
         stand, missing = self._stand(peer), []
-        for item in items:
+        for item in dict.fromkeys(items):
             tx = stand.offered.get(item.hash)
             if tx is None:
                 missing.append(item)

@@ -24,6 +24,7 @@ class Outbox:
         self._ends: list[End] = []
         self._tokens = 0
         self._waiting: dict[int, Callable[[object], None]] = {}  # by token of Work, Read or Fence
+        self._fences: dict[int, set[int]] = {}  # by peer: tokens of pongs that have not come
         self._issued = 0  # commits
         self._durable = 0  # commits
         self._after: deque[tuple[int, Callable[[], None]]] = deque()  # what waits for a commit
@@ -46,6 +47,11 @@ class Outbox:
         """Whether the database lags behind so far that the search should wait."""
         return self._issued - self._durable >= MAX_UNCOMMITTED
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether what can wait should leave the database to the search."""
+        return self._issued - self._durable >= MAX_UNCOMMITTED // 4
+
     # Effects
 
     def connect(self, peer: int, address: str) -> None:
@@ -58,13 +64,25 @@ class Outbox:
 
     def fence(self, peer: int, then: Callable[[], None]) -> int:
         """Call `then` once the peer has processed everything sent so far; the token, with which `forget` gives it up."""
-        token = self._token(lambda _: then())
+        fences = self._fences.setdefault(peer, set())
+
+        def came(_: object) -> None:
+            fences.discard(token)
+            then()
+
+        token = self._token(came)
+        fences.add(token)
         self._effects.append(Fence(peer, token))
         return token
 
     def drop(self, peer: int) -> None:
         """End a connection."""
         self._effects.append(Drop(peer))
+
+    def gone(self, peer: int) -> None:
+        """A connection has ended: its pongs will not come."""
+        for token in self._fences.pop(peer, ()):
+            self.forget(token)
 
     def emit(self, *events: Event) -> None:
         """Report events, after all other effects of the step: all that the books have changed is then committed once."""

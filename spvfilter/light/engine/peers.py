@@ -212,6 +212,7 @@ class PeerPool:
 
     def _remove(self, peer: Peer, error: Exception, now: Instant) -> None:
         del self._peers[peer.number]
+        self._out.gone(peer.number)
         place = self._places[peer.address]
         place.was_tried = True
         place.failures = min(place.failures + 1, 64)

@@ -89,7 +89,7 @@ class Status:
             return False
         if self.awaits_others():
             return False
-        return self._somebody_has_tip() and self._clock_is_right()
+        return self.clock_is_right() and self._somebody_has_tip()  # a wrong clock may be why nobody has it
 
     def awaits_others(self) -> bool:
         """Whether a peer has not had its time to tell of its headers. That time is as long as a stall, after each new tip."""
@@ -117,7 +117,8 @@ class Status:
                 self._warn(peer, str(self._headers.lack()))
         return False
 
-    def _clock_is_right(self) -> bool:
+    def clock_is_right(self) -> bool:
+        """Whether our clock agrees with the median of the peers'; a warning where it does not."""
         offsets: dict[str, float] = {}
         for peer in self._context.pool.connected():
             offsets.setdefault(peer.group, peer.clock_offset(self._context.now))

@@ -15,7 +15,7 @@ from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
-from spvfilter.light.engine.peers import Peer
+from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.store.store import Store
 
 
@@ -42,6 +42,7 @@ class Case:
     ours: bytes | None = None
     raw: bytes | None = None
     allies_asked: set[Peer] = field(default_factory=set)
+    is_asked: bool = False  # whether the peer was asked for its filter; not while it owes one of this block from before
     is_read: bool = False  # whether the database was asked for our filter
     is_judged: bool = False
 
@@ -66,8 +67,7 @@ class Verdicts:
     def open(self, case: Case) -> None:
         """Begin to judge; `case.then` is called with the outcome and the reason why a filter is false."""
         self._cases[case.peer] = case
-        flight = FilterFlight(case.height, [case.block_hash], [case.before, case.header], partial(self._their_filter, case))
-        self._questions.filters(case.peer, flight)
+        self._ask_theirs(case)
         self._blocks.want(case.height, case.block_hash, partial(self._block, case))
         self._context.changed()
 
@@ -83,6 +83,8 @@ class Verdicts:
         for case in list(self._cases.values()):
             if case.is_judged:
                 continue
+            if not case.is_asked:
+                self._ask_theirs(case)
             if case.ours is None:
                 self._ask_ours(case)
             if not self._blocks.is_wanted(case.block_hash) and case.raw is None:
@@ -94,7 +96,12 @@ class Verdicts:
         return self._cases.get(case.peer) is case
 
     def _may_come(self, case: Case) -> bool:
-        return not case.is_read or bool(self._allies(case.height))
+        allies = self._allies(case.height)
+        return not case.is_read or any(ally.state is PeerState.READY or ally not in case.allies_asked for ally in allies)
+
+    def _ask_theirs(self, case: Case) -> None:
+        flight = FilterFlight(case.height, [case.block_hash], [case.before, case.header], partial(self._their_filter, case))
+        case.is_asked = self._questions.filters(case.peer, flight)
 
     def _ask_ours(self, case: Case) -> None:
         """Our filter comes from the database, or from a peer that stands by it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from spvfilter.filters.verify import spent_script, witnesses
 from spvfilter.kernel import GcsQuery
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+
+MAX_INVENTED = 5_000  # scripts wanted for unconfirmed transactions of others; ours
 
 
 class WantedScripts:
@@ -15,7 +17,8 @@ class WantedScripts:
 
     A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell which scripts they
     spend, except for taproot and bare ones. This has a price: who invents an unconfirmed payment to an address, with a second output to a
-    script of their own, sees from the blocks that we fetch later whether the address is ours.
+    script of their own, sees from the blocks that we fetch later whether the address is ours. It is bounded: each script that is wanted
+    makes more filters match by chance, and a million of them would match every block.
     """
 
     def __init__(self, books: Books) -> None:
@@ -24,6 +27,7 @@ class WantedScripts:
         self._list: list[bytes] = []
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which number, and the query
         self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
+        self._invented = 0  # scripts wanted for transactions that we did not broadcast
 
     def __len__(self) -> int:
         return len(self._list)
@@ -46,12 +50,16 @@ class WantedScripts:
             pending = self._books.unconfirmed.pending.get(txid)
             if pending is None or txid in self._pending:
                 continue
+            if not pending.own and self._invented >= MAX_INVENTED:
+                continue
+            before, scripts = len(self._list), list(_scripts_of(pending.raw))
+            if not pending.own and self._invented + len(scripts) > MAX_INVENTED:
+                continue
             self._pending.add(txid)
-            raw, span = pending.raw, Transaction.parse(pending.raw).span
-            for _, start, end in span.outputs:
-                self.add(raw[start:end])
-            for (_, start, end), stack in zip(span.inputs, witnesses(raw, span), strict=True):
-                self.add(spent_script(raw[start:end], stack))
+            for script in scripts:
+                self.add(script)
+            if not pending.own:
+                self._invented += len(self._list) - before
 
     def query(self, start: int) -> Callable[[], GcsQuery]:
         """The query for all scripts but the first `start`. It is made when it is called for, once: that takes a second for a million."""
@@ -69,3 +77,12 @@ class WantedScripts:
             return made
 
         return make
+
+
+def _scripts_of(raw: bytes) -> Iterator[bytes | None]:
+    """The scripts that a transaction pays, and those that it spends as far as its inputs tell."""
+    span = Transaction.parse(raw).span
+    for _, start, end in span.outputs:
+        yield raw[start:end]
+    for (_, start, end), stack in zip(span.inputs, witnesses(raw, span), strict=True):
+        yield spent_script(raw[start:end], stack)

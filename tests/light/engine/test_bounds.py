@@ -1,0 +1,120 @@
+"""What an engine keeps is bounded, whatever peers send or leave unanswered."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from spvfilter.chain import HeaderChain
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Tick
+from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.saved import Saved
+from spvfilter.light.engine.wanted import MAX_INVENTED, WantedScripts
+from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.table import InvItem, InvType, Message
+from support.build import TxIn, TxOut, p2wpkh, tx
+
+NOW = Instant(0.0, 1_700_000_000.0)
+OURS = p2wpkh(b"\x01" * 20)
+RNG = random.Random(1)
+
+
+def books() -> Books:
+    watch = WatchList(REGTEST)
+    watch.add_script(OURS)
+    return Books(watch, SavedBooks())
+
+
+def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
+    out = Outbox(books())
+    pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(retry_s=0.0), out)
+    for number in range(1, 20):
+        pool.advance(NOW)
+        assert pool.welcome(Connected(number, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW) is not None
+        for _ in range(5):
+            out.fence(number, lambda: None)
+        pool.lost(number, ConnectionResetError("gone"), NOW)
+    assert not out._waiting
+
+
+def test_scripts_of_invented_payments_are_wanted_in_a_bounded_number_and_our_own_always() -> None:
+    made = books()
+    wanted = WantedScripts(made)
+    wanted.load()
+    for at in range(0, 4 * MAX_INVENTED, 100):
+        raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))])
+        made.add_unconfirmed(raw, at)
+        wanted.add_pending([Transaction.parse(raw).txid])
+    assert len(wanted) <= MAX_INVENTED + 1
+    own = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, p2wpkh(b"\x07" * 20))])
+    made.add_unconfirmed(own, 1, own=True)
+    before = len(wanted)
+    wanted.add_pending([Transaction.parse(own).txid])
+    assert len(wanted) == before + 1
+
+
+class Run:
+    """An engine on the genesis block with one peer that is ready."""
+
+    def __init__(self, mode: Mode) -> None:
+        watch = WatchList(REGTEST)
+        watch.add_script(OURS)
+        saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
+        self.engine = Engine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
+        self.engine.start(NOW)
+        self.do(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
+        self.do(Heard(1, wire.Headers(())))
+
+    def do(self, event: Input) -> list[Effect]:
+        return self.engine.step(event, NOW)
+
+    def sent(self, effects: list[Effect]) -> list[Message]:
+        return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> None:
+    run = Run(Mode.COMPACT)
+    raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
+    run.do(Broadcast(raw))
+    item = InvItem(InvType.WTX, Transaction.parse(raw).wtxid)
+    effects = run.do(Heard(1, wire.GetData((item,) * 50_000)))
+    assert [message for message in run.sent(effects) if isinstance(message, wire.Tx)] == [wire.Tx(raw)]
+    assert sum(isinstance(effect, Fence) for effect in effects) <= 1
+
+
+def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
+    run = Run(Mode.COMPACT)
+    known = run.engine.chain.hash_at(0)
+    for kind, hashes in ((InvType.BLOCK, [known] * 50_000), (InvType.WTX, [RNG.randbytes(32) for _ in range(50_000)])):
+        message = wire.Inv(tuple(InvItem(kind, each) for each in hashes))
+        begun = time.thread_time()
+        run.do(Heard(1, message))
+        assert time.thread_time() - begun < 0.1
+
+
+def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -> None:
+    run = Run(Mode.BIP37)
+    out, books = run.engine._context.out, run.engine.books
+    queue = run.engine._mempool._queue
+    for _ in range(3_000):
+        queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), "10.1")
+    commits = 0
+    for _ in range(200):
+        commits += sum(isinstance(effect, Commit) for effect in run.do(Tick()))
+    assert not out.is_backed_up
+    assert len(queue) > 2_000
+    while queue:
+        effects = run.do(Committed(out._issued))
+        assert effects
+    assert len(books.unconfirmed.pending) == 3_000

@@ -1,0 +1,95 @@
+"""Synced means it: not by a wrong clock, not on the word of who has nothing, not silently on an old tip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.faulty import Downloading
+from spvfilter.light.events import Mode
+from spvfilter.wallet.events import MatchWithdrawn
+from support.stage import Prompt, stage
+
+MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+DAY_S = 86_400
+
+
+@MODES
+def test_with_a_clock_that_is_days_slow_nothing_is_called_synced(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
+        world.set_skew(-3.0 * DAY_S)
+        world.boot()
+        world.pass_time(300)
+        assert not world.synced
+        assert any("our clock is" in str(each.error) for each in world.warnings)
+        assert not world.banned
+        world.set_skew(0.0)
+        world.wait_synced(within=3_600)
+        assert world.has_found_all()
+
+
+@MODES
+def test_a_node_in_its_initial_download_makes_nothing_synced(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Downloading, Downloading, Prompt) as world:
+        world.nodes[2].is_up = False
+        world.boot()
+        world.pass_time(120)
+        assert not world.synced
+        assert any("initial block download" in str(each.error) for each in world.warnings)
+        world.nodes[2].is_up = True
+        world.wait_synced(within=600)
+        assert not world.banned
+
+
+@MODES
+def test_a_tip_that_is_days_old_is_told_as_such(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        world.pass_time(3 * DAY_S)
+        world.boot()
+        world.wait_synced(within=60)
+        assert any("3.0 days old" in str(each.error) for each in world.warnings)
+
+
+@MODES
+def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        process = world.process
+        assert process is not None
+        raw = world.truth.spending()
+        assert raw is not None
+        process.broadcast(raw)
+        world.truth.receive()
+        world.pass_time(30)
+        waiting = set(process.books.waiting())
+        assert waiting
+        world.set_skew(15.0 * DAY_S)
+        world.pass_time(300)
+        world.set_skew(0.0)
+        world.pass_time(300)
+        assert set(process.books.waiting()) == waiting
+        assert not [event for event in world.told if isinstance(event, MatchWithdrawn)]
+
+
+@MODES
+def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offered_again(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        process, regtest = world.process, world.truth.regtest
+        raw = world.truth.spending()
+        assert process is not None
+        assert raw is not None
+        process.broadcast(raw)
+        world.pass_time(10)
+        world.truth.mine()
+        world.wait_synced(within=60)
+        regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]  # it is not taken back
+        regtest.reorg(1)
+        world.wait_synced(within=60)
+        assert raw not in [tx.raw for tx in regtest.mempool]
+        world.break_lines()
+        world.pass_time(30)
+        assert raw in [tx.raw for tx in regtest.mempool]
