@@ -328,12 +328,14 @@ class Engine:
             return Way.BLOOM
         if not self._load_scripts():
             return Way.BLOOM
-        if mode is Mode.COMPACT or self._filter_headers.members:
+        if mode is Mode.COMPACT or any(map(pool.is_reliable, self._filter_headers.members)):
             return Way.COMPACT
-        is_greeting = any(peer.serves(COMPACT_FILTERS) for peer in pool.connected())
+        is_greeting = any(peer.serves(COMPACT_FILTERS) and pool.is_reliable(peer) for peer in pool.connected())
         if is_greeting or pool.may_offer(COMPACT_FILTERS, self._context.now):
             return Way.WAIT
-        return Way.BLOOM if self._bloom.members and self._bloom.can_find_all() else Way.WAIT
+        if self._bloom.members and self._bloom.can_find_all():
+            return Way.BLOOM
+        return Way.COMPACT if self._filter_headers.members else Way.WAIT
 
     def _load_scripts(self) -> bool:
         """Whether compact filters can find all that is watched."""

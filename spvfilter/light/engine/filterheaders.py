@@ -249,39 +249,54 @@ class FilterHeaders:
             return
         self._locate(peer, standing.vouched, height, header)
 
-    def _locate(self, peer: Peer, below: int, above: int, header: bytes) -> None:
-        """Find the first block where a peer's filter header is not ours: above height `below`, and at most at `above`."""
+    def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
+        """Find the first block where a peer's filter header is not ours: above height `below`, and at most at `above`.
+
+        `told` is what it has told of the one at `below`, if it has just done so.
+        """
         stop = self._context.chain.hash_at(above)
         standing = self._standing(peer)
         if above - below > MAX_CFHEADERS:
             then_narrow = partial(self._narrowed, peer, below, above, stop, header)
             standing.is_asked = self._questions.checkpoints(peer, above, stop, then_narrow)
         else:
-            then = partial(self._located, peer, below, above, stop, header)
+            then = partial(self._located, peer, below, above, stop, header, told)
             standing.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
 
     def _narrowed(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]) -> None:
         self._standing(peer).is_asked = False
         if not self._reaches(above, stop):
             return
+        told: bytes | None = None
         for number, checkpoint in enumerate(checkpoints, 1):
             height = number * CHECKPOINT_INTERVAL
             if below < height <= above:
                 if checkpoint != self._context.rows.header_at(height):
                     above, header = height, checkpoint
                     break
-                below = height
+                below, told = height, checkpoint
         if above - below > MAX_CFHEADERS:
             raise LieError(f"filter checkpoints up to block {above}", cause=Lie.CONTRADICTION)
-        self._locate(peer, below, above, header)
+        self._locate(peer, below, above, header, told)
 
-    def _located(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+    def _located(
+        self,
+        peer: Peer,
+        below: int,
+        above: int,
+        stop: bytes,
+        header: bytes,
+        told: bytes | None,
+        previous: bytes,
+        hashes: Sequence[bytes],
+    ) -> None:
         self._standing(peer).is_asked = False
         if not self._reaches(above, stop):
             return
         rows, theirs = self._context.rows, list(filter_headers(hashes, previous))
         if previous != rows.header_at(below) or theirs[-1] != header:
-            if below < 0 or self._standing(peer).vouched >= below or theirs[-1] != header:
+            is_false = below < 0 or theirs[-1] != header or (told is not None and told != previous)
+            if is_false or self._standing(peer).vouched >= below:
                 raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
             return  # heard again
         at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)

@@ -141,11 +141,12 @@ class FilterSearch:
             return
         self._context.random.shuffle(able)
         peer = min(able, key=lambda peer: (peer.state is PeerState.SUSPECT, self._questions.flights(peer)))
-        flight = FilterFlight(part.first, part.hashes, part.headers, partial(self._came, part))
+        flight = FilterFlight(part.first, part.hashes, part.headers, partial(self._came, part, peer))
         if self._questions.filters(peer, flight):
             part.asked.add(peer)
 
-    def _came(self, part: _Part, filters: list[bytes]) -> None:
+    def _came(self, part: _Part, peer: Peer, filters: list[bytes]) -> None:
+        self._context.pool.did_well(peer)
         part.filters = part.filters or filters
 
     # Matching

@@ -56,8 +56,8 @@ class Headers:
     def is_behind(self, peer: Peer) -> bool:
         """Whether the chain that a peer is known to have has less work than the best one, or than the network's minimum."""
         chain, view = self._context.chain, self._views.get(peer)
-        if view is None or not view.best or chain.work < chain.network.min_chain_work:
-            return True
+        if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
+            return True  # what is from the future by our clock may be the best chain
         return (chain.work_of(view.best) or 0) < chain.work
 
     def is_asked(self, peer: Peer) -> bool:
@@ -84,7 +84,11 @@ class Headers:
         greeting = [peer for peer in pool if peer.state is PeerState.GREETING]
         if greeting:
             asked = [peer for peer in greeting if self.is_asked(peer)]
-            alone = not pool.ready() and any(peer.silent_for(now.monotonic) < self._context.options.patience.stall_s for peer in asked)
+            patience = self._context.options.patience
+            waited = max((now.monotonic - peer.since for peer in asked), default=0.0)
+            is_answering = any(peer.silent_for(now.monotonic) < patience.stall_s for peer in asked)
+            # it answers, but each of its answers may come late: one more is asked for every `reply_s` that go by
+            alone = not pool.ready() and is_answering and len(asked) > waited / patience.reply_s
             for peer in greeting:
                 if not self.is_asked(peer) and not alone:
                     self.ask(peer)

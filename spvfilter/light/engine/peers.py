@@ -19,6 +19,7 @@ from spvfilter.wire.messages.table import Message
 _LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
+_MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
@@ -143,7 +144,7 @@ class PeerPool:
                 continue
             if not place.was_tried:
                 return True
-            if place.services is not None and place.services & service and place.failures <= 1:
+            if place.services is not None and place.services & service and place.failures <= _MAX_FAILURES:
                 return True
         return False
 
@@ -225,6 +226,10 @@ class PeerPool:
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
         self._out.emit(PeerWarning(peer.address, error, lied))
+
+    def is_reliable(self, peer: Peer) -> bool:
+        """Whether connections to its address have not ended again and again without having been of use."""
+        return self._places[peer.address].failures <= _MAX_FAILURES
 
     def did_well(self, peer: Peer) -> None:
         """It was of use: if its connection ends, it is tried again soon."""
