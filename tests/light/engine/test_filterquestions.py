@@ -10,10 +10,14 @@ import pytest
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.filters.bip158 import filter_hash, filter_headers
+from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Send
+from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
@@ -24,6 +28,7 @@ from spvfilter.wallet.books import Books, SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
+from support.headerchains import chain_of
 
 NOW = Instant(0.0, 1_700_000_000.0)
 BLOCKS = [bytes((number,)) * 32 for number in range(1, 6)]
@@ -131,3 +136,21 @@ def test_a_peer_that_is_gone_owes_nothing() -> None:
     assert asked.ask_filters()
     asked.context.pool.drop(asked.peer, ConnectionAbortedError("gone"), NOW)
     assert asked.questions.flights(asked.peer) == 0
+
+
+def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
+    asked = Asked()
+    asked.context.chain = chain = chain_of(2_100)
+    ours = [bytes([number % 251]) * 32 for number in range(2_101)]
+    asked.context.rows.append(ours)
+    headers = Headers(asked.context, lambda update: None)
+    blocks = BlockRequests(asked.context, headers)
+    heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)
+    other = bytes(32)
+    *_, header = filter_headers(ours[1_001:2_001], other)
+    heard._locate(asked.peer, -1, 2_100, header)
+    asked.take(CFCheckpt(0, chain.hash_at(2_100), (asked.context.rows.header_at(1_000), header)))
+    assert asked.sent()[-1] == GetCFHeaders(0, 1_001, chain.hash_at(2_000))
+    with pytest.raises(LieError) as caught:
+        asked.take(CFHeaders(0, chain.hash_at(2_000), other, tuple(ours[1_001:2_001])))
+    assert caught.value.cause == Lie.CONTRADICTION
