@@ -170,11 +170,7 @@ def upon_tip(responder: Responder, **changes: Any) -> list[Header]:
 
 
 LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
-    "unproved": (SendsOthers, LieError, Lie.UNPROVED_TX),
-    "unasked": (SendsUnasked, LieError, Lie.UNASKED_TX),
     "another block": (SendsAnotherBlock, LieError, Lie.UNASKED_BLOCK),
-    "out of order": (SwapsBlocks, LieError, Lie.BLOCK_OUT_OF_ORDER),
-    "injected": (InjectsTxs, LieError, Lie.FILTERED_OUT_TX),
     "omitted": (Omits, LieError, Lie.OMITTED_TX),
     "omitted spends": (OmitsSpends, LieError, Lie.OMITTED_TX),
     "wrong root": (forged(lambda m: replace(m, hashes=(b"\x01" * 32, *m.hashes[1:]))), ProofError, Flaw.WRONG_ROOT),
@@ -194,6 +190,10 @@ LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
 
 FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing node or line does the same: no ban
     "withheld": (WithholdsTxs, LieError, Lie.WITHHELD_TX),
+    "unproved": (SendsOthers, LieError, Lie.UNPROVED_TX),
+    "unasked": (SendsUnasked, LieError, Lie.UNASKED_TX),
+    "out of order": (SwapsBlocks, LieError, Lie.BLOCK_OUT_OF_ORDER),
+    "injected": (InjectsTxs, LieError, Lie.FILTERED_OUT_TX),
     "malformed": (BreaksMessages, MessageError, "merkleblock"),
     "checksum": (BreaksChecksums, EnvelopeError, "checksum"),
     "garbage": (SendsGarbage, EnvelopeError, "magic"),
@@ -250,8 +250,8 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
     world = World(32)
     world.grow(10, share=0.8)
     async with (
-        Node(world.regtest, responder=SendsOthers) as one,
-        Node(world.regtest, responder=SwapsBlocks) as two,
+        Node(world.regtest, responder=SendsAnotherBlock) as one,
+        Node(world.regtest, responder=with_headers(bad_work)) as two,
         running(world, one, two) as run,
     ):
         with pytest.raises(UselessPeerError, match="every one of them lied"):
@@ -307,12 +307,12 @@ class InjectsIntoMempool(Responder):
         return True
 
 
-async def test_a_transaction_outside_blocks_that_the_filter_does_not_match_is_a_lie_unless_something_is_missing() -> None:
+async def test_a_transaction_outside_blocks_that_the_filter_does_not_match_costs_the_connection() -> None:
     world = World(34)
     world.others(3)
-    async with Node(world.regtest, responder=InjectsIntoMempool) as liar, running(world, liar) as run:
-        with pytest.raises(UselessPeerError, match="lied"):
-            await run.until(lambda books: False)
-        (warning,) = run.books.warnings
+    async with Node(world.regtest, responder=InjectsIntoMempool) as node, running(world, node) as run:
+        await run.until(lambda books: books.warnings)
+        warning = run.books.warnings[0]
         assert isinstance(warning.error, LieError)
         assert warning.error.cause == Lie.FILTERED_OUT_TX
+        assert not warning.banned

@@ -17,6 +17,7 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import SERVICES, Node
+from spvfilter.p2p.clock import Clock
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.inventory import GetHeaders, Headers
@@ -93,6 +94,9 @@ class HasNoHeaders(Responder):
         self.send(Headers(()))
 
 
+CLOCK = Clock(wall=lambda: START)
+
+
 async def test_a_chain_below_the_networks_minimum_work_is_not_synced() -> None:
     watch = WatchList(MAINNET)
     watch.add_address("1BoatSLRHtKNngkdXEeobR76b53LETtpyT")
@@ -101,7 +105,9 @@ async def test_a_chain_below_the_networks_minimum_work_is_not_synced() -> None:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(TIMEOUT_S))
         node = await stack.enter_async_context(Node(regtest, responder=HasNoHeaders, settings=settings))
-        client = await stack.enter_async_context(LightClient(watch, peers=[where(node)], mode="bip37", limits=FAST, from_height=900_000))
+        client = await stack.enter_async_context(
+            LightClient(watch, peers=[where(node)], mode="bip37", limits=FAST, from_height=900_000, clock=CLOCK)
+        )
         async for event in client.events():
             assert not isinstance(event, Synced)
             if isinstance(event, PeerWarning):

@@ -275,9 +275,16 @@ class PeerPool:
         return any(peer.questions for peer in self._peers.values())
 
 
+_UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
+
+
 def is_lie(error: Exception) -> bool:
-    """Whether an error proves that a peer lied. What it did not send proves nothing."""
-    return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause == Lie.WITHHELD_TX)
+    """Whether an error proves that a peer lied.
+
+    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or looks wrong for lack
+    of another message, proves nothing.
+    """
+    return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)
 
 
 def netgroup(host: str) -> str:
