@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from spvfilter import kernel
 from spvfilter.bloom import sizing
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
@@ -272,7 +273,6 @@ def test_a_number_and_its_digits_never_meet_in_one_filter() -> None:
         assert refused == 2
 
 
-@pytest.mark.native
 @pytest.mark.parametrize(("kind", "least"), [(BloomFilter, 120), (CountingBloomFilter, 480)])
 def test_a_small_filter_takes_little_memory_besides_its_cells(kind: type[BloomFilter] | type[CountingBloomFilter], least: int) -> None:
     kind(100, 0.01)
@@ -284,7 +284,8 @@ def test_a_small_filter_takes_little_memory_besides_its_cells(kind: type[BloomFi
     finally:
         tracemalloc.stop()
     assert len(made[0].body) >= least  # which are not counted below
-    assert (after - before) / len(made) - len(made[0].body) <= 310  # 8 of them in the list
+    most = 310 if kernel.BACKEND == "native" else 3_200  # 8 of them in the list
+    assert (after - before) / len(made) - len(made[0].body) <= most
     assert not hasattr(made[0], "__dict__")
 
 
