@@ -144,22 +144,22 @@ class LightClient:
             addresses = list(self._addresses)
             if self._discover:
                 addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
+            self._running = Running(
+                self._options,
+                self.watch,
+                store,
+                saved,
+                thread,
+                list(dict.fromkeys(map(str, addresses))),
+                proxy=self._proxy,
+                limits=self._limits,
+                clock=self._clock,
+            )
         except BaseException:
             closing = thread.submit(_close, opening)
             thread.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(closing))
             raise
-        self._running = Running(
-            self._options,
-            self.watch,
-            store,
-            saved,
-            thread,
-            list(dict.fromkeys(map(str, addresses))),
-            proxy=self._proxy,
-            limits=self._limits,
-            clock=self._clock,
-        )
         self._running.start()
         return self
 

@@ -13,7 +13,7 @@ from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerErro
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
-from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Tick, WatchChanged, Worked
+from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Resumed, Tick, WatchChanged, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Event, Mode
@@ -59,7 +59,7 @@ class Running:
         self.events = EventQueue(self._resume)
         self.is_left = False
         self._limits = limits
-        self._time = _Time(clock)
+        self._clock = clock
         self._store = store
         self._thread = thread
         self._loop = asyncio.get_running_loop()
@@ -83,18 +83,20 @@ class Running:
 
     def start(self) -> None:
         """Begin."""
-        self._carry_out(self.engine.start(self._time.now()))
+        self._carry_out(self.engine.start(self._now()))
 
     async def close(self) -> None:
         """End everything; what is being written to the database is finished."""
         self.is_left = True
         self._stop(None)
-        await self._sockets.close()
-        for work in self._works:
-            work.cancel()
-        closing = self._thread.submit(self._store.close)
-        self._thread.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(closing))
+        try:
+            await self._sockets.close()
+        finally:
+            for work in self._works:
+                work.cancel()
+            closing = self._thread.submit(self._store.close)
+            self._thread.shutdown(wait=False)
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     def _stop(self, error: Exception | None) -> None:
         self._database.close()
@@ -118,6 +120,9 @@ class Running:
 
     # Inputs
 
+    def _now(self) -> Instant:
+        return Instant(self._clock.monotonic(), self._clock.wall())
+
     def feed(self, event: Input) -> None:
         """Let the engine take an input; one that comes while another is being taken waits for its turn."""
         if self.has_ended:
@@ -127,11 +132,10 @@ class Running:
             return
         while self._inputs:
             try:
-                effects = self.engine.step(self._inputs[0], self._time.now())
+                self._carry_out(self.engine.step(self._inputs[0], self._now()))
             except Exception as error:
                 self._fail(error)
                 return
-            self._carry_out(effects)
             if self._inputs:
                 self._inputs.popleft()
 
@@ -144,14 +148,12 @@ class Running:
         self.events.put(events)
         if self.events.is_full and self._room.is_set():
             self._room.clear()
-            self._time.stop()
 
     def _resume(self) -> None:
         """Events were read: there is room for more."""
         if not self._room.is_set() and not self.has_ended:
-            self._time.go_on()
             self._room.set()
-            self.feed(Tick())
+            self.feed(Resumed())
 
     # Effects
 
@@ -193,7 +195,7 @@ class Running:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, at - self._time.now().monotonic), self._tick)
+        self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
     # What users do
 
@@ -219,30 +221,6 @@ class Running:
         await self._database.drain()
         if self.events.error is not None:
             raise self.events.error
-
-
-class _Time:
-    """The clocks, of which the monotonic one stands still while nobody reads the events."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._stood = 0.0  # seconds
-        self._since: float | None = None
-
-    def now(self) -> Instant:
-        """The present moment."""
-        monotonic = self._clock.monotonic() if self._since is None else self._since
-        return Instant(monotonic - self._stood, self._clock.wall())
-
-    def stop(self) -> None:
-        """Stand still."""
-        self._since = self._clock.monotonic()
-
-    def go_on(self) -> None:
-        """Go on."""
-        if self._since is not None:
-            self._stood += self._clock.monotonic() - self._since
-            self._since = None
 
 
 def _caught(function: Callable[[], object]) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.errors import PeerError
+from spvfilter.errors import ParameterError, PeerError
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -56,15 +56,26 @@ class Sockets:
 
     def send(self, peer: int, message: Message) -> None:
         """Send a message."""
-        connection = self._connections.get(peer)
-        if connection is not None:
-            connection.post(message)
+        self._use(peer, lambda connection: connection.post(message))
 
     def fence(self, peer: int, token: int) -> None:
         """Send a ping whose pong is reported as Fenced."""
-        connection = self._connections.get(peer)
-        if connection is not None:
+
+        def fence(connection: Connection) -> None:
             self._fences[peer][connection.fence()] = token
+
+        self._use(peer, fence)
+
+    def _use(self, peer: int, use: Callable[[Connection], None]) -> None:
+        """Do something with a connection that is there. A peer that takes nothing, or answers no ping, loses it."""
+        connection = self._connections.get(peer)
+        if connection is None:
+            return
+        try:
+            use(connection)
+        except ParameterError as error:  # too much waits to be sent, or for its pongs
+            self.drop(peer)
+            asyncio.get_running_loop().call_soon(self._report, Lost(peer, PeerError(str(error))))
 
     def drop(self, peer: int) -> None:
         """End a connection, or the attempt to make it."""
@@ -89,7 +100,7 @@ class Sockets:
             connection = await Connection.open(
                 Address.parse(address, 0), self._settings(), proxy=self._proxy, limits=self._limits, clock=self._clock, own_nonces=nonces
             )
-        except _LOST as error:
+        except Exception as error:  # whatever it is, the engine must not wait for this peer for ever
             self._report(Lost(peer, _named(error)))
             return
         self._connections[peer], self._fences[peer] = connection, {}
@@ -106,6 +117,7 @@ class Sockets:
 
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:
+            await connection.drain()  # a peer that does not read what it asked for is not read
             event = await connection.receive()
             await self._room.wait()
             match event:

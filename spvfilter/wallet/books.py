@@ -54,7 +54,8 @@ class Books:
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
         self.unconfirmed = Unconfirmed(saved.pending, unconfirmed)
         watch.table.learn(unconfirmed)
-        self._invented.update(hit.outpoint for hit in unconfirmed if not hit.spend and not saved.pending[hit.txid].own)
+        own = {txid for txid, pending in saved.pending.items() if pending.own}
+        self._invented.update(hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own)
         for found in saved.matches:
             if found.block_hash is not None:
                 self._remember(found)

@@ -155,7 +155,7 @@ class Queue:
     MOST_SIZE = 20_000_000  # bytes
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[bytes, str]] = deque()
+        self._waiting: deque[bytes] = deque()
         self._size = 0
 
     def __len__(self) -> int:
@@ -166,16 +166,16 @@ class Queue:
         """Whether `put` takes another transaction."""
         return len(self._waiting) < self.MOST and self._size < self.MOST_SIZE
 
-    def put(self, raw: bytes, source: str) -> bool:
-        """Add a transaction and its source; whether there was room."""
+    def put(self, raw: bytes) -> bool:
+        """Add a transaction; whether there was room."""
         if not self.has_room:
             return False
-        self._waiting.append((raw, source))
+        self._waiting.append(raw)
         self._size += len(raw)
         return True
 
-    def take(self) -> tuple[bytes, str]:
-        """The oldest transaction and its source."""
-        raw, source = self._waiting.popleft()
+    def take(self) -> bytes:
+        """The oldest transaction."""
+        raw = self._waiting.popleft()
         self._size -= len(raw)
-        return raw, source
+        return raw

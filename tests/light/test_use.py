@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import NotRunningError, UselessPeerError
+from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import mempool
@@ -23,6 +23,7 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
@@ -348,3 +349,44 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
             world.others(20)
             payment = world.receive()
             await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]  # a lambda's default has no type
+
+
+@MODES
+async def test_ours_is_offered_again_to_the_same_peer_after_a_reorganisation(mode: str) -> None:
+    world = World(6)
+    world.receive()
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode) as run:
+        await run.synced(world)
+        digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
+        world.regtest.mine()
+        await run.synced(world)
+        rebuild = world.regtest.mempool.rebuild
+        world.regtest.mempool.rebuild = lambda txs: rebuild([])  # type: ignore[method-assign, assignment]
+        world.regtest.reorg(1)
+        assert digest not in world.regtest.mempool  # the node has forgotten it
+        await run.synced(world)
+        while digest not in world.regtest.mempool:  # noqa: ASYNC110  # the node has no event for it
+            await asyncio.sleep(0.01)
+
+
+@MODES
+async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_client(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(6)
+    fence, refused = Connection.fence, [True]
+
+    def overdue(self: Connection) -> int:
+        if refused and world.regtest.height > 101:
+            refused.clear()
+            raise ParameterError("1024 pings wait for their pongs")
+        return fence(self)
+
+    monkeypatch.setattr(Connection, "fence", overdue)
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node, running(world, node, mode=mode) as run:
+        await run.until(lambda books: books.warnings)
+        assert "pings wait" in str(run.books.warnings[0].error)
+        assert not run.books.warnings[0].banned
+        await run.synced(world)
+        assert run.books.confirmed() == world.scan()

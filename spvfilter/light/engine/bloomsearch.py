@@ -61,6 +61,7 @@ class BloomSearch:
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
         self._epoch = 0  # of the watch list
+        self._expressible = -1, False  # number of entries; whether BIP-37 can find them all
         context.pool.on_gone(self._gone)
         context.pool.on_lie(lambda peer: coverage.retract(peer.group))
 
@@ -76,11 +77,14 @@ class BloomSearch:
 
     def can_find_all(self) -> bool:
         """Whether BIP-37 can find all that is watched."""
-        try:
-            self._context.books.bloom_elements()
-        except InexpressibleError:
-            return False
-        return True
+        entries = len(self._context.books.watch)
+        if self._expressible[0] != entries:
+            try:
+                self._context.books.bloom_elements()
+                self._expressible = entries, True
+            except InexpressibleError:
+                self._expressible = entries, False
+        return self._expressible[1]
 
     def link(self, peer: Peer) -> BloomLink:
         """What a peer was asked."""
@@ -209,12 +213,25 @@ class BloomSearch:
             return
         part.answers[peer] = blocks
         for block in whole:
-            if block.hash not in self._raws:
+            if part.is_recorded:
+                self._blocks.want(block.height, block.hash, partial(self._check_whole, block.height, block.hash))
+            elif block.hash not in self._raws:
                 self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
             block.txs = ()
             block.raw = b""  # to be fetched
         if part.is_recorded:
             self._compare(part, peer)
+
+    def _check_whole(self, height: int, block_hash: bytes, raw: bytes) -> None:
+        """A block that is recorded, and that a witness could not answer for but with all of it."""
+        books = self._context.books
+        if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
+            return
+        there = {hit.position for hit in books.watch.table.scan_block(raw)}
+        if there - books.positions_at(height).keys():
+            books.rewind(height - 1)
+            self.turned(height - 1)
+            self._context.changed()
 
     def _raw_came(self, block_hash: bytes, raw: bytes) -> None:
         self._raws[block_hash] = raw

@@ -46,7 +46,7 @@ class Coverage:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
-        """From the database; empty if there is nothing, or nothing that can be read."""
+        """From the database; empty if there is nothing."""
         if raw is None:
             return cls()
         found: dict[str, Any] = json.loads(raw)

@@ -29,6 +29,7 @@ from spvfilter.light.engine.inputs import (
     Instant,
     Lost,
     Malformed,
+    Resumed,
     Tick,
     WatchChanged,
     Worked,
@@ -96,6 +97,8 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
+        self._loaded_entries = -1  # of the watch list whose scripts are wanted
+        self._is_expressible = True  # whether compact filters can find all that is watched
         self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = _Timers()
         self._start_height = StartHeight(options.from_height, options.birthday)
@@ -166,6 +169,9 @@ class Engine:
                 self._watch_changed(from_height)
             case Broadcast(raw):
                 self._mempool.broadcast(raw)
+            case Resumed():
+                self._context.pool.excuse(now)
+                self._tick()
             case Tick():
                 self._tick()
         return self._finish()
@@ -307,10 +313,7 @@ class Engine:
         else:
             self._advance_bloom()
         self._blocks.advance()
-        for peer in pool.ready():
-            if peer.address not in self._timers.offered_to or self._timers.offered_to[peer.address] != peer.number:
-                self._timers.offered_to[peer.address] = peer.number
-                self._mempool.offer_own(peer)
+        self._mempool.offer_own()
 
     def _choose_way(self) -> None:
         """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait for it."""
@@ -339,15 +342,16 @@ class Engine:
 
     def _load_scripts(self) -> bool:
         """Whether compact filters can find all that is watched."""
-        if len(self._context.books.watch) != self._timers.loaded_entries:
+        entries = len(self._context.books.watch)
+        if self._is_expressible and entries != self._loaded_entries:
+            self._loaded_entries = entries
             try:
                 self._compact.scripts.load()
             except InexpressibleError:
                 if self.options.mode is Mode.COMPACT:
                     raise
-                return False
-            self._timers.loaded_entries = len(self._context.books.watch)
-        return True
+                self._is_expressible = False  # entries are never removed
+        return self._is_expressible
 
     def _drop_useless(self, way: Way) -> None:
         """Peers without the service that is needed make room for others."""
@@ -442,12 +446,10 @@ class StartHeight:
 
 
 class _Timers:
-    """When the engine wants to be called, and what it has done once."""
+    """When the engine wants to be called."""
 
     def __init__(self) -> None:
         self.started = Instant(0.0, 0.0)
-        self.offered_to: dict[str, int] = {}  # by address: the connection on which our transactions were offered
-        self.loaded_entries = -1  # of the watch list whose scripts are wanted
         self._wake_at: float | None = None
         self._expiry_at = 0.0
 

@@ -91,8 +91,13 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """For a while nothing was taken from the peers, since the user read no events: what they seem to owe since then is not their fault."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Tick
+Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Resumed | Tick

@@ -40,6 +40,8 @@ class _Stand:
     announced: deque[InvItem] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))  # not asked for yet
     offered: dict[bytes, Transaction] = field(default_factory=dict)  # by txid and by wtxid
     was_asked_for_all: bool = False  # by a mempool message
+    has_ours: bool = False  # whether it was offered all that is ours
+    fenced: set[bytes] = field(default_factory=set)  # txids of ours that it fetched, and whose ping is under way
 
 
 class MempoolWatch:
@@ -111,8 +113,9 @@ class MempoolWatch:
     def forget(self) -> None:
         """What came may be of interest again: after a reorganisation, or with new entries."""
         self._heard.clear()
+        self._relayed.clear()
         for stand in self._stands.values():
-            stand.was_asked_for_all = False
+            stand.was_asked_for_all = stand.has_ours = False
 
     # Transactions
 
@@ -138,11 +141,11 @@ class MempoolWatch:
             link.unanswered -= was_missing
             link.judge(raw, in_block=False)
         if self._context.options.mempool and not ids & self._heard.keys():
-            self._put(stand, tx, peer.group)
+            self._put(stand, tx)
         self._context.changed()
 
-    def _put(self, stand: _Stand, tx: Transaction, group: str) -> None:
-        if not self._queue.put(tx.raw, group):  # it is asked for again when there is room
+    def _put(self, stand: _Stand, tx: Transaction) -> None:
+        if not self._queue.put(tx.raw):  # it is asked for again when there is room
             stand.announced.append(InvItem(InvType.WITNESS_TX, tx.txid))
             stand.was_asked_for_all = False
             return
@@ -163,8 +166,7 @@ class MempoolWatch:
         if self._context.out.is_busy:
             return  # a commit calls for another round
         for _ in range(min(_AT_ONCE, len(self._queue))):
-            raw, _ = self._queue.take()
-            events = self._context.books.add_unconfirmed(raw, int(self._context.lived))
+            events = self._context.books.add_unconfirmed(self._queue.take(), int(self._context.lived))
             self._context.out.emit(*events)
             self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
         if self._queue:
@@ -179,17 +181,25 @@ class MempoolWatch:
             tx = Transaction.parse(raw)
             self._own[tx.txid] = self._own[tx.wtxid] = tx
         now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
-        self._sending = {txid: (tx, since) for txid, (tx, since) in self._sending.items() if now - since < reply_s}
+        for tx in [tx for tx, since in self._sending.values() if now - since >= reply_s]:  # nobody took it: it is not sent any more
+            del self._sending[tx.txid]
+            for stand in self._stands.values():
+                stand.offered.pop(tx.txid, None)
+                stand.offered.pop(tx.wtxid, None)
         for tx, _ in self._sending.values():
             self._own[tx.txid] = self._own[tx.wtxid] = tx
         self._relayed &= self._own.keys()
 
-    def offer_own(self, peer: Peer) -> None:
-        """Offer a peer all transactions of ours that no other peer has announced by itself."""
-        self.load_own()
-        for txid in dict.fromkeys(tx.txid for tx in self._own.values()):
-            if txid not in self._relayed:
-                self.offer(peer, self._own[txid])
+    def offer_own(self) -> None:
+        """Offer new peers, and after a reorganisation all, what is ours and no other peer has announced by itself."""
+        due = [peer for peer in self._context.pool.ready() if not self._stand(peer).has_ours]
+        if due:
+            self.load_own()
+        for peer in due:
+            self._stand(peer).has_ours = True
+            for txid in dict.fromkeys(tx.txid for tx in self._own.values()):
+                if txid not in self._relayed:
+                    self.offer(peer, self._own[txid])
 
     def offer(self, peer: Peer, tx: Transaction) -> None:
         """Announce a transaction to a peer, and ask for it: the answer shows whether the peer has it already."""
@@ -221,6 +231,11 @@ class MempoolWatch:
             self.load_own()
             self._context.changed()
 
+    def _has_taken(self, stand: _Stand, txid: bytes) -> None:
+        """A peer has dealt with a transaction that it fetched."""
+        stand.fenced.discard(txid)
+        self._context.out.taken(txid)
+
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """Answer a getdata."""
         stand, missing = self._stand(peer), []
@@ -231,7 +246,9 @@ class MempoolWatch:
                 continue
             self._taken(tx)
             self._context.out.send(peer.number, Tx(tx.raw))  # with its witness, even if asked for by MSG_TX: bcoin does so
-            self._context.out.fence(peer.number, partial(self._context.out.taken, tx.txid))
+            if tx.txid not in stand.fenced:
+                stand.fenced.add(tx.txid)
+                self._context.out.fence(peer.number, partial(self._has_taken, stand, tx.txid))
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 

@@ -108,7 +108,7 @@ def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -
     out, books = run.engine._context.out, run.engine.books
     queue = run.engine._mempool._queue
     for _ in range(3_000):
-        queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), "10.1")
+        queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
     commits = 0
     for _ in range(200):
         commits += sum(isinstance(effect, Commit) for effect in run.do(Tick()))

@@ -88,8 +88,7 @@ def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offe
         world.wait_synced(within=60)
         regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]  # it is not taken back
         regtest.reorg(1)
-        world.wait_synced(within=60)
         assert raw not in [tx.raw for tx in regtest.mempool]
-        world.break_lines()
+        world.wait_synced(within=60)
         world.pass_time(30)
         assert raw in [tx.raw for tx in regtest.mempool]
