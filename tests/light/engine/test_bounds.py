@@ -10,7 +10,7 @@ from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Tick
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Resumed, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
@@ -118,3 +118,24 @@ def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -
         effects = run.do(Committed(out._issued))
         assert effects
     assert len(books.unconfirmed.pending) == 3_000
+
+
+def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_by_one_ping() -> None:
+    run = Run(Mode.COMPACT)
+    raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
+    run.do(Broadcast(raw))
+    question = wire.GetData((InvItem(InvType.WITNESS_TX, Transaction.parse(raw).txid),))
+    effects = [effect for _ in range(2_000) for effect in run.do(Heard(1, question))]
+    assert sum(isinstance(effect, Send) and isinstance(effect.message, wire.Tx) for effect in effects) == 2_000
+    assert sum(isinstance(effect, Fence) for effect in effects) == 1
+
+
+def test_while_the_user_reads_no_events_no_peer_is_blamed_for_silence() -> None:
+    for is_paused in (True, False):
+        run = Run(Mode.COMPACT)
+        (peer,) = run.engine.pool.ready()
+        run.engine.pool.ask(peer, "anything", NOW)
+        later = Instant(NOW.monotonic + 7_200, NOW.wall + 7_200)
+        run.engine.step(Resumed() if is_paused else Tick(), later)
+        assert run.engine.pool.has(peer) is is_paused
+        assert run.engine.status.clock_is_right()
