@@ -66,7 +66,7 @@ class PeerChanged:
 @public
 @dataclass(frozen=True, slots=True)
 class PeerWarning:
-    """A peer did what it must not; `banned` tells whether it is left for good."""
+    """A peer did what it must not; `banned` tells whether that is a proven lie: its address is not tried for a day."""
 
     address: str
     error: Exception

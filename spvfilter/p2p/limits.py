@@ -13,10 +13,8 @@ class Limits:
 
     connect_s: float = 5.0
     proxy_s: float = 20.0  # for a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)
-    headers_s: float = 900.0  # for all headers of a peer, plus a millisecond for each header that it claims to have
-    reply_s: float = 120.0  # for every other request
-    stall_s: float = 2.0  # without a block that another peer could send; doubles each time, up to max_stall_s
-    max_stall_s: float = 64.0
+    reply_s: float = 120.0  # of silence after a question; then the connection is ended
+    stall_s: float = 2.0  # of silence after a question that another peer could answer; then that one is asked too
     send_s: float = 60.0  # for a peer that does not read; ours
     retry_s: float = 1.0  # before a peer is tried again; doubles each time; ours
     max_retry_s: float = 300.0  # ours

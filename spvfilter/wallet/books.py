@@ -158,7 +158,7 @@ class Books:
             self._keep_transactions(block, fresh)
         if self.unconfirmed.pending:
             yield from self._resolve(block)
-        yield from self._follow_coins(made_by(hits), block.height)
+        yield from self._follow_coins(made_by(hits))
 
     def _keep_transactions(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """Keep the bytes of matched transactions: a reorganisation makes them unconfirmed again."""
@@ -202,14 +202,13 @@ class Books:
         self.cursor = self.batch.cursor = height
         self.searched = max(self.searched, height)
 
-    def mark_proven(self, height: int) -> bool:
-        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN; whether there were any."""
+    def mark_proven(self, height: int) -> None:
+        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
         proven = [mark for mark in self._one_peer if (self._confirmed[mark].height or 0) <= height]
         for mark in proven:
             found = self._confirmed[mark] = self._confirmed[mark]._replace(completeness=Completeness.PROVEN)
             del self._one_peer[mark]
             self.batch.matches.append(found)
-        return bool(proven)
 
     # The chain
 
@@ -268,10 +267,10 @@ class Books:
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` if we broadcast it. Raises FormatError."""
         events: list[WalletEvent] = []
-        waiting = [raw]
+        waiting = [(raw, now)]
         while waiting:
-            each = waiting.pop()
-            found, made = self._add(Transaction.parse(each), now, own and each is raw)
+            each, seen = waiting.pop()
+            found, made = self._add(Transaction.parse(each), seen, own and each is raw)
             events += found
             for outpoint in made:
                 waiting += self.unconfirmed.take_waiting(outpoint)
@@ -287,7 +286,7 @@ class Books:
             return [], []
         hits = self.watch.table.scan_tx(tx.raw)
         if not hits and not own:
-            self.unconfirmed.set_aside(tx)
+            self.unconfirmed.set_aside(tx, now)
             return [], []
         if any(identity(hit) in self._confirmed for hit in hits):
             return [], []  # confirmed already
@@ -327,25 +326,22 @@ class Books:
         """Match pending transactions again, which spend what has become known."""
         return [event for txid in txids for event in self._record_unconfirmed(self._hits_of(txid))[0]]
 
-    def _follow_coins(self, made: Iterable[bytes], height: int) -> Iterator[WalletEvent]:
+    def _follow_coins(self, made: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Match unconfirmed transactions that spend outputs which a block has taught."""
         for outpoint in made:
             yield from self._rescan(self.unconfirmed.spenders(outpoint))
-            for raw in self.unconfirmed.take_waiting(outpoint):
-                yield from self.add_unconfirmed(raw, self._latest_seen())
+            for raw, seen in self.unconfirmed.take_waiting(outpoint):
+                yield from self.add_unconfirmed(raw, seen)
 
-    def _latest_seen(self) -> int:
-        return max((pending.seen for pending in self.unconfirmed.pending.values()), default=0)
-
-    def entries_added(self, now: int) -> list[WalletEvent]:
+    def entries_added(self) -> list[WalletEvent]:
         """Store the new entries of the watch list, and match all unconfirmed transactions against them."""
         for number in range(self._entries, len(self.watch)):
             kind, value = self.watch.table.entry(number)
             self.batch.entries.append((kind, value, self.watch.label(number)))
         self._entries = len(self.watch)
         events = self._rescan(list(self.unconfirmed.pending))
-        for raw in self.unconfirmed.take_unmatched():
-            events += self.add_unconfirmed(raw, now)
+        for raw, seen in self.unconfirmed.take_unmatched():
+            events += self.add_unconfirmed(raw, seen)
         return events
 
     def expire(self, now: int) -> list[WalletEvent]:

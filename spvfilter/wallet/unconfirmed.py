@@ -40,7 +40,7 @@ class Unconfirmed:
         self.size = 0  # bytes
         self._hits: dict[bytes, dict[Identity, Hit]] = {}
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
-        self._unmatched: dict[bytes, bytes] = {}  # txid → raw, oldest first
+        self._unmatched: dict[bytes, tuple[bytes, int]] = {}  # txid → raw, and when it arrived; oldest first
         self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
@@ -115,31 +115,31 @@ class Unconfirmed:
 
     # Without a match so far
 
-    def set_aside(self, tx: Transaction) -> None:
-        """Keep a transaction that does not match, among the latest 500 of them."""
+    def set_aside(self, tx: Transaction, seen: int) -> None:
+        """Keep a transaction that does not match, and when it arrived, among the latest 500 of them."""
         if len(tx.raw) > MAX_UNMATCHED_SIZE or tx.txid in self._unmatched:
             return
-        self._unmatched[tx.txid] = tx.raw
+        self._unmatched[tx.txid] = tx.raw, seen
         for outpoint in tx.inputs:
             self._waiting.setdefault(outpoint, {})[tx.txid] = None
         if len(self._unmatched) > MAX_UNMATCHED:
             self._drop_unmatched(next(iter(self._unmatched)))
 
-    def _drop_unmatched(self, txid: bytes) -> bytes:
-        raw = self._unmatched.pop(txid)
+    def _drop_unmatched(self, txid: bytes) -> tuple[bytes, int]:
+        raw, seen = self._unmatched.pop(txid)
         for outpoint in set(Transaction.parse(raw).inputs):
             waiting = self._waiting[outpoint]
             del waiting[txid]
             if not waiting:
                 del self._waiting[outpoint]
-        return raw
+        return raw, seen
 
-    def take_waiting(self, outpoint: bytes) -> list[bytes]:
-        """Remove and return the unmatched transactions (raw) that spend an outpoint."""
+    def take_waiting(self, outpoint: bytes) -> list[tuple[bytes, int]]:
+        """Remove and return the unmatched transactions (raw, and when each arrived) that spend an outpoint."""
         return [self._drop_unmatched(txid) for txid in list(self._waiting.get(outpoint, ()))]
 
-    def take_unmatched(self) -> list[bytes]:
-        """Remove and return all unmatched transactions (raw)."""
+    def take_unmatched(self) -> list[tuple[bytes, int]]:
+        """Remove and return all unmatched transactions (raw, and when each arrived)."""
         return [self._drop_unmatched(txid) for txid in list(self._unmatched)]
 
 

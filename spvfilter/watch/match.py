@@ -15,7 +15,7 @@ class Completeness(StrEnum):
 
     UNPROVEN = "unproven"  # from a BIP-37 peer, which can omit transactions unnoticed
     ONE_PEER = "1 peer"  # by compact filters whose filter headers come from a single peer
-    PROVEN = "proven"  # by compact filters on whose filter headers at least two peers agree
+    PROVEN = "proven"  # by compact filters on whose filter headers two peers of different network groups agree
 
 
 @public

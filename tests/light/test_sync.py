@@ -72,7 +72,7 @@ async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wa
     async with Node(world.regtest, responder=Silent) as node:
         for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
             change()
-            limits = replace(FAST, headers_s=3_600, reply_s=3_600)
+            limits = replace(FAST, reply_s=3_600)
             async with asyncio.timeout(TIMEOUT_S), running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run:
                 async for event in run.client.events():
                     if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
@@ -83,7 +83,7 @@ async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wa
 
 async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> None:
     world = World(13, mature=2_000)
-    async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST, headers_s=3_600)) as run:
+    async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST)) as run:
         await run.synced(world)
 
 

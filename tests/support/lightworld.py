@@ -26,7 +26,7 @@ from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANG
 
 START = 1_700_000_000  # seconds since 1970
 TIMEOUT_S = 30.0
-FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, headers_s=5, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
+FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 
 Place = tuple[str, bytes, int, int | None, bytes | None]  # kind, txid, index, height, block hash
 

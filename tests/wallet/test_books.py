@@ -270,3 +270,20 @@ def test_a_payment_that_a_block_confirms_is_in_the_filter_and_one_that_expired_i
         assert outpoint(txid(second), 0) not in elements
         model.crash()
         model.watch.add_outpoint(f"{'07' * 32}:0")
+
+
+def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_came(model: Model) -> None:
+    """The block that pays us shows that a transaction of the mempool spends it."""
+    model.now = 1_700_000_000
+    paying = coinbase(1, [TxOut(5, OURS[0])], b"late")
+    spending = tx([TxIn(txid(paying), 0)], [TxOut(4, THEIRS)])
+    model.tell(model.books.add_unconfirmed(spending, model.now))
+    assert not model.told.matches
+    model.append([paying], at=1)
+    model.books.extend(model.chain[-1][0])
+    model.search()
+    assert txid(spending) in model.told.waiting()
+    model.tell(model.books.expire(model.now + MEMPOOL_EXPIRY_S - 1))
+    assert txid(spending) in model.told.waiting()
+    model.tell(model.books.expire(model.now + MEMPOOL_EXPIRY_S))
+    assert txid(spending) not in model.told.waiting()

@@ -91,5 +91,5 @@ def test_an_entry_that_a_long_chain_of_payments_pays_is_added() -> None:
         outpoint = sha256d(raw) + bytes(4)
         made.add_unconfirmed(raw, 1)
     made.watch.add_script(LATER)
-    events = made.entries_added(2)
+    events = made.entries_added()
     assert len(events) == 2_000 + 1_999

@@ -272,7 +272,7 @@ class Engine:
         self._bloom.entries_changed()
         if self._way is Way.COMPACT:
             self._load_scripts()
-        context.out.emit(*context.books.entries_added(int(context.lived)))
+        context.out.emit(*context.books.entries_added())
         self._mempool.forget()
         self.status.unsynced()
         context.changed()

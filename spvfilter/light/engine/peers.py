@@ -243,10 +243,10 @@ class PeerPool:
         for message in messages:
             self._out.send(peer.number, message)
 
-    def answered(self, peer: Peer, key: Hashable, now: Instant) -> bool:
-        """The peer has answered a question; whether it was open."""
+    def answered(self, peer: Peer, key: Hashable, now: Instant) -> None:
+        """The peer has answered a question."""
         self.heard(peer, key, now)
-        return peer.questions.pop(key, None) is not None
+        peer.questions.pop(key, None)
 
     def heard(self, peer: Peer, key: Hashable, now: Instant) -> None:
         """A part of an answer came."""
@@ -263,18 +263,14 @@ class PeerPool:
             if peer.state is PeerState.SUSPECT:
                 peer.state = PeerState.READY
 
-    def check_patience(self, now: Instant) -> bool:
-        """Drop peers that have been silent for too long, suspect those that may become so; whether anything changed."""
-        changed = False
+    def check_patience(self, now: Instant) -> None:
+        """Drop peers that have been silent for too long, suspect those that may become so."""
         for peer in self:
             silent = peer.silent_for(now.monotonic)
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
-                changed = True
             elif silent >= self._patience.stall_s and peer.state is PeerState.READY:
                 peer.state = PeerState.SUSPECT
-                changed = True
-        return changed
 
     @property
     def owes(self) -> bool:
