@@ -143,6 +143,8 @@ async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_fro
                 )
             )
             assert not [warning for warning in run.books.warnings if warning.banned]
+            assert run.books.synced is not None
+            assert run.books.synced.disputed
 
 
 class Mute(Responder):

@@ -49,6 +49,7 @@ class BloomLink:
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
         self.epoch = -1  # of the watch list that the filter was made of
+        self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
         self.covered = -1  # height up to which its filter has what blocks taught
         self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
         self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent

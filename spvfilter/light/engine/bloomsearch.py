@@ -131,13 +131,16 @@ class BloomSearch:
     def _load_filters(self) -> None:
         for peer in self.members:
             link = self.link(peer)
-            if link.filter is None or link.epoch != self._epoch or link.is_in_doubt or self._filters.has_drifted(link.filter):
+            is_old = link.filter is None or link.epoch != self._epoch
+            link.must_reload = is_old or link.is_in_doubt or (link.filter is not None and self._filters.has_drifted(link.filter))
+            if link.must_reload:
                 if link.flights:
                     continue  # what is under way was tested with the filter before
                 made = self._filters.make()
                 if made is None:
                     return
                 link.load(made, self._epoch, self._context.books.cursor)
+                link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
 
     def teach(self) -> None:
@@ -186,10 +189,11 @@ class BloomSearch:
 
     def _may_be_asked(self, peer: Peer, part: _Part) -> bool:
         link = self.link(peer)
-        is_armed = link.filter is not None and link.epoch == self._epoch and not link.is_in_doubt
         depth = self._context.chain.height - part.first
         has_blocks = self._headers.knows(peer) >= part.last and peer.has_block(depth)
-        return is_armed and has_blocks and link.covered >= part.first - 1 and link.flights < self._context.options.patience.flights
+        return (
+            not link.must_reload and has_blocks and link.covered >= part.first - 1 and link.flights < self._context.options.patience.flights
+        )
 
     def _send(self, peer: Peer, part: _Part) -> None:
         link = self.link(peer)
@@ -315,7 +319,7 @@ class BloomSearch:
         patience, chain = self._context.options.patience, self._context.chain
         for peer in self.members:
             link = self.link(peer)
-            if peer.state is PeerState.SUSPECT or link.flights or link.epoch != self._epoch or link.filter is None or link.is_in_doubt:
+            if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
                 continue
             under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
             debt = self._coverage.owed_to(peer.group)

@@ -97,8 +97,6 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
-        self._loaded_entries = -1  # of the watch list whose scripts are wanted
-        self._is_expressible = True  # whether compact filters can find all that is watched
         self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = _Timers()
         self._start_height = StartHeight(options.from_height, options.birthday)
@@ -342,16 +340,13 @@ class Engine:
 
     def _load_scripts(self) -> bool:
         """Whether compact filters can find all that is watched."""
-        entries = len(self._context.books.watch)
-        if self._is_expressible and entries != self._loaded_entries:
-            self._loaded_entries = entries
-            try:
-                self._compact.scripts.load()
-            except InexpressibleError:
-                if self.options.mode is Mode.COMPACT:
-                    raise
-                self._is_expressible = False  # entries are never removed
-        return self._is_expressible
+        try:
+            self._compact.scripts.load()
+        except InexpressibleError:
+            if self.options.mode is Mode.COMPACT:
+                raise
+            return False
+        return True
 
     def _drop_useless(self, way: Way) -> None:
         """Peers without the service that is needed make room for others."""

@@ -383,11 +383,12 @@ class FilterHeaders:
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
         first = min((each.first for each in apart.values()), default=height)
-        self._coverage.doubt(first, self._context.rows.height)
+        last = self._context.rows.height
         if independent(apart) > independent(vouching):
             for ally in vouching:
                 self._context.pool.drop(ally, error, self._context.now)
             self._give_up(first)
         else:
             self._context.pool.drop(peer, error, self._context.now)
+        self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
         self._context.changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from spvfilter.errors import InexpressibleError
 from spvfilter.filters.verify import spent_script, witnesses
 from spvfilter.kernel import GcsQuery
 from spvfilter.transaction import Transaction
@@ -27,14 +28,26 @@ class WantedScripts:
         self._list: list[bytes] = []
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which number, and the query
         self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
+        self._entries = -1  # of the watch list whose scripts are wanted
+        self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find; they are never removed
         self._invented = 0  # scripts wanted for transactions that we did not broadcast
 
     def __len__(self) -> int:
         return len(self._list)
 
     def load(self) -> None:
-        """Take what the watch list wants now. Raises InexpressibleError for entries that compact filters cannot find."""
-        for script in self._books.watch.gcs_elements():
+        """Take what the watch list wants, if it has new entries. Raises InexpressibleError for what compact filters cannot find."""
+        if self._inexpressible is not None:
+            raise self._inexpressible
+        if len(self._books.watch) == self._entries:
+            return
+        self._entries = len(self._books.watch)
+        try:
+            scripts = self._books.watch.gcs_elements()
+        except InexpressibleError as error:
+            self._inexpressible = error
+            raise
+        for script in scripts:
             self.add(script)
         self.add_pending(self._books.unconfirmed.pending)
 
