@@ -20,6 +20,8 @@ _LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
 _MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
+_STEADY_S = 45.0  # of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
+_MAX_CHANCES = 10
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
@@ -88,6 +90,7 @@ class _Place:
 
     next_try: float = 0.0
     failures: int = 0
+    chances: int = 0  # given to it since it was last of use
     banned_until: float = 0.0  # seconds since 1970
     was_tried: bool = False  # whether a connection was made, or could not be, in this run
     services: int | None = None
@@ -233,7 +236,8 @@ class PeerPool:
 
     def did_well(self, peer: Peer) -> None:
         """It was of use: if its connection ends, it is tried again soon."""
-        self._places[peer.address].failures = 0
+        place = self._places[peer.address]
+        place.failures = place.chances = 0
 
     # Questions
 
@@ -264,13 +268,20 @@ class PeerPool:
                 peer.state = PeerState.READY
 
     def check_patience(self, now: Instant) -> None:
-        """Drop peers that have been silent for too long, suspect those that may become so."""
+        """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have become steady."""
         for peer in self:
             silent = peer.silent_for(now.monotonic)
+            place = self._places[peer.address]
+            is_steady = peer.state is PeerState.READY and not silent and now.monotonic - peer.since >= _STEADY_S * 2.0**place.chances
+            if is_steady and place.failures > _MAX_FAILURES:
+                place.failures = _MAX_FAILURES
+                place.chances = min(place.chances + 1, _MAX_CHANCES)
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
             elif silent >= self._patience.stall_s and peer.state is PeerState.READY:
                 peer.state = PeerState.SUSPECT
+                if place.chances and place.failures == _MAX_FAILURES:
+                    place.failures += 1  # that was its chance
 
     @property
     def owes(self) -> bool:

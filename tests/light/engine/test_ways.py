@@ -60,10 +60,28 @@ def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filte
         world.wait_synced(within=600)
         assert world.has_found_all()
         world.pass_time(1_800)
-        for _ in range(5):
+        for _ in range(25):
+            world.pass_time(40)
             world.truth.receive()
             world.truth.mine()
             world.wait_synced(within=30)
+        assert world.has_found_all()
+
+
+def test_auto_goes_back_to_compact_filters_when_a_peer_that_failed_often_has_become_steady(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.AUTO, Prompt, NoFilters) as world:
+        world.boot()
+        for _ in range(4):
+            world.pass_time(0.2)
+            world.nodes[0].hang_up()  # before it was of use
+            world.pass_time(20)
+        world.pass_time(90)
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=30)
+        assert world.process is not None
+        (steady,) = [each for each in world.process.connections.values() if each.node is world.nodes[0]]
+        assert steady.sent["getcfilters"]
         assert world.has_found_all()
 
 
