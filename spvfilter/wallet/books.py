@@ -204,6 +204,8 @@ class Books:
 
     def mark_proven(self, height: int) -> None:
         """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
+        if height < 0 or not self._one_peer:
+            return
         proven = [mark for mark in self._one_peer if (self._confirmed[mark].height or 0) <= height]
         for mark in proven:
             found = self._confirmed[mark] = self._confirmed[mark]._replace(completeness=Completeness.PROVEN)

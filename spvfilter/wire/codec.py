@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from spvfilter._public import public
@@ -121,9 +122,13 @@ class Decoder:
         raise self.broken
 
 
-def _command(name: bytes) -> str | EnvelopeError:
+@lru_cache(maxsize=64)
+def _text(name: bytes) -> str | None:
     """The command in its 12 bytes: 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid)."""
     text = name.rstrip(b"\0").decode("ascii", "replace")
-    if text and text.isascii() and text.isprintable():
-        return text
-    return EnvelopeError(f"command {name.hex()} is not printable ASCII padded with NULs", field="command")
+    return text if text and text.isascii() and text.isprintable() else None
+
+
+def _command(name: bytes) -> str | EnvelopeError:
+    """The command, or the error in it."""
+    return _text(name) or EnvelopeError(f"command {name.hex()} is not printable ASCII padded with NULs", field="command")

@@ -28,6 +28,7 @@ RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above 
 SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, the peer's messages are not processed
 MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
 MAX_PINGS = 1_024  # ours: pings without a pong
+_OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})  # classes that it answers by itself, or refuses
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
@@ -291,7 +292,10 @@ class Session:
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
         """Messages after the handshake."""
-        match parse_message(*frame):
+        message = parse_message(*frame)
+        if type(message) not in _OF_THE_SESSION:
+            return Received(message)
+        match message:
             case Ping(nonce):
                 self._send(Pong(nonce))
                 return None

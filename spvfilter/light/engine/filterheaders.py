@@ -82,7 +82,10 @@ class FilterHeaders:
             self._leader = None
 
     def _standing(self, peer: Peer) -> _Standing:
-        return self._standings.setdefault(peer, _Standing())
+        standing = self._standings.get(peer)
+        if standing is None:
+            standing = self._standings[peer] = _Standing()
+        return standing
 
     @property
     def members(self) -> list[Peer]:
@@ -205,8 +208,9 @@ class FilterHeaders:
             self._leader = None
             self._hear(peer)
             return
-        self._check_checkpoints(first, list(filter_headers(hashes, previous)))
-        context.rows.append(hashes)
+        headers = list(filter_headers(hashes, previous))
+        self._check_checkpoints(first, headers)
+        context.rows.append(hashes, headers)
         context.books.change_filters(CompactFilterBatch(hashes=hashes))
         self._standing(peer).vouched = end
 
@@ -304,7 +308,7 @@ class FilterHeaders:
             return  # ours have changed meanwhile
         first = below + 1 + at
         self._standing(peer).vouched = max(self._standing(peer).vouched, first - 1)
-        self._judge(peer, first, rows.header_at(first - 1), theirs[at])
+        self._judge(peer, first, hashes[at], theirs[at])
 
     def _compare(self, peer: Peer, apart: _Apart) -> None:
         """Ask a peer that is apart for its further filter hashes."""
@@ -324,14 +328,14 @@ class FilterHeaders:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
-                self._judge(peer, height, apart.header, header)
+                self._judge(peer, height, hash_, header)
                 return
             apart.compared, apart.header = height, header
         self._context.changed()
 
     # Judging
 
-    def _judge(self, peer: Peer, height: int, before: bytes, header: bytes) -> None:
+    def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
         """A block of which a peer commits to another filter than ours."""
         block_hash = self._context.chain.hash_at(height)
         undecided = self._undecided.setdefault(peer.address, set())
@@ -339,7 +343,7 @@ class FilterHeaders:
             self._end_dispute(peer, height)
             return
         self._standing(peer).is_asked = True
-        self.verdicts.open(Case(peer, height, block_hash, before, header, self._judged))
+        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged))
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         standing = self._standing(case.peer)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
-from spvfilter.filters.bip158 import filter_hash, filter_header
+from spvfilter.filters.bip158 import filter_hash
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.lies import Lie
@@ -24,7 +24,7 @@ class FilterFlight:
 
     first: int
     blocks: Sequence[bytes]
-    headers: Sequence[bytes]  # of their filters, with the one before the first
+    hashes: Sequence[bytes]  # of their filters, as the peer stated them
     then: Callable[[list[bytes]], None]
     data: list[bytes] = field(default_factory=list)
     missing: int = 0
@@ -53,7 +53,10 @@ class FilterQuestions:
         return self._of(peer).flights
 
     def _of(self, peer: Peer) -> _Open:
-        return self._open.setdefault(peer, _Open())
+        owed = self._open.get(peer)
+        if owed is None:
+            owed = self._open[peer] = _Open()
+        return owed
 
     # Asking
 
@@ -108,7 +111,7 @@ class FilterQuestions:
         if found is None:
             raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.UNASKED_FILTER)
         flight, place = found
-        if filter_header(filter_hash(message.data), flight.headers[place]) != flight.headers[place + 1]:
+        if filter_hash(message.data) != flight.hashes[place]:
             raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.FALSE_FILTER)
         del owed.filters[message.block_hash]
         flight.data[place] = message.data

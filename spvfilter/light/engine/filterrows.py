@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spvfilter.filters.bip158 import filter_header
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 
 _SIZE = 32  # bytes of a hash
@@ -30,13 +29,10 @@ class FilterRows:
         """The filter hash at a height."""
         return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
 
-    def append(self, hashes: Sequence[bytes]) -> None:
-        """Add the filter hashes of the next blocks."""
-        previous = self.header_at(self.height)
-        for each in hashes:
-            previous = filter_header(each, previous)
-            self._hashes += each
-            self._headers += previous
+    def append(self, hashes: Sequence[bytes], headers: Sequence[bytes]) -> None:
+        """Add the filter hashes of the next blocks, and the filter headers that follow from them."""
+        self._hashes += b"".join(hashes)
+        self._headers += b"".join(headers)
 
     def cut(self, height: int) -> None:
         """Remove what is above a height."""

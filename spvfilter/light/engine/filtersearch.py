@@ -38,13 +38,13 @@ class _Part:
 
     first: int
     hashes: Sequence[bytes]
-    headers: Sequence[bytes]  # of their filters, with the one before the first
+    digests: Sequence[bytes]  # of their filters
     filters: list[bytes] | None = None
     is_read: bool = False  # whether the database was asked for the filters
     is_kept: bool = False  # whether the filters came from the database
     matched: int = 0  # scripts that the filters were matched against
     is_matching: bool = False
-    candidates: set[bytes] = field(default_factory=set)
+    candidates: list[int] = field(default_factory=list)  # heights at which a filter matched, ascending
     asked: set[Peer] = field(default_factory=set)
     raws: dict[bytes, bytes] = field(default_factory=dict)  # candidates that have come
 
@@ -113,11 +113,10 @@ class FilterSearch:
         while len(self._parts) < most and self._next <= top:
             first, last = self._next, min(self._next + patience.filters - 1, top)
             hashes = [context.chain.hash_at(height) for height in range(first, last + 1)]
-            headers = [context.rows.header_at(height) for height in range(first - 1, last + 1)]
-            part = _Part(first, hashes, headers)
+            digests = [context.rows.hash_at(height) for height in range(first, last + 1)]
+            part = _Part(first, hashes, digests)
             self._parts.append(part)
             self._next = last + 1
-            digests = [context.rows.hash_at(height) for height in range(first, last + 1)]
             context.out.read(partial(_kept, first=first, digests=digests), partial(self._read, part))
 
     def _read(self, part: _Part, found: object) -> None:
@@ -141,7 +140,7 @@ class FilterSearch:
             return
         self._context.random.shuffle(able)
         peer = min(able, key=lambda peer: (peer.state is PeerState.SUSPECT, self._questions.flights(peer)))
-        flight = FilterFlight(part.first, part.hashes, part.headers, partial(self._came, part, peer))
+        flight = FilterFlight(part.first, part.hashes, part.digests, partial(self._came, part, peer))
         if self._questions.filters(peer, flight):
             part.asked.add(peer)
 
@@ -181,12 +180,20 @@ class FilterSearch:
             raise found
         assert isinstance(found, list)
         part.matched = upto
-        part.candidates.update(found)
+        matching = set(found)
+        if matching:
+            part.candidates = sorted({*part.candidates, *(at for at, each in enumerate(part.hashes, part.first) if each in matching)})
 
     # Blocks
 
-    def _is_candidate(self, part: _Part, height: int, block_hash: bytes) -> bool:
-        return block_hash in part.candidates or self._coverage.is_disputed(height, block_hash)
+    def _candidates(self, part: _Part) -> list[int]:
+        """Heights of the part's blocks that are fetched whole, ascending: their filters match, or are disputed."""
+        disputed = [
+            height
+            for height in self._coverage.disputed
+            if part.first <= height <= part.last and self._coverage.is_disputed(height, part.hashes[height - part.first])
+        ]
+        return sorted({*part.candidates, *disputed}) if disputed else part.candidates
 
     def _fetch_blocks(self) -> None:
         """Ask for the candidates that are next."""
@@ -194,12 +201,13 @@ class FilterSearch:
         for part in self._parts:
             if not part.matched and len(self.scripts):
                 return
-            for height, block_hash in enumerate(part.hashes, part.first):
-                if height <= cursor or not self._is_candidate(part, height, block_hash):
+            for height in self._candidates(part):
+                if height <= cursor:
                     continue
                 ahead += 1
                 if ahead > _AHEAD:
                     return
+                block_hash = part.hashes[height - part.first]
                 if block_hash not in part.raws and not self._blocks.is_wanted(block_hash):
                     self._blocks.want(height, block_hash, partial(self._block_came, part, block_hash))
 
@@ -216,21 +224,20 @@ class FilterSearch:
             if part.filters is None or part.is_matching or not self._record_part(part):
                 return
             if self._context.options.keep_filters and not part.is_kept:
-                digests = [self._context.rows.hash_at(height) for height in range(part.first, part.last + 1)]
-                kept = list(zip(digests, part.filters, strict=True))
+                kept = list(zip(part.digests, part.filters, strict=True))
                 self._context.books.change_filters(CompactFilterBatch(kept=kept))
             self._parts.popleft()
 
     def _record_part(self, part: _Part) -> bool:
         """Record the blocks of a part above the cursor; whether all are."""
-        books = self._context.books
+        books, candidates = self._context.books, set(self._candidates(part))
         while books.cursor < part.last:
             if part.matched < len(self.scripts):
                 return False  # what was found has added a script
             height = books.cursor + 1
             block_hash = part.hashes[height - part.first]
             raw = None
-            if self._is_candidate(part, height, block_hash):
+            if height in candidates:
                 raw = part.raws.get(block_hash)
                 if raw is None:
                     return False

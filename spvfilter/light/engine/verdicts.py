@@ -35,7 +35,7 @@ class Case:
     peer: Peer
     height: int
     block_hash: bytes
-    before: bytes  # the peer's filter header of the block below
+    digest: bytes  # hash of the filter that the peer commits to
     header: bytes  # the peer's filter header
     then: Callable[[Case, Outcome, str], None]
     theirs: bytes | None = None
@@ -100,7 +100,7 @@ class Verdicts:
         return not case.is_read or any(ally.state is PeerState.READY or ally not in case.allies_asked for ally in allies)
 
     def _ask_theirs(self, case: Case) -> None:
-        flight = FilterFlight(case.height, [case.block_hash], [case.before, case.header], partial(self._their_filter, case))
+        flight = FilterFlight(case.height, [case.block_hash], [case.digest], partial(self._their_filter, case))
         case.is_asked = self._questions.filters(case.peer, flight)
 
     def _ask_ours(self, case: Case) -> None:
@@ -110,12 +110,12 @@ class Verdicts:
             self._context.out.read(partial(_kept, height=case.height, wanted=wanted), partial(self._our_filter, case))
             case.is_read = True
             return
-        headers = [self._context.rows.header_at(case.height - 1), self._context.rows.header_at(case.height)]
+        digest = self._context.rows.hash_at(case.height)
         if any(self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic) for peer in case.allies_asked):
             return
         for ally in self._allies(case.height):
             if ally not in case.allies_asked:
-                flight = FilterFlight(case.height, [case.block_hash], headers, lambda data: self._our_filter(case, data[0]))
+                flight = FilterFlight(case.height, [case.block_hash], [digest], lambda data: self._our_filter(case, data[0]))
                 if self._questions.filters(ally, flight):
                     case.allies_asked.add(ally)
                     return

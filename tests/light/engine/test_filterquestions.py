@@ -33,6 +33,7 @@ from support.headerchains import chain_of
 NOW = Instant(0.0, 1_700_000_000.0)
 BLOCKS = [bytes((number,)) * 32 for number in range(1, 6)]
 DATA = [bytes((number,)) for number in range(5)]
+HASHES = list(map(filter_hash, DATA))
 HEADERS = [bytes(32), *filter_headers(map(filter_hash, DATA), bytes(32))]
 
 
@@ -55,7 +56,7 @@ class Asked:
         self.checkpoints: list[Sequence[bytes]] = []
 
     def ask_filters(self) -> bool:
-        return self.questions.filters(self.peer, FilterFlight(0, BLOCKS, HEADERS, self.filters.append))
+        return self.questions.filters(self.peer, FilterFlight(0, BLOCKS, HASHES, self.filters.append))
 
     def ask_hashes(self) -> bool:
         return self.questions.hashes(self.peer, 0, 4, BLOCKS[4], lambda previous, hashes: self.hashes.append((previous, hashes)))
@@ -142,7 +143,7 @@ def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
     asked = Asked()
     asked.context.chain = chain = chain_of(2_100)
     ours = [bytes([number % 251]) * 32 for number in range(2_101)]
-    asked.context.rows.append(ours)
+    asked.context.rows.append(ours, list(filter_headers(ours, bytes(32))))
     headers = Headers(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
     heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)
