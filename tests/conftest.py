@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ HINTS = {
     "cc": "install a C compiler (Debian: gcc)",
     "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
     "redis": "install redis-server (Debian: redis-server)",
+    "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -43,6 +45,8 @@ def missing(name: str) -> bool:
             return shutil.which("cc") is None
         case "bcoin":
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+        case "kyoto":
+            return importlib.util.find_spec("bdkpython") is None
         case "native":
             return not is_compiled()
     raise AssertionError(name)

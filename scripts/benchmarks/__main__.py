@@ -16,6 +16,7 @@ import compact
 import generic
 import growth
 import headers
+import peers
 import pipeline
 import proofs
 import sync
@@ -39,6 +40,7 @@ SUITES = {
     "proofs": proofs.proofs,
     "gcs": compact.gcs,
     "sync": sync.sync,
+    "peers": peers.peers,
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }

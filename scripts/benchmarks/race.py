@@ -1,0 +1,69 @@
+"""One first synchronisation of a wallet in a process of its own: `race.py CLIENT PORT` prints its figures as a line of JSON.
+
+CLIENT is compact, bip37 or kyoto; the scriptPubKeys come on standard input, one a line in hex. Measured from the making of the client to
+the wallet at the tip and its rows in a durable file: seconds of wall time and of processor time (user and system, all threads), the
+largest resident size of the process in MB, and what was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+Found = tuple[int, int]  # height of the tip, satoshi received
+
+
+async def _ours(mode: str, port: int, folder: Path, scripts: list[bytes]) -> Found:
+    from spvfilter import LightClient, Synced, WatchList
+
+    watch, height = WatchList("regtest"), 0
+    for script in scripts:
+        watch.add_script(script)
+    async with LightClient(watch, peers=[f"127.0.0.1:{port}"], store=folder / "wallet.db", mode=mode) as client:
+        async for event in client.events():
+            if isinstance(event, Synced):
+                height = event.height
+                break
+        return height, sum(found.match.value or 0 for found in await client.matches())
+
+
+async def _kyoto(port: int, folder: Path) -> Found:
+    from support.kyoto import Kyoto
+
+    async with Kyoto(folder, port) as kyoto:
+        height = await kyoto.update()
+        return height, kyoto.balance()
+
+
+def main() -> None:
+    name, port, scripts = sys.argv[1], int(sys.argv[2]), [bytes.fromhex(line) for line in sys.stdin.read().split()]
+    if name == "kyoto":
+        import bdkpython  # noqa: F401  # not part of what is measured
+    else:
+        import spvfilter.light.client
+        import spvfilter.light.running  # noqa: F401
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        wall, cpu = time.perf_counter(), time.process_time()
+        height, value = asyncio.run(_kyoto(port, folder) if name == "kyoto" else _ours(name, port, folder, scripts))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(json.dumps({"wall": wall, "cpu": cpu, "size": _size(), "height": height, "value": value}))
+
+
+def _size() -> float:
+    """The largest resident size so far in MB; on Linux that of this program, not of the process that it was forked from."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

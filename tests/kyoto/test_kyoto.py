@@ -1,0 +1,93 @@
+"""BDK's Kyoto as judge: it and our client, on one node, have the same confirmed coins, through spends and reorganisations.
+
+Kyoto takes the blocks of one update from the highest down, and BDK knows a spend only of a coin that it knows already. So what one update
+brings here spends only coins of updates before, or of the same block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from spvfilter.light.events import Mode
+from spvfilter.node.scripts import SIGNATURE, Lock
+from spvfilter.node.server import Node
+from support.kyoto import Coin, Kyoto
+from support.lightworld import Run, World, running
+from support.vectors import effort
+
+pytestmark = pytest.mark.kyoto
+
+PAID = 8  # scripts of each keychain that are paid to: none that BDK does not watch from the beginning
+WITNESS = (SIGNATURE, b"\x02" + b"\x11" * 32)
+
+
+@pytest.fixture
+async def kyoto_world(tmp_path: Path) -> AsyncIterator[tuple[World, Node, Kyoto]]:
+    """A chain whose wallet is Kyoto's, a node with it, and Kyoto connected to that."""
+    world = World(7, [])
+    async with Node(world.regtest) as node, Kyoto(tmp_path, node.port) as kyoto:
+        scripts = kyoto.scripts()
+        half = len(scripts) // 2
+        world.locks = [Lock(script, witness=WITNESS) for script in (*scripts[:PAID], *scripts[half : half + PAID])]
+        yield world, node, kyoto
+
+
+def coins(run: Run) -> set[Coin]:
+    """Confirmed outputs that no confirmed input spends."""
+    confirmed = [match for match in run.books.matches.values() if match.height is not None]
+    spent = {(match.outpoint.txid, match.outpoint.index) for match in confirmed if match.kind == "input" and match.outpoint is not None}
+    made = {(match.txid, match.index, match.value) for match in confirmed if match.kind == "output"}
+    return {(txid, index, value) for txid, index, value in made if value is not None and (txid, index) not in spent}
+
+
+def receive(world: World, blocks: int) -> None:
+    """Mine blocks with payments to the wallet in half of them."""
+    for _ in range(blocks):
+        world.others()
+        if world.rng.random() < 0.5:
+            world.receive(value=world.rng.randrange(10_000, 90_000))
+        world.regtest.mine()
+
+
+async def compare(world: World, run: Run, kyoto: Kyoto) -> int:
+    """Wait until both have the tip, and compare them; the number of coins."""
+    async with asyncio.timeout(60):
+        await asyncio.gather(run.synced(world), kyoto.until(world.regtest.chain.tip.hash))
+    ours = coins(run)
+    assert ours == kyoto.confirmed()
+    if not run.books.waiting():
+        assert sum(value for _, _, value in ours) == kyoto.balance()
+    return len(ours)
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
+async def test_confirmed_coins_are_those_of_kyoto(mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path) -> None:
+    world, node, kyoto = kyoto_world
+    receive(world, effort(60, 120, 600))
+    async with running(world, node, mode=mode, store=tmp_path / "ours.db") as run:
+        assert await compare(world, run, kyoto) > 10
+        for _ in range(effort(10, 20, 200)):
+            world.grow(1, share=0.8)
+            await compare(world, run, kyoto)
+        assert any(match.kind == "input" for match in run.books.matches.values())
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
+async def test_both_follow_a_reorganisation(mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path) -> None:
+    world, node, kyoto = kyoto_world
+    receive(world, 40)
+    async with running(world, node, mode=mode, store=tmp_path / "ours.db") as run:
+        await compare(world, run, kyoto)
+        for _ in range(10):
+            world.grow(1, share=1.0)
+            before = await compare(world, run, kyoto)
+        for depth in (1, 5, 30):
+            world.regtest.reorg(depth)
+            after = await compare(world, run, kyoto)
+            assert depth < 30 or after < before
+        world.regtest.mine()  # what came back to the mempool
+        await compare(world, run, kyoto)
