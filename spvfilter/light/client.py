@@ -185,6 +185,10 @@ class LightClient:
     def events(self) -> EventStream:
         """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
 
+        The client goes on while nobody reads. If 1,000 events wait, of BlockConnected, Progress, PeerChanged and Synced only the latest
+        are kept, each of which stands for those before it, and of PeerWarning the latest 100. What became of matches is always told; only
+        if 50,000 such events wait does the client wait, too.
+
         Raises what ended the client: StoreError, PeerError where every peer lied. NotRunningError before it was entered.
         """
         if self._running is None:

@@ -1,4 +1,7 @@
-"""The stream of a light client's events, bounded: a reader that is slow makes the client wait."""
+"""The stream of a light client's events, bounded: what nobody has read in time is thinned out to what still tells something.
+
+Of blocks connected, progress and the like only the latest counts; what became of each match is kept.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.light.events import Event
+from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
+from spvfilter.wallet.events import BlockConnected
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,7 +19,9 @@ else:
     asyncio = deferred("asyncio")
 
 
-MAX_WAITING = 1_000  # events; then the client takes nothing in until some are read
+MAX_WAITING = 1_000  # events that wait to be read, before they are thinned out
+MAX_LEFT = 50_000  # events that are left then; above it the client takes nothing in until some are read
+_MAX_ALIKE = {BlockConnected: 1, PeerChanged: 1, PeerWarning: 100, Progress: 1, Synced: 1}  # of a kind that are left: the latest
 
 
 @public
@@ -43,18 +49,34 @@ class EventQueue:
         self._events: deque[Event] = deque()
         self._drained = drained
         self._changed = asyncio.Event()
+        self._thin_at = MAX_WAITING
         self.error: Exception | None = None  # what ended the client
         self.has_ended = False
 
     @property
     def is_full(self) -> bool:
         """Whether the client should wait."""
-        return len(self._events) >= MAX_WAITING
+        return len(self._events) >= MAX_LEFT
 
     def put(self, events: Iterable[Event]) -> None:
         """Add events."""
         self._events.extend(events)
+        if len(self._events) >= self._thin_at:
+            self._thin_out()
         self._changed.set()
+
+    def _thin_out(self) -> None:
+        left = dict(_MAX_ALIKE)
+        kept: list[Event] = []
+        for event in reversed(self._events):
+            kind = type(event)
+            if kind in left:
+                if not left[kind]:
+                    continue
+                left[kind] -= 1
+            kept.append(event)
+        self._events = deque(reversed(kept))
+        self._thin_at = max(MAX_WAITING, 2 * len(kept))  # so that each event is looked at a few times at most
 
     def end(self, error: Exception | None) -> None:
         """No event follows; readers get the error after the last one, if there is one."""
