@@ -51,7 +51,16 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     )
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
-    from spvfilter.kernel.pure.headers import header_hashes
+    from spvfilter.kernel.pure.headers import (
+        chain_filter_headers,
+        find_header,
+        header_bits,
+        header_hashes,
+        index_headers,
+        join_indexes,
+        judge_headers,
+        linked_headers,
+    )
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
     from spvfilter.kernel.pure.table import WatchTable
 else:
@@ -82,14 +91,21 @@ __all__ = [
     "WatchTable",
     "bip37_scan_block",
     "bip37_scan_tx",
+    "chain_filter_headers",
     "check_block",
     "decode_address",
     "extract_matches",
+    "find_header",
     "gcs_build",
     "gcs_check",
+    "header_bits",
     "header_hashes",
+    "index_headers",
     "is_p2pk",
     "is_pubkey",
+    "join_indexes",
+    "judge_headers",
+    "linked_headers",
     "merkle_root",
     "multisig_keys",
     "parse_merkleblock",

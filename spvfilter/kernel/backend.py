@@ -25,7 +25,10 @@ _REFERENCE = {
     "pure.bits": ("BitCore", "CounterCore"),
     "pure.files": ("ReadBuffer", "read_at"),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
-    "pure.headers": ("header_hashes",),
+    "pure.headers": (
+        *("chain_filter_headers", "find_header", "header_bits", "header_hashes", "index_headers"),
+        *("join_indexes", "judge_headers", "linked_headers"),
+    ),
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.table": ("WatchTable",),
 }

@@ -19,6 +19,15 @@ from spvfilter.kernel.pure.blocks import (
 )
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
-from spvfilter.kernel.pure.headers import header_hashes as header_hashes
+from spvfilter.kernel.pure.headers import (
+    chain_filter_headers as chain_filter_headers,
+    find_header as find_header,
+    header_bits as header_bits,
+    header_hashes as header_hashes,
+    index_headers as index_headers,
+    join_indexes as join_indexes,
+    judge_headers as judge_headers,
+    linked_headers as linked_headers,
+)
 from spvfilter.kernel.pure.merkleblock import extract_matches as extract_matches, parse_merkleblock as parse_merkleblock
 from spvfilter.kernel.pure.table import WatchTable as WatchTable

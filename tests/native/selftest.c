@@ -124,6 +124,7 @@ int main(int argc, char **argv) {
     static real_block blocks[MAX_BLOCKS];
     size_t count = 0, transactions = 0;
     test_hashes();
+    test_headers();
     test_threads();
     test_bloom();
     for (int i = 1; i < argc; i++)

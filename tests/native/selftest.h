@@ -19,6 +19,7 @@ uint64_t roll(dice *dice);
 void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
 
 void test_hashes(void);
+void test_headers(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
 void test_bip37_scans(const real_block *blocks, size_t count);

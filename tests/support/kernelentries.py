@@ -17,6 +17,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
+from spvfilter.kernel.pure.headers import header_hashes, index_headers
 from support import build
 from support.build import TxIn, TxOut, merkle_root
 from support.merkletree import partial_tree
@@ -158,6 +159,8 @@ def query(method: str) -> Callable[[Kernel], Callable[..., object]]:
     return lambda kernel: getattr(kernel.GcsQuery(ITEMS[:3]), method)
 
 
+HEADERS = BLOCK[:80] * 50
+INDEX = index_headers(HEADERS, BLOCK[4:36])
 SPAN: TxSpan = next(iter(walk_block(BLOCK)))
 _NUMBERS = ("hash_funcs", "tweak", "flags")
 
@@ -180,6 +183,17 @@ ENTRIES: dict[str, Entry] = {
         function("bip37_scan_tx"), (PAYMENTS[0], BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
     ),
     "header_hashes": Entry(function("header_hashes"), (BLOCK[:80] * 50,), ((0,),)),
+    "linked_headers": Entry(function("linked_headers"), (HEADERS, header_hashes(HEADERS)), ((0,), (1,))),
+    "header_bits": Entry(function("header_bits"), (HEADERS,), ((0,),)),
+    "judge_headers": Entry(
+        function("judge_headers"),
+        (HEADERS, bytes(32 * 50), bytes(44), HEADERS[72:76] + bytes(32), bytes(36), 1 << 32, -(1 << 31), 1 << 32),
+        ((0,), (1,), (2,), (3,), (4,)),
+    ),
+    "index_headers": Entry(function("index_headers"), (HEADERS, BLOCK[4:36]), ((0,), (1,))),
+    "join_indexes": Entry(function("join_indexes"), ([INDEX, INDEX],), ((0, 0), (0, 1)), (0,)),
+    "find_header": Entry(function("find_header"), ([INDEX, INDEX], BLOCK[4:36]), ((0, 0), (0, 1), (1,)), (0,)),
+    "chain_filter_headers": Entry(function("chain_filter_headers"), (BLOCK[:3_200], BLOCK[4:36]), ((0,), (1,))),
     "read_at": Entry(function("read_at"), PLACE[:4], ((3,),)),
     "ReadBuffer.__new__": Entry(lambda kernel: lambda: kernel.ReadBuffer() is not None),
     "ReadBuffer.__sizeof__": Entry(lambda kernel: lambda: kernel.ReadBuffer().__sizeof__() > 0),

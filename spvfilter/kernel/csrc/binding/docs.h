@@ -294,6 +294,28 @@
     "\n" \
     "Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that end within an\n" \
     "element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError unless 1 ≤ P ≤ 32."
+#define SPV_DOC_chain_filter_headers \
+    "chain_filter_headers($module, hashes, previous, /)\n" \
+    "--\n" \
+    "\n" \
+    "The filter headers, 32 bytes each, of blocks with these filter hashes, 32 bytes each; `previous` is the one before the first.\n" \
+    "\n" \
+    "Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises ParameterError for\n" \
+    "other lengths."
+#define SPV_DOC_find_header \
+    "find_header($module, indexes, block_hash, /)\n" \
+    "--\n" \
+    "\n" \
+    "Where a header with this hash may be: each index with its first four bytes, by its place, and the header's number there.\n" \
+    "\n" \
+    "Raises ParameterError for a hash of another length and for bytes that are no index."
+#define SPV_DOC_header_bits \
+    "header_bits($module, headers, /)\n" \
+    "--\n" \
+    "\n" \
+    "The compact bits of headers, 80 bytes each, in order: bits, and the number of consecutive headers that have them.\n" \
+    "\n" \
+    "Raises FormatError if the last header is truncated."
 #define SPV_DOC_header_hashes \
     "header_hashes($module, headers, /)\n" \
     "--\n" \
@@ -301,6 +323,41 @@
     "The block hashes, 32 bytes each, of headers of 80 bytes each.\n" \
     "\n" \
     "Raises FormatError if the last header is truncated."
+#define SPV_DOC_index_headers \
+    "index_headers($module, headers, last, /)\n" \
+    "--\n" \
+    "\n" \
+    "An index by hash of up to 65,536 headers, 80 bytes each, that follow each other; `last` is the hash of the last one.\n" \
+    "\n" \
+    "It has the first four bytes of each hash, in ascending order, and then, in the same order, the numbers of the headers, u16 LE. Those\n" \
+    "with equal bytes are in the order of their numbers. Raises FormatError if the last header is truncated, ParameterError for none, for\n" \
+    "too many and for a hash of another length."
+#define SPV_DOC_join_indexes \
+    "join_indexes($module, indexes, /)\n" \
+    "--\n" \
+    "\n" \
+    "The index of all headers of several indexes, in which those of each are numbered after those of the one before it.\n" \
+    "\n" \
+    "Raises ParameterError for no headers, for more than 65,536, and for bytes that are no index."
+#define SPV_DOC_judge_headers \
+    "judge_headers($module, headers, hashes, times, usual, late, late_by, least_version, latest, /)\n" \
+    "--\n" \
+    "\n" \
+    "How many headers, 80 bytes each, obey the rules from the first one on, and how many of these are late.\n" \
+    "\n" \
+    "A header is late if its time is more than `late_by` seconds above the one before it. Its bits must be those of `late`, of others those\n" \
+    "of `usual`: each is bits u32 LE and the target 32 bytes LE, which the hash must not exceed. The time must be above the median of the\n" \
+    "eleven times before it and at most `latest`, the version at least `least_version`. `hashes` are those of the headers, 32 bytes each;\n" \
+    "`times` are those of up to eleven headers before them, u32 LE, oldest first. Links are not checked.\n" \
+    "\n" \
+    "Raises FormatError if the last header is truncated, ParameterError for other sizes and numbers that no header could have."
+#define SPV_DOC_linked_headers \
+    "linked_headers($module, headers, hashes, /)\n" \
+    "--\n" \
+    "\n" \
+    "How many headers, 80 bytes each, follow each other from the first one on; `hashes` are theirs, 32 bytes each.\n" \
+    "\n" \
+    "Raises FormatError if the last header is truncated, ParameterError unless there is a hash for each header."
 #define SPV_DOC_extract_matches \
     "extract_matches($module, root, total, hashes, flags, /)\n" \
     "--\n" \

@@ -1,11 +1,42 @@
-/* Hashing runs of headers; the twin of pure/headers.py. */
+/* Runs of headers: their hashes, their links, and the rules between two changes of the rules; chains of filter headers. The twin is
+   pure/headers.py. */
 #ifndef SPV_BLOCK_HEADERS_H
 #define SPV_BLOCK_HEADERS_H
 
 #include "block/walk.h"
 #include "hash/sha256.h"
 
+enum { SPV_MEDIAN_SPAN = 11 }; /* headers, Core chain.h nMedianTimeSpan */
+
+/* Bytes that are not a whole number of headers are refused. */
+spv_status spv_check_headers(size_t size, spv_error *error);
+
 /* pure.headers.header_hashes: room for size / 80 hashes at `out`. */
 spv_status spv_header_hashes(const uint8_t *headers, size_t size, spv_hash *out, spv_error *error);
+
+/* The previous hash of a header. */
+SPV_INLINE const uint8_t *spv_previous(const uint8_t *headers, size_t number) {
+    return headers + number * SPV_HEADER_SIZE + 4;
+}
+
+/* pure.headers.linked_headers. */
+size_t spv_linked_headers(const uint8_t *headers, const spv_hash *hashes, size_t count);
+
+/* One item of pure.headers.header_bits: the number of headers, of `count` ≥ 1, that have the first one's bits, which it stores. */
+size_t spv_same_bits(const uint8_t *headers, size_t count, uint32_t *bits);
+
+typedef struct {
+    const uint8_t *usual, *late; /* bits u32 LE, then the target, 32 bytes LE */
+    uint64_t late_by;            /* seconds */
+    int64_t least_version, latest;
+    uint32_t times[SPV_MEDIAN_SPAN]; /* of the headers before, oldest first */
+    size_t known;                    /* times, ≥ 1 */
+} spv_header_rules;
+
+/* pure.headers.judge_headers. */
+size_t spv_judge_headers(const uint8_t *headers, const spv_hash *hashes, size_t count, const spv_header_rules *rules, size_t *late);
+
+/* pure.headers.chain_filter_headers: room for `count` filter headers at `out`. */
+void spv_chain_filter_headers(const spv_hash *hashes, size_t count, const spv_hash previous, spv_hash *out);
 
 #endif

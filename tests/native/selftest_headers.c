@@ -1,0 +1,164 @@
+/* Runs of headers against plain loops: links, bits, the rules between two landmarks, indexes by hash, chains of filter headers. */
+#include "selftest.h"
+
+#include "block/hashindex.h"
+#include "block/headers.h"
+
+enum { MOST = 300, USUAL = 7, LATE = 9, LATE_BY = 100 };
+
+static void put_header(uint8_t *header, int32_t version, uint32_t time, uint32_t bits) {
+    spv_put_le32(header, (uint32_t)version);
+    spv_put_le32(header + 68, time);
+    spv_put_le32(header + 72, bits);
+}
+
+static bool above(const uint8_t *one, const uint8_t *other) {
+    for (int i = 31; i >= 0; i--)
+        if (one[i] != other[i])
+            return one[i] > other[i];
+    return false;
+}
+
+/* The middle one of up to eleven times: it has as many below it as half of them. */
+static uint32_t middle(const uint32_t *times, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t below = 0, equal = 0;
+        for (size_t j = 0; j < count; j++) {
+            below += times[j] < times[i];
+            equal += times[j] == times[i];
+        }
+        if (below <= count / 2 && count / 2 < below + equal)
+            return times[i];
+    }
+    CHECK(false);
+    return 0;
+}
+
+static size_t plain_judge(const uint8_t *headers, spv_hash *hashes, size_t count, const spv_header_rules *rules, size_t *late) {
+    uint32_t times[SPV_MEDIAN_SPAN + MOST];
+    size_t known = rules->known;
+    memcpy(times, rules->times, known * sizeof *times);
+    *late = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *header = headers + SPV_HEADER_SIZE * i;
+        const uint32_t time = spv_le32(header + 68);
+        const bool is_late = (uint64_t)time > (uint64_t)times[known - 1] + rules->late_by;
+        const uint8_t *wanted = is_late ? rules->late : rules->usual;
+        const size_t span = known < SPV_MEDIAN_SPAN ? known : SPV_MEDIAN_SPAN;
+        if (memcmp(header + 72, wanted, 4) || above(hashes[i], wanted + 4) || time <= middle(times + known - span, span) || time > rules->latest
+            || (int32_t)spv_le32(header) < rules->least_version)
+            return i;
+        *late += is_late;
+        times[known++] = time;
+    }
+    return count;
+}
+
+static void test_rules(dice *dice) {
+    uint8_t *headers = zeroed(MOST, SPV_HEADER_SIZE), usual[36] = {USUAL}, late_ones[36] = {LATE};
+    spv_hash *hashes = zeroed(MOST, sizeof *hashes);
+    const size_t count = roll(dice) % (MOST + 1);
+    spv_header_rules rules = {usual, late_ones, LATE_BY, 2, 1 << 30, {0}, 1 + roll(dice) % SPV_MEDIAN_SPAN};
+    uint32_t time = 1000, bits;
+    usual[4 + 20] = 5;
+    late_ones[4 + 31] = 1;
+    for (size_t i = 0; i < rules.known; i++)
+        rules.times[i] = time = 1000 + (uint32_t)(roll(dice) % 50);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t step = (uint32_t)(roll(dice) % 130);
+        const bool odd = roll(dice) % 100 == 0;
+        put_header(headers + SPV_HEADER_SIZE * i, odd ? 1 : 2, time + step, step > LATE_BY ? LATE : USUAL);
+        hashes[i][20] = (uint8_t)(roll(dice) % 400 ? 4 : 5);
+        hashes[i][0] = (uint8_t)(roll(dice) % 100 == 0);
+        time += step;
+    }
+    if (roll(dice) % 4 == 0)
+        rules.latest = time - 20;
+    size_t late, plain_late;
+    const size_t good = spv_judge_headers(headers, hashes, count, &rules, &late);
+    CHECK(good == plain_judge(headers, hashes, count, &rules, &plain_late) && late == plain_late);
+    for (size_t at = 0; at < count;) {
+        const size_t alike = spv_same_bits(headers + SPV_HEADER_SIZE * at, count - at, &bits);
+        for (size_t i = at; i < at + alike; i++)
+            CHECK(spv_le32(headers + SPV_HEADER_SIZE * i + 72) == bits);
+        at += alike;
+        CHECK(at == count || spv_le32(headers + SPV_HEADER_SIZE * at + 72) != bits);
+    }
+    release(headers);
+    release(hashes);
+}
+
+/* An index in which some keys are equal: each header is found, and nothing else. */
+static void test_index(dice *dice) {
+    const size_t count = 2 + roll(dice) % (MOST - 1), half = 1 + roll(dice) % (count - 1);
+    uint8_t *headers = zeroed(count, SPV_HEADER_SIZE), *whole = zeroed(count, SPV_INDEX_ENTRY), *joined = zeroed(count, SPV_INDEX_ENTRY);
+    uint8_t *low = zeroed(half, SPV_INDEX_ENTRY), *high = zeroed(count - half, SPV_INDEX_ENTRY);
+    spv_hash *hashes = zeroed(count, sizeof *hashes), stranger;
+    spv_error error;
+    roll_bytes(dice, headers, count * SPV_HEADER_SIZE);
+    for (size_t i = 0; i < count; i++) {
+        oracle_sha256d(headers + SPV_HEADER_SIZE * i, SPV_HEADER_SIZE, hashes[i]);
+        if (roll(dice) % 3 == 0)
+            memcpy(hashes[i], "same", SPV_INDEX_KEY);
+        if (i + 1 < count)
+            memcpy(headers + SPV_HEADER_SIZE * (i + 1) + 4, hashes[i], sizeof *hashes);
+    }
+    CHECK(spv_linked_headers(headers, hashes, count) == count);
+    headers[SPV_HEADER_SIZE * half + 4 + roll(dice) % 32] ^= 1;
+    CHECK(spv_linked_headers(headers, hashes, count) == half);
+    memcpy(headers + SPV_HEADER_SIZE * half + 4, hashes[half - 1], sizeof *hashes);
+    CHECK(!spv_index_headers(headers, count, hashes[count - 1], whole));
+    CHECK(!spv_index_headers(headers, half, hashes[half - 1], low));
+    CHECK(!spv_index_headers(headers + SPV_HEADER_SIZE * half, count - half, hashes[count - 1], high));
+    spv_bytes parts[] = {{low, half * SPV_INDEX_ENTRY}, {high, (count - half) * SPV_INDEX_ENTRY}};
+    CHECK(!spv_join_indexes(parts, 2, joined) && same(joined, whole, count * SPV_INDEX_ENTRY));
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *numbers;
+        size_t found = spv_find_header(whole, count, hashes[i], &numbers), seen = 0;
+        for (size_t n = 0; n < count; n++)
+            if (!memcmp(hashes[n], hashes[i], SPV_INDEX_KEY))
+                CHECK(seen < found && spv_le16(numbers + 2 * seen++) == n);
+        CHECK(seen == found);
+    }
+    roll_bytes(dice, stranger, sizeof stranger);
+    memcpy(stranger, "\xff\xff\xff", 3);
+    const uint8_t *numbers;
+    CHECK(spv_find_header(whole, count, stranger, &numbers) == 0 || !memcmp(whole + SPV_INDEX_KEY * (count - 1), stranger, 3));
+    spv_put_le32(stranger, (uint32_t)count);
+    memcpy(low + SPV_INDEX_KEY * half, stranger, 2); /* a number that no header has */
+    CHECK(spv_join_indexes(parts, 2, joined) == SPV_RANGE);
+    CHECK(spv_check_headers(SPV_HEADER_SIZE * count, &error) == SPV_OK);
+    check_refusal(spv_check_headers(SPV_HEADER_SIZE * count + 79, &error), &error, SPV_HEADER_SIZE * count + 79);
+    release(headers);
+    release(whole);
+    release(joined);
+    release(low);
+    release(high);
+    release(hashes);
+}
+
+static void test_filter_headers(dice *dice) {
+    const size_t count = roll(dice) % 5;
+    spv_hash *hashes = zeroed(count + 1, sizeof *hashes), *headers = zeroed(count + 1, sizeof *headers), previous;
+    uint8_t pair[64];
+    roll_bytes(dice, (uint8_t *)hashes, count * sizeof *hashes);
+    roll_bytes(dice, previous, sizeof previous);
+    spv_chain_filter_headers(hashes, count, previous, headers);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(pair, hashes[i], 32);
+        memcpy(pair + 32, previous, 32);
+        oracle_sha256d(pair, sizeof pair, previous);
+        CHECK(same(headers[i], previous, 32));
+    }
+    release(hashes);
+    release(headers);
+}
+
+void test_headers(void) {
+    dice dice = {20090109};
+    for (int i = 0; i < 300; i++) {
+        test_rules(&dice);
+        test_index(&dice);
+        test_filter_headers(&dice);
+    }
+}
