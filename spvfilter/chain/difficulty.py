@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import struct
-
 from spvfilter._public import public
-from spvfilter.protocol import HEADER_SIZE
+from spvfilter.kernel import header_bits
 
 PERIOD = 2_016  # headers that share one difficulty, Core chainparams nPowTargetTimespan / nPowTargetSpacing
 SPACING = 600  # seconds; the target interval between blocks, Core nPowTargetSpacing
 TIMESPAN = PERIOD * SPACING  # seconds; the target duration of a period, Core nPowTargetTimespan
-
-_BITS = struct.Struct("<72xI4x")  # the bits of a header
 
 
 @public
@@ -52,15 +48,7 @@ def work(bits: int) -> int:
 @public
 def total_work(headers: bytes) -> int:
     """The expected number of hashes for all of these headers, 80 bytes each."""
-    count = len(headers) // HEADER_SIZE
-    if all(headers[at::HEADER_SIZE] == headers[at : at + 1] * count for at in range(72, 76)):  # one difficulty, as in most periods
-        return count * work(int.from_bytes(headers[72:76], "little"))
-    total, last_bits, last_work = 0, 0, 1
-    for (bits,) in _BITS.iter_unpack(headers):
-        if bits != last_bits:
-            last_bits, last_work = bits, work(bits)
-        total += last_work
-    return total
+    return sum(count * work(bits) for bits, count in header_bits(headers))
 
 
 @public

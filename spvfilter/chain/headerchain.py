@@ -103,7 +103,7 @@ class HeaderChain:
         last = self.start.height + len(hashes) // 32 - 1
         if not hashes or self.start.height > max(0, min(last - last % PERIOD, last - MEDIAN_SPAN + 1)):
             raise ParameterError(f"headers {self.start.height} to {last} do not suffice to validate the next one")
-        self._active = PackedHeaders(self.start.height, self.start.headers, hashes, self.start.work)
+        self._active = PackedHeaders(self.start.height, self.start.headers, hashes[-32:], self.start.work)
         self._forks = Forks()
         self._last_tip: Tip | None = None  # the tip that was validated last, which the next headers most often extend
 
@@ -123,7 +123,26 @@ class HeaderChain:
             check_links(piece, hashes)
             if now is not None:
                 tip.advance(piece, hashes, now)
-            chain._active.append(piece, hashes)
+            chain._active.append(piece, hashes[-32:])
+        return chain
+
+    @classmethod
+    def restore(cls, network: Network, pieces: Iterable[bytes]) -> HeaderChain:
+        """Restore a chain from headers that are known to be as they were saved and to follow each other, as those of a database are.
+
+        As `load`, but of each piece only the last header is hashed, so that of headers that do not follow each other only those between
+        two pieces are noticed. Raises FormatError, UnconnectedHeadersError.
+        """
+        chain = cls(network)
+
+        def linked() -> Iterator[tuple[bytes, bytes]]:
+            for piece in filter(None, pieces):
+                last = header_hashes(piece[-HEADER_SIZE:])
+                if piece[4:36] != chain.tip_hash:
+                    raise UnconnectedHeadersError(f"header {chain.height + 1} does not follow the one before it")
+                yield piece, last
+
+        chain._active.extend(linked())
         return chain
 
     # Reading the chain
@@ -278,7 +297,7 @@ class HeaderChain:
             old_work = self.work
             old_headers, old_hashes = self._active.cut(height)
             self._forks.reorganise(Fork(height, old_headers, old_hashes, old_work), Fork(height, headers, hashes, 0))
-        self._active.append(headers, hashes)
+        self._active.append(headers, hashes[-32:])
         return Update(height, stored, old_headers, old_hashes, headers, hashes)
 
     # Context for the rules

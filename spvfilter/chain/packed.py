@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterable
 
 from spvfilter.chain.difficulty import total_work
+from spvfilter.kernel import find_header, index_headers, join_indexes
 from spvfilter.protocol import HEADER_SIZE
 
 _SUM_EVERY = 256  # headers between two stored sums of work
-_BUCKETS = 1 << 12  # of the index, by the first 12 bits of a hash
-_ENTRY = 8  # bytes of an index entry: four more bytes of the hash, the header's number u32
-_KEYS = struct.Struct("<H4s26x")  # of a hash: its bucket, with 4 bits too many, and the part in its entry
+_SMALL, _LARGE = 1 << 11, 1 << 15  # headers of an index
 
 
 class PackedHeaders:
     """Headers of consecutive heights in one buffer, 80 bytes each. A header's hash is stored once: as the previous hash of the next header.
 
-    The index has buckets of (part of the hash, number). It takes about 9 bytes per header and is never rehashed as a whole.
+    An index by hash is made of every 32,768 headers, and of every 2,048 of those that follow. What is left after these has one of its own,
+    which is made anew with every change. An index takes 6 bytes a header, and none is ever changed.
     """
 
-    __slots__ = ("_buckets", "_raw", "_sums", "first", "tip_hash", "work")
+    __slots__ = ("_indexes", "_places", "_raw", "_sums", "first", "tip_hash", "work")
 
-    def __init__(self, first: int, headers: bytes, hashes: bytes, chain_work: int) -> None:
+    def __init__(self, first: int, headers: bytes, tip_hash: bytes, chain_work: int) -> None:
         """At least one header; `first` is the height of the first, `chain_work` the work up to and including the last."""
         self.first = first
         self.work = chain_work - total_work(headers)  # up to the tip
         self.tip_hash = b""
         self._raw = bytearray()
         self._sums: list[int] = []
-        self._buckets = [bytearray() for _ in range(_BUCKETS)]
-        self.append(headers, hashes)
+        self._indexes: tuple[bytes, ...] = ()
+        self._places: list[tuple[int, int]] = []  # number of the first header of each index, and of that after its last
+        self.append(headers, tip_hash)
 
     @property
     def height(self) -> int:
         """The height of the last header."""
         return self.first + len(self._raw) // HEADER_SIZE - 1
 
-    def append(self, headers: bytes, hashes: bytes) -> None:
-        """Append headers that follow the last one and each other, with their hashes."""
-        buckets, first = self._buckets, len(self._raw) // HEADER_SIZE
-        for number, (bucket, part) in enumerate(_KEYS.iter_unpack(hashes), first):
-            buckets[bucket % _BUCKETS] += part + number.to_bytes(4, "little")
+    def append(self, headers: bytes, tip_hash: bytes) -> None:
+        """Append headers that follow the last one and each other; `tip_hash` is the last one's hash."""
+        self._append(headers, tip_hash)
+        self._index()
+
+    def extend(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
+        """Append many headers: each piece as `append` takes them. None of them is found by its hash before all are there."""
+        try:
+            for headers, tip_hash in pieces:
+                self._append(headers, tip_hash)
+        finally:
+            self._index()
+
+    def _append(self, headers: bytes, tip_hash: bytes) -> None:
+        first = len(self._raw) // HEADER_SIZE
         at, end = 0, -first % _SUM_EVERY * HEADER_SIZE
         while end < len(headers):
             self.work += total_work(headers[at:end])
             self._sums.append(self.work)
             at, end = end, end + _SUM_EVERY * HEADER_SIZE
         self.work += total_work(headers[at:])
-        self.tip_hash = hashes[-32:]
+        self.tip_hash = tip_hash
         self._raw += headers
 
     def cut(self, height: int) -> tuple[bytes, bytes]:
@@ -56,12 +67,31 @@ class PackedHeaders:
         self.work = self.work_at(height)
         headers = bytes(self._raw[HEADER_SIZE * number :])
         hashes = b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)]) + self.tip_hash
-        for bucket, _ in _KEYS.iter_unpack(hashes):
-            del self._buckets[bucket % _BUCKETS][-_ENTRY:]  # numbers ascend within a bucket, so the removed headers' entries are the last
         self.tip_hash = headers[4:36]
         del self._raw[HEADER_SIZE * number :]
         del self._sums[-(-number // _SUM_EVERY) :]
+        self._index()
         return headers, hashes
+
+    def _index(self) -> None:
+        """Bring the indexes up to date after headers were appended or removed."""
+        count, places = len(self._raw) // HEADER_SIZE, self._places
+        kept = len(places)
+        while kept and (places[kept - 1][1] > count or places[kept - 1][1] % _SMALL):
+            kept -= 1
+        indexes, places = list(self._indexes[:kept]), places[:kept]
+        at = places[-1][1] if places else 0
+        while at < count:
+            end = min(at + _SMALL, count)
+            with memoryview(self._raw) as every, every[HEADER_SIZE * at : HEADER_SIZE * end] as headers:
+                indexes.append(index_headers(bytes(headers), self.hash_at(self.first + end - 1)))
+            places.append((at, end))
+            if not end % _LARGE:
+                many = _LARGE // _SMALL
+                indexes[-many:] = [join_indexes(indexes[-many:])]
+                places[-many:] = [(end - _LARGE, end)]
+            at = end
+        self._indexes, self._places = tuple(indexes), places
 
     def headers(self, height: int, count: int) -> bytes:
         """Up to `count` headers from a height on, 80 bytes each; fewer at the end."""
@@ -75,15 +105,12 @@ class PackedHeaders:
 
     def height_of(self, block_hash: bytes) -> int | None:
         """The height of the header with this hash, or None."""
-        bucket, part = _KEYS.unpack(block_hash)
-        entries = self._buckets[bucket % _BUCKETS]
-        at = entries.find(part)
-        while at >= 0:
-            if not at % _ENTRY:
-                height = self.first + int.from_bytes(entries[at + 4 : at + 8], "little")
-                if self.hash_at(height) == block_hash:
-                    return height
-            at = entries.find(part, at + 1)
+        if block_hash == self.tip_hash:
+            return self.height
+        for place, number in find_header(self._indexes, block_hash):
+            height = self.first + self._places[place][0] + number
+            if self.hash_at(height) == block_hash:
+                return height
         return None
 
     def work_at(self, height: int) -> int:

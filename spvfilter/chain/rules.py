@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,13 +20,13 @@ from spvfilter.errors import (
     TimewarpError,
     VersionError,
 )
+from spvfilter.kernel import judge_headers, linked_headers
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP
 
 MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
 
-_HASH = struct.Struct("32s")
 _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
 
 
@@ -100,38 +99,21 @@ class Tip:
         self.times = [*self.times[1 - MEDIAN_SPAN :], time]
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
-        """Validate many headers in a quarter of the time: between landmarks, bits are the period's or, for late headers, the limit's."""
-        network, usual, easy = self.network, self.period_bits, self.network.pow_limit_bits
-        goal, easy_goal, least, latest = target(usual), target(easy), self._least_version(self.height + 1), now + MAX_FUTURE_BLOCK_TIME
-        late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32
-        times, window, late, last = list(self.times), sorted(self.times), 0, self.times[-1]
-        oldest = len(times) - MEDIAN_SPAN  # index of the time that leaves the window next, once it is not negative
-        fields = zip(_FIELDS.iter_unpack(headers), _HASH.iter_unpack(hashes), strict=True)
-        for (version, time, bits), (block_hash,) in fields:
-            if time > last + late_by:
-                late += 1
-                expected, ceiling = easy, easy_goal
-            else:
-                expected, ceiling = usual, goal
-            if (
-                bits != expected
-                or int.from_bytes(block_hash, "little") > ceiling
-                or time <= window[len(window) >> 1]
-                or time > latest
-                or version < least
-            ):
-                at = len(times) - len(self.times)
-                self.height, self.times = self.height + at, times[-MEDIAN_SPAN:]
-                self._judge(block_hash, version, time, bits, now, index + at)
-                raise AssertionError(f"header {self.height + 1} was found invalid, but violates no rule")
-            last = time
-            times.append(time)
-            insort(window, time)
-            if oldest >= 0:
-                del window[bisect_left(window, times[oldest])]
-            oldest += 1
-        count = len(headers) // HEADER_SIZE
-        self.height, self.hash, self.bits, self.times = self.height + count, block_hash, bits, times[-MEDIAN_SPAN:]
+        """Validate many headers at once: between landmarks, bits are the period's or, for late headers, the limit's."""
+        network, usual, easy, count = self.network, self.period_bits, self.network.pow_limit_bits, len(headers) // HEADER_SIZE
+        times = b"".join([time.to_bytes(4, "little") for time in self.times])
+        late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32  # which no header is
+        latest = min(max(now + MAX_FUTURE_BLOCK_TIME, -1), 1 << 32)
+        least = self._least_version(self.height + 1)
+        good, late = judge_headers(headers, hashes, times, _difficulty(usual), _difficulty(easy), late_by, least, latest)
+        recent = range(max(0, good - MEDIAN_SPAN), good)
+        self.height += good
+        self.times = [*self.times, *(int.from_bytes(headers[80 * at + 68 : 80 * at + 72], "little") for at in recent)][-MEDIAN_SPAN:]
+        if good < count:
+            version, time, bits = _FIELDS.unpack_from(headers, HEADER_SIZE * good)
+            self._judge(hashes[32 * good : 32 * good + 32], version, time, bits, now, index + good)
+            raise AssertionError(f"header {self.height + 1} was found invalid, but violates no rule")
+        self.hash, self.bits = hashes[-32:], int.from_bytes(headers[-8:-4], "little")
         self.work += late * work(easy) + (count - late) * work(usual)
 
     def _least_version(self, height: int) -> int:
@@ -161,6 +143,11 @@ class Tip:
             raise VersionError(f"header {height} has version {version}, below {least}", index=index)
 
 
+def _difficulty(bits: int) -> bytes:
+    """Compact bits and their target, as the kernel takes them: 4 and 32 bytes LE."""
+    return bits.to_bytes(4, "little") + target(bits).to_bytes(32, "little")
+
+
 def median(times: Iterable[int]) -> int:
     """The middle one of the sorted times; of an even number, the later one (Core GetMedianTimePast)."""
     ordered = sorted(times)
@@ -179,12 +166,10 @@ def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> N
 
 def check_links(headers: bytes, hashes: bytes) -> None:
     """Check that headers follow each other. Raises DiscontinuousHeadersError."""
-    if b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)]) == hashes[:-32]:
-        return
-    for index in range(1, len(headers) // HEADER_SIZE):
+    index = linked_headers(headers, hashes)
+    if index * HEADER_SIZE < len(headers):
         previous = headers[HEADER_SIZE * index + 4 : HEADER_SIZE * index + 36]
-        if previous != hashes[32 * index - 32 : 32 * index]:
-            raise DiscontinuousHeadersError(f"header {index} follows {hash_to_hex(previous)}, not the header before it", index=index)
+        raise DiscontinuousHeadersError(f"header {index} follows {hash_to_hex(previous)}, not the header before it", index=index)
 
 
 def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from spvfilter.chain import HeaderChain, total_work
 from spvfilter.chain.forks import Fork, Forks
 from spvfilter.chain.packed import PackedHeaders
+from spvfilter.errors import FormatError, UnconnectedHeadersError
 from spvfilter.network import REGTEST
 from support.build import EASY_BITS, sha256d
 from support.headerchains import NOW, regular, split, tip_hash
@@ -23,34 +24,38 @@ def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
 
 def packed(hashes: list[bytes], first: int = 0) -> PackedHeaders:
     headers = made_up(hashes)
-    return PackedHeaders(first, headers, b"".join(hashes), total_work(headers))
+    return PackedHeaders(first, headers, hashes[-1], total_work(headers))
 
 
 def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
-    """The tip's entry begins with bytes that lie across the first one's parts."""
-    low, tip = b"\x07\x00ABCD".ljust(32, b"\x01"), b"\x07\x00CD\x00\x00".ljust(32, b"\x02")
-    chain = packed([low, tip])
-    assert (chain.height_of(low), chain.height_of(tip)) == (0, 1)
+    """What lies across the parts of two entries is no hash of the chain."""
+    low, high = b"ABCD".ljust(32, b"\x01"), b"CDEF".ljust(32, b"\x02")
+    chain = packed([low, high])
+    assert (chain.height_of(low), chain.height_of(high)) == (0, 1)
+    assert chain.height_of(b"CDCD".ljust(32, b"\x01")) is None
 
 
 def test_hashes_that_begin_alike_are_told_apart() -> None:
-    hashes = [b"\x07\x00same" + bytes([at]) * 26 for at in range(20)]
+    hashes = [b"same" + bytes([at]) * 28 for at in range(20)]
     chain = packed(hashes, 100)
     assert [chain.height_of(block_hash) for block_hash in hashes] == list(range(100, 120))
-    assert chain.height_of(b"\x07\x00same" + bytes([20]) * 26) is None
+    assert chain.height_of(b"same" + bytes([20]) * 28) is None
     headers, cut = chain.cut(104)
     assert (cut, headers) == (b"".join(hashes[5:]), made_up(hashes)[400:])
     assert [chain.height_of(block_hash) for block_hash in hashes] == [100, 101, 102, 103, 104, *[None] * 15]
-    chain.append(headers[:160], cut[:64])
+    chain.append(headers[:160], cut[32:64])
     assert [chain.height_of(block_hash) for block_hash in hashes[4:8]] == [104, 105, 106, None]
 
 
-@given(st.lists(st.tuples(st.integers(1, 700), st.integers(0, 900)), min_size=1, max_size=5), st.integers(0, 1 << 32))
+STEPS = st.tuples(st.integers(1, 700) | st.integers(1, 40_000), st.integers(0, 900) | st.integers(0, 40_000))
+
+
+@given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 1 << 32))
 def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], seed: int) -> None:
     rng = random.Random(seed)
     hashes = [rng.randbytes(32)]
     bits = [0x1D00FFFF]
-    chain = PackedHeaders(50, made_up(hashes, bits[0]), hashes[0], total_work(made_up(hashes, bits[0])))
+    chain = PackedHeaders(50, made_up(hashes, bits[0]), hashes[-1], total_work(made_up(hashes, bits[0])))
     for more, less in steps:
         fresh = [rng.randbytes(32) for _ in range(more)]
         each = rng.choice((0x1D00FFFF, 0x1B0404CB))
@@ -59,7 +64,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
             at = 80 * rng.randrange(more)
             headers[at + 72 : at + 76] = (0x1C00FFFF).to_bytes(4, "little")
         bits += [int.from_bytes(raw[72:76], "little") for raw in split(bytes(headers))]
-        chain.append(bytes(headers), b"".join(fresh))
+        chain.append(bytes(headers), fresh[-1])
         hashes += fresh
         if less and less < len(hashes):
             chain.cut(50 + len(hashes) - 1 - less)
@@ -67,11 +72,28 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
         works = [total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)) for value in bits]
         assert (chain.height, chain.tip_hash) == (49 + len(hashes), hashes[-1])
         assert chain.work == sum(works)
-        assert sum(map(len, chain._buckets)) == 8 * len(hashes)
+        assert sum(map(len, chain._indexes)) == 6 * len(hashes)
+        assert len(chain._indexes) <= len(hashes) // 32_768 + 17
         for at in {0, len(hashes) - 1, *(rng.randrange(len(hashes)) for _ in range(20))}:
             assert chain.work_at(50 + at) == sum(works[: at + 1])
             assert chain.hash_at(50 + at) == hashes[at]
             assert chain.height_of(hashes[at]) == 50 + at
+
+
+def test_a_chain_is_restored_as_it_was_but_not_from_pieces_that_do_not_follow_each_other() -> None:
+    chain = HeaderChain(REGTEST)
+    chain.accept(regular(chain, 20), NOW)
+    pieces = [chain.headers(1, 7), b"", chain.headers(8, 1), chain.headers(9, 12)]
+    again = HeaderChain.restore(REGTEST, pieces)
+    assert (again.height, again.tip_hash, again.work) == (chain.height, chain.tip_hash, chain.work)
+    assert again.headers(0, 30) == chain.headers(0, 30)
+    assert [again.height_of(chain.hash_at(height)) for height in range(21)] == list(range(21))
+    assert HeaderChain.restore(REGTEST, []).tip_hash == REGTEST.genesis_hash
+    for wrong in (pieces[2:], pieces[:1] + pieces[3:]):
+        with pytest.raises(UnconnectedHeadersError, match="does not follow the one before it"):
+            HeaderChain.restore(REGTEST, wrong)
+    with pytest.raises(FormatError, match="truncated"):
+        HeaderChain.restore(REGTEST, [pieces[0], chain.headers(8, 1) + b"\0"])
 
 
 # Forks
