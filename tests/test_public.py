@@ -26,6 +26,7 @@ HIDDEN = {  # classes that signatures name and users never hold
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
+    ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }
 ABSENT = dict.fromkeys(["Buffer", "Client", "Redis"], object)  # names in annotations that only type checkers import
 FIRST = range(30, 41)  # names that a first program needs

@@ -238,7 +238,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     try:
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
-        chain = HeaderChain.load(network, store.headers(1))
+        chain = HeaderChain.restore(network, store.headers(1))
         check_expressible(watch, options.mode)  # before it is kept
         saved = Saved.read(store, watch, StartHeight(options.from_height, options.birthday).first(chain), chain)
         check_expressible(watch, options.mode)  # with what the database knew

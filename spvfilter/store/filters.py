@@ -1,21 +1,24 @@
 """Compact filters in the wallet's database: the filter hash of every block, the filter headers, and filters kept on request.
 
-Filter headers are chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were written. Filters are
-stored under their own hashes and returned only for hashes that filter headers commit to. A false, damaged or stale filter is therefore
-never used, and a filter stored before its header becomes available once the header is known.
+The filter hashes are stored 2,000 in a row; rows begin at multiples of 2,000 heights, and only the last may have fewer. Filter headers are
+chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were written. Filters are stored under their
+own hashes and returned only for hashes that filter headers commit to. A false, damaged or stale filter is therefore never used, and a
+filter stored before its header becomes available once the header is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError
-from spvfilter.filters.bip158 import filter_hash, filter_header
+from spvfilter.filters.bip158 import filter_hash
+from spvfilter.kernel import chain_filter_headers
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
+from spvfilter.store.headers import PER_ROW
 from spvfilter.store.sqlite import MarkedRows, translated
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _SIZE = 32  # bytes of a hash
+_LAST = "filter header"  # the name of the last filter header among the marked values
 
 
 @public
@@ -36,72 +40,131 @@ class CompactFilterBatch:
     kept: Sequence[tuple[bytes, bytes]] = ()  # filters to store: hash and bytes
 
 
+class _Row(NamedTuple):
+    """Filter hashes of the blocks from height `first` on, and their filter headers."""
+
+    first: int
+    hashes: bytes
+    headers: bytes
+
+
+class FilterState(NamedTuple):
+    """How far the filter headers go."""
+
+    height: int = -1  # of the last one
+    last: bytes = GENESIS_PREVIOUS_FILTER_HEADER
+    below: tuple[bytes, ...] = ()  # the filter header below each row
+
+
 @public
 class CompactFilterRows:
-    """Filter hashes and filter headers from the genesis block on, held in memory (64 bytes per block), and the stored filters."""
+    """Filter hashes and filter headers from the genesis block on, and the stored filters.
+
+    Only every 2,000th filter header is held in memory, and the row that was read last.
+    """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path
-        self._hashes = bytearray()
-        self._headers = bytearray()
+        self._state = FilterState()
+        self._read: _Row | None = None  # the row that was read last
 
     @property
     def height(self) -> int:
         """Height of the last block with a known filter header; -1 for none."""
-        return len(self._headers) // _SIZE - 1
+        return self._state.height
 
     def header_at(self, height: int) -> bytes:
         """The filter header at a height; 32 zeros at height -1."""
-        return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS_FILTER_HEADER
+        if height < 0:
+            return GENESIS_PREVIOUS_FILTER_HEADER
+        if height == self.height:
+            return self._state.last
+        row = self._row(height)
+        return row.headers[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def headers(self, first: int, last: int) -> list[bytes]:
         """Filter headers from height `first` to `last`, both included."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
-    def packed(self) -> tuple[bytes, bytes]:
-        """All filter hashes and all filter headers, 32 bytes each."""
-        return bytes(self._hashes), bytes(self._headers)
+    def pieces(self) -> Iterator[bytes]:
+        """All filter hashes, 32 bytes each, up to 2,000 per item."""
+        for first in range(0, self.height + 1, PER_ROW):
+            yield self._hashes(first)
 
     def hash_at(self, height: int) -> bytes:
         """The filter hash at a height."""
-        return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
+        row = self._row(height)
+        return row.hashes[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
         """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the right hash."""
-        query = "SELECT height, data FROM filter_hashes JOIN filters USING (hash) WHERE height BETWEEN ? AND ?"
-        with translated(self._path):
-            rows = self._db.execute(query, (first, last))
-            return {height: data for height, data in rows if filter_hash(data) == self.hash_at(height)}
+        found = {}
+        for height in range(first, min(last, self.height) + 1):
+            wanted = self.hash_at(height)
+            data = self._filter(wanted)
+            if data is not None and filter_hash(data) == wanted:
+                found[height] = data
+        return found
 
     def waiting(self) -> int:
         """Number of stored filters that no known filter header commits to: of blocks above `height`, or not of the best chain."""
         with translated(self._path):
-            query = "SELECT count(*) FROM filters WHERE hash NOT IN (SELECT hash FROM filter_hashes)"
-            return int(self._db.execute(query).fetchone()[0])
+            self._db.execute("CREATE TEMP TABLE known (hash BLOB PRIMARY KEY) WITHOUT ROWID")
+            try:
+                for piece in self.pieces():
+                    hashes = ((piece[at : at + _SIZE],) for at in range(0, len(piece), _SIZE))
+                    self._db.executemany("INSERT OR IGNORE INTO temp.known VALUES (?)", hashes)
+                query = "SELECT count(*) FROM filters WHERE hash NOT IN (SELECT hash FROM temp.known)"
+                return int(self._db.execute(query).fetchone()[0])
+            finally:
+                self._db.execute("DROP TABLE temp.known")
 
     def is_kept(self, filter_hash: bytes, data: bytes) -> bool:
         """Whether these bytes are stored under this hash."""
+        return self._filter(filter_hash) == data
+
+    def _filter(self, filter_hash: bytes) -> bytes | None:
         with translated(self._path):
-            row: tuple[object] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (filter_hash,)).fetchone()
-        return row == (data,)
+            row: tuple[bytes] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (filter_hash,)).fetchone()
+        return row[0] if row else None
+
+    def _row(self, height: int) -> _Row:
+        """The row of a height."""
+        first = height - height % PER_ROW
+        if self._read is None or self._read.first != first:
+            hashes = self._hashes(first)
+            below = self._state.below[first // PER_ROW] if hashes else b""
+            self._read = _Row(first, hashes, chain_filter_headers(hashes, below) if hashes else b"")
+        return self._read
+
+    def _hashes(self, first: int) -> bytes:
+        with translated(self._path):
+            row: tuple[bytes] | None = self._db.execute("SELECT hashes FROM filter_hashes WHERE first = ?", (first,)).fetchone()
+        return row[0] if row else b""
 
     def load(self) -> None:
         """Read all hashes. Raises StoreCorruptError unless every one is as it was written."""
-        self._hashes.clear()
-        self._headers.clear()
-        for number, (height, stored) in enumerate(self._db.execute("SELECT height, hash FROM filter_hashes ORDER BY height")):
-            if height != number or not isinstance(stored, bytes) or len(stored) != _SIZE:
-                raise StoreCorruptError(f"{self._path}: the filter hash of height {number} is missing or damaged")
-            self._append(stored)
-        if self._rows.meta("filter header") != (self.header_at(self.height) if self.height >= 0 else None):
+        height, last, below = -1, GENESIS_PREVIOUS_FILTER_HEADER, []
+        for first, hashes in self._db.execute("SELECT first, hashes FROM filter_hashes ORDER BY first"):
+            is_row = first == height + 1 and not first % PER_ROW and isinstance(hashes, bytes)
+            if not is_row or len(hashes) % _SIZE or not 1 <= len(hashes) // _SIZE <= PER_ROW:
+                raise StoreCorruptError(f"{self._path}: the filter hash of height {height + 1} is missing or damaged")
+            below.append(last)
+            last = chain_filter_headers(hashes, last)[-_SIZE:]
+            height += len(hashes) // _SIZE
+        if self._rows.meta(_LAST) != (last if height >= 0 else None):
             raise StoreCorruptError(f"{self._path}: the last filter header differs from the one written last")
+        self.reset(FilterState(height, last, tuple(below)))
 
-    def _append(self, filter_hash: bytes) -> None:
-        header = filter_header(filter_hash, self.header_at(self.height))
-        self._hashes += filter_hash
-        self._headers += header
+    def state(self) -> FilterState:
+        """How far they go now, for `reset`."""
+        return self._state
+
+    def reset(self, state: FilterState) -> None:
+        """Forget changes that were not committed: they go as far as they did."""
+        self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
         """Delete the filter hashes above a height; within a transaction."""
@@ -109,14 +172,28 @@ class CompactFilterRows:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Apply a batch, within a transaction; if that fails, call `load` afterwards."""
+        """Apply a batch, within a transaction; if that fails, call `reset` afterwards."""
         if batch.fork is not None and batch.fork < self.height:
-            self._db.execute("DELETE FROM filter_hashes WHERE height > ?", (batch.fork,))
-            del self._hashes[_SIZE * (batch.fork + 1) :], self._headers[_SIZE * (batch.fork + 1) :]
-        if batch.hashes:
-            self._db.executemany("INSERT INTO filter_hashes VALUES (?, ?)", enumerate(batch.hashes, self.height + 1))
-            for appended in batch.hashes:
-                self._append(appended)
+            first = batch.fork + 1 - (batch.fork + 1) % PER_ROW
+            kept = self._hashes(first)[: _SIZE * (batch.fork + 1 - first)]
+            self._db.execute("DELETE FROM filter_hashes WHERE first >= ?", (first,))
+            below = self._state.below[: first // PER_ROW + 1]
+            self.reset(FilterState(first - 1, below[-1], below[:-1]))
+            self._append(kept)
+        self._append(b"".join(batch.hashes))
         if batch.fork is not None or batch.hashes:
-            self._rows.set_meta("filter header", self.header_at(self.height) if self.height >= 0 else None)
+            self._rows.set_meta(_LAST, self._state.last if self.height >= 0 else None)
         self._db.executemany("INSERT OR REPLACE INTO filters VALUES (?, ?)", batch.kept)
+
+    def _append(self, hashes: bytes) -> None:
+        """Add the filter hashes of the next blocks, 32 bytes each."""
+        at = 0
+        while at < len(hashes):
+            height, last, below = self._state
+            first = height + 1 - (height + 1) % PER_ROW
+            stored = self._hashes(first) if height >= first else b""
+            piece = hashes[at : at + _SIZE * PER_ROW - len(stored)]
+            self._db.execute("INSERT OR REPLACE INTO filter_hashes VALUES (?, ?)", (first, stored + piece))
+            above = below if stored else (*below, last)
+            self.reset(FilterState(height + len(piece) // _SIZE, chain_filter_headers(piece, last)[-_SIZE:], above))
+            at += len(piece)

@@ -46,7 +46,7 @@ class FilterImport:
             store.commit(Batch(headers=store.network.genesis))
         self.counts = ImportCounts()
         self._store = store
-        self._chain = HeaderChain.load(store.network, store.headers(1))
+        self._chain = HeaderChain.restore(store.network, store.headers(1))
         self._batch: dict[bytes, bytes] = {}  # by hash
         self._size = 0
         self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter taken

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE headers (height INTEGER PRIMARY KEY, raw BLOB NOT NULL);
+CREATE TABLE headers (first INTEGER PRIMARY KEY, raw BLOB NOT NULL);
 CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NOT NULL, label TEXT, mark INTEGER NOT NULL);
 CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, mark INTEGER NOT NULL)
     WITHOUT ROWID;
@@ -20,7 +20,7 @@ CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT
     WITHOUT ROWID;
 CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, height INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
     WITHOUT ROWID;
-CREATE TABLE filter_hashes (height INTEGER PRIMARY KEY, hash BLOB NOT NULL);
+CREATE TABLE filter_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 """
 MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the columns it covers

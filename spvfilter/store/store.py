@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self  # rows are as SQLite gi
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError, StoreForeignError
-from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
-from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
+from spvfilter.store.headers import HeaderRows
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
@@ -112,10 +111,10 @@ class Store:
         self.network = network
         self._db = connection
         self._rows = MarkedRows(connection, path, MARKED)
+        self._headers = HeaderRows(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
-        self._tip = -1
         self._cursor = -1
         self._searched = -1
 
@@ -190,23 +189,9 @@ class Store:
             self._rows.verify()
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: this wallet belongs to another network than {self.network}")
-            self._verify_headers()
+            self._headers.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
-
-    def _verify_headers(self) -> None:
-        previous: bytes | None = None
-        height = -1
-        for stated, raw in self._db.execute("SELECT height, raw FROM headers ORDER BY height"):
-            height += 1
-            if stated != height or not isinstance(raw, bytes) or len(raw) != HEADER_SIZE:
-                raise StoreCorruptError(f"{self.path}: the header of height {height} is missing or damaged")
-            if previous is not None and raw[4:36] != previous:
-                raise StoreCorruptError(f"{self.path}: header {height} does not link to the one before it")
-            previous = sha256d(raw)
-        if previous != self._rows.meta("tip"):
-            raise StoreCorruptError(f"{self.path}: the last header differs from the one written last")
-        self._tip = height
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
@@ -238,7 +223,7 @@ class Store:
     @property
     def tip(self) -> int:
         """Height of the last header; -1 for none."""
-        return self._tip
+        return self._headers.tip
 
     @property
     def cursor(self) -> int:
@@ -265,12 +250,8 @@ class Store:
         return Bip37Parameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
-        """Headers from height `start` on, packed (80 bytes each), up to 10,000 per item."""
-        for at in range(start, self._tip + 1, 10_000):
-            with translated(self.path):
-                rows = self._db.execute("SELECT raw FROM headers WHERE height >= ? AND height < ? ORDER BY height", (at, at + 10_000))
-                piece = b"".join(raw for (raw,) in rows)
-            yield piece
+        """Headers from height `start` on, packed (80 bytes each), up to 2,000 per item."""
+        return self._headers.pieces(start)
 
     def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
         """Matches in blocks above height `above` in ascending order, then the unconfirmed ones.
@@ -312,8 +293,7 @@ class Store:
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
         """Height and block hash of each header above height `fork`, from the tip down."""
-        for height, raw in self._rows_of("SELECT height, raw FROM headers WHERE height > ? ORDER BY height DESC", (fork,)):
-            yield height, sha256d(raw)
+        return self._headers.hashes_down(fork)
 
     def pending(self) -> dict[bytes, Pending]:
         """The unconfirmed transactions by txid."""
@@ -360,33 +340,27 @@ class Store:
 
     def commit(self, *batches: Batch) -> None:
         """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
-        tip, cursor, searched, ids = self._tip, self._cursor, self._searched, len(self._ids)
+        tip, cursor, searched, ids = self.tip, self._cursor, self._searched, len(self._ids)
+        filters = self.compact_filters.state()
         try:
             with translated(self.path), self._rows.transaction():
                 for batch in batches:
                     self._write(batch)
         except BaseException:
-            self._tip, self._cursor, self._searched = tip, cursor, searched
+            self._headers.tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
-            self.compact_filters.load()
+            self.compact_filters.reset(filters)
             raise
 
     def _write(self, batch: Batch) -> None:
-        db = self._db
-        if batch.fork is not None and batch.fork < self._tip:
+        if batch.fork is not None and batch.fork < self.tip:
             self._rows.remove("matches", "height > ?", (batch.fork,))
-            db.execute("DELETE FROM headers WHERE height > ?", (batch.fork,))
+            self._headers.cut(batch.fork)
             self.compact_filters.cut(batch.fork)
-            self._tip = batch.fork
             self._searched = min(self._searched, batch.fork)
             self._move_cursor(min(self._cursor, batch.fork))
-        if batch.headers:
-            pieces = [batch.headers[at : at + HEADER_SIZE] for at in range(0, len(batch.headers), HEADER_SIZE)]
-            db.executemany("INSERT INTO headers VALUES (?, ?)", enumerate(pieces, self._tip + 1))
-            self._tip += len(pieces)
         if batch.headers or batch.fork is not None:
-            last = db.execute("SELECT raw FROM headers WHERE height = ?", (self._tip,)).fetchone()
-            self._rows.set_meta("tip", sha256d(last[0]) if last else None)
+            self._headers.append(batch.headers)
         for kind, value, label in batch.entries:
             self._add_entry(kind, value, label)
         for identity in batch.withdrawn:
@@ -409,7 +383,7 @@ class Store:
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         if batch.cursor is not None:
-            self._move_cursor(min(batch.cursor, self._tip))
+            self._move_cursor(min(batch.cursor, self.tip))
         if batch.compact_filters is not None:
             self.compact_filters.write(batch.compact_filters)
         if batch.bip37_parameters is not None:

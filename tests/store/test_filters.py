@@ -68,11 +68,14 @@ def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE filter_hashes SET hash = zeroblob(32) WHERE height = 3",
-        "DELETE FROM filter_hashes WHERE height = 3",
-        "DELETE FROM filter_hashes WHERE height = 8",
-        "UPDATE filter_hashes SET hash = x'00' WHERE height = 8",
+        "UPDATE filter_hashes SET hashes = CAST(substr(hashes, 1, 96) || zeroblob(32) || substr(hashes, 129) AS BLOB)",
+        "UPDATE filter_hashes SET hashes = CAST(substr(hashes, 1, 96) || substr(hashes, 129) AS BLOB)",
+        "UPDATE filter_hashes SET hashes = substr(hashes, 1, 256)",
+        "UPDATE filter_hashes SET hashes = substr(hashes, 1, 257)",
+        "UPDATE filter_hashes SET hashes = 'text'",
+        "UPDATE filter_hashes SET first = 2000",
         "INSERT INTO filter_hashes VALUES (9, zeroblob(32))",
+        "INSERT INTO filter_hashes VALUES (2000, zeroblob(32))",
         "DELETE FROM filter_hashes",
     ],
 )

@@ -313,9 +313,13 @@ TAMPERED = {
     "a coin lost": "DELETE FROM coins WHERE value = 1004",
     "an entry changed": "UPDATE watch SET value = x'0014' || zeroblob(20)",
     "the cursor": "UPDATE meta SET value = zeroblob(16) WHERE key = 'cursor'",
-    "the tip": "DELETE FROM headers WHERE height = 20",
-    "a header in the middle": "UPDATE headers SET raw = zeroblob(80) WHERE height = 7",
-    "a header missing": "DELETE FROM headers WHERE height = 7",
+    "the tip": "UPDATE headers SET raw = substr(raw, 1, 20 * 80)",
+    "a header in the middle": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || zeroblob(80) || substr(raw, 641) AS BLOB)",
+    "a header missing": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || substr(raw, 641) AS BLOB)",
+    "all headers": "DELETE FROM headers",
+    "a part of a header": "UPDATE headers SET raw = substr(raw, 1, 1000)",
+    "headers elsewhere": "UPDATE headers SET first = 2000",
+    "headers that are text": "UPDATE headers SET raw = 'text'",
     "a pending one": "UPDATE pending SET seen = 8",
 }
 

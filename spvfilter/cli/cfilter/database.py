@@ -71,7 +71,7 @@ def export_filters(db: str, network: Network, page: Page) -> int:
         raise SourceError(f"{db}: no such file")
     count = size = 0
     with Store.open(db, network) as store:
-        headers = HeaderChain.load(network, store.headers(1))
+        headers = HeaderChain.restore(network, store.headers(1))
         last = min(store.compact_filters.height, headers.height)
         for first in range(0, last + 1, _AT_ONCE):
             for height, data in sorted(store.compact_filters.kept(first, min(first + _AT_ONCE - 1, last)).items()):

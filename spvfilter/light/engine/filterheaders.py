@@ -17,6 +17,7 @@ from spvfilter._dataclass import dataclass
 from spvfilter.chain.difficulty import PERIOD as _PERIOD
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip158 import filter_headers
+from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
@@ -208,15 +209,16 @@ class FilterHeaders:
             self._leader = None
             self._hear(peer)
             return
-        headers = list(filter_headers(hashes, previous))
+        packed = b"".join(hashes)
+        headers = chain_filter_headers(packed, previous)
         self._check_checkpoints(first, headers)
-        context.rows.append(hashes, headers)
+        context.rows.append(packed, headers)
         context.books.change_filters(CompactFilterBatch(hashes=hashes))
         self._standing(peer).vouched = end
 
-    def _check_checkpoints(self, first: int, headers: Sequence[bytes]) -> None:
+    def _check_checkpoints(self, first: int, headers: bytes) -> None:
         for height, known in self._context.chain.network.filter_checkpoints:
-            if first <= height < first + len(headers) and headers[height - first] != known:
+            if first <= height < first + len(headers) // 32 and headers[32 * (height - first) : 32 * (height - first) + 32] != known:
                 raise LieError(f"filter header {height} is not the one that is known", cause=Lie.FALSE_FILTER_HEADER)
 
     # Hearing

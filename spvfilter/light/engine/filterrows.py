@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
+from spvfilter.kernel import chain_filter_headers
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 
 _SIZE = 32  # bytes of a hash
@@ -12,9 +13,12 @@ _SIZE = 32  # bytes of a hash
 class FilterRows:
     """Filter hashes from the genesis block on; each filter header follows from the ones below (BIP-157)."""
 
-    def __init__(self, hashes: bytes = b"", headers: bytes = b"") -> None:
-        self._hashes = bytearray(hashes)
-        self._headers = bytearray(headers)
+    def __init__(self, pieces: Iterable[bytes] = ()) -> None:
+        """`pieces` are the saved filter hashes, 32 bytes each, any number in an item."""
+        self._hashes = bytearray()
+        self._headers = bytearray()
+        for hashes in pieces:
+            self.append(hashes, chain_filter_headers(hashes, self.header_at(self.height)))
 
     @property
     def height(self) -> int:
@@ -29,10 +33,10 @@ class FilterRows:
         """The filter hash at a height."""
         return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
 
-    def append(self, hashes: Sequence[bytes], headers: Sequence[bytes]) -> None:
-        """Add the filter hashes of the next blocks, and the filter headers that follow from them."""
-        self._hashes += b"".join(hashes)
-        self._headers += b"".join(headers)
+    def append(self, hashes: bytes, headers: bytes) -> None:
+        """Add the filter hashes of the next blocks, 32 bytes each, and the filter headers that follow from them."""
+        self._hashes += hashes
+        self._headers += headers
 
     def cut(self, height: int) -> None:
         """Remove what is above a height."""

@@ -48,8 +48,8 @@ class Saved:
             coverage.forgive(store.cursor)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         return cls(
-            chain=chain or HeaderChain.load(store.network, store.headers(1)),
-            rows=FilterRows(*store.compact_filters.packed()),
+            chain=chain or HeaderChain.restore(store.network, store.headers(1)),
+            rows=FilterRows(store.compact_filters.pieces()),
             books=SavedBooks(
                 matches=list(store.matches()),
                 pending=store.pending(),

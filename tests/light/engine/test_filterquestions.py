@@ -143,7 +143,7 @@ def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
     asked = Asked()
     asked.context.chain = chain = chain_of(2_100)
     ours = [bytes([number % 251]) * 32 for number in range(2_101)]
-    asked.context.rows.append(ours, list(filter_headers(ours, bytes(32))))
+    asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
     headers = Headers(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
     heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)

@@ -1,0 +1,95 @@
+"""Headers in the wallet's database: 2,000 in a row, linked by their hashes.
+
+Rows begin at multiples of 2,000 heights, and only the last may have fewer headers. Each header's hash is the next one's previous hash, and
+that of the last one is stored separately, which shows whether all of them are as they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import FormatError, StoreCorruptError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import header_hashes, linked_headers
+from spvfilter.protocol import HEADER_SIZE
+from spvfilter.store.sqlite import MarkedRows, translated
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
+
+PER_ROW = 2_000  # headers, as of a headers message; also filter hashes
+_TIP = "tip"  # the name of the last header's hash among the marked values
+
+
+class HeaderRows:
+    """Headers from the genesis block on."""
+
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+        self._db = db
+        self._rows = rows
+        self._path = path
+        self.tip = -1  # height of the last header; -1 for none
+
+    def verify(self) -> None:
+        """Read all headers. Raises StoreCorruptError unless every one is as it was written."""
+        previous: bytes | None = None
+        height = -1
+        for first, raw in self._db.execute("SELECT first, raw FROM headers ORDER BY first"):
+            if first != height + 1 or first % PER_ROW or not isinstance(raw, bytes) or not 1 <= len(raw) <= PER_ROW * HEADER_SIZE:
+                raise StoreCorruptError(f"{self._path}: the header of height {height + 1} is missing or damaged")
+            try:
+                hashes = header_hashes(raw)
+            except FormatError as error:
+                raise StoreCorruptError(f"{self._path}: the headers from height {first} on are {error.message}") from None
+            linked = linked_headers(raw, hashes) if previous in (None, raw[4:36]) else 0
+            if linked * HEADER_SIZE < len(raw):
+                raise StoreCorruptError(f"{self._path}: header {first + linked} does not link to the one before it")
+            previous = hashes[-32:]
+            height += linked
+        if previous != self._rows.meta(_TIP):
+            raise StoreCorruptError(f"{self._path}: the last header differs from the one written last")
+        self.tip = height
+
+    def pieces(self, start: int) -> Iterator[bytes]:
+        """Headers from height `start` on, packed (80 bytes each), up to 2,000 per item."""
+        for first in range(start - start % PER_ROW, self.tip + 1, PER_ROW):
+            yield self._row(first)[HEADER_SIZE * max(0, start - first) :]
+
+    def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
+        """Height and block hash of each header above height `fork`, from the tip down."""
+        for first in range(self.tip - self.tip % PER_ROW, fork - PER_ROW, -PER_ROW):
+            hashes = header_hashes(self._row(first))
+            for height in range(first + len(hashes) // 32 - 1, max(first - 1, fork), -1):
+                yield height, hashes[32 * (height - first) : 32 * (height - first) + 32]
+
+    def _row(self, first: int) -> bytes:
+        with translated(self._path):
+            row: tuple[bytes] | None = self._db.execute("SELECT raw FROM headers WHERE first = ?", (first,)).fetchone()
+        return row[0] if row else b""
+
+    def cut(self, height: int) -> None:
+        """Delete the headers above a height; within a transaction, which `append` must complete."""
+        first = height + 1 - (height + 1) % PER_ROW
+        kept = self._row(first)[: HEADER_SIZE * (height + 1 - first)]
+        self._db.execute("DELETE FROM headers WHERE first >= ?", (first,))
+        if kept:
+            self._db.execute("INSERT INTO headers VALUES (?, ?)", (first, kept))
+        self.tip = height
+
+    def append(self, headers: bytes) -> None:
+        """Add the next headers, 80 bytes each, or none, and record which is the last; within a transaction."""
+        at = 0
+        while at < len(headers):
+            first = self.tip + 1 - (self.tip + 1) % PER_ROW
+            below = self._row(first) if self.tip >= first else b""
+            piece = headers[at : at + HEADER_SIZE * PER_ROW - len(below)]
+            self._db.execute("INSERT OR REPLACE INTO headers VALUES (?, ?)", (first, below + piece))
+            self.tip += len(piece) // HEADER_SIZE
+            at += len(piece)
+        last = headers[-HEADER_SIZE:] or self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:]
+        self._rows.set_meta(_TIP, sha256d(last) if last else None)

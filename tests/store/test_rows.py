@@ -1,0 +1,147 @@
+"""Headers and filter hashes in the database, 2,000 in a row: appended and cut in any steps, refused where a row is damaged."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import StoreCorruptError
+from spvfilter.filters.bip158 import filter_headers
+from spvfilter.network import REGTEST
+from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.store.store import MEMORY, Batch, Store
+from support.build import sha256d
+from support.vectors import effort
+
+ROW = 2_000
+MOST = 3 * ROW + 10
+
+
+@cache
+def branch(seed: int, below: bytes = bytes(32)) -> tuple[bytes, ...]:
+    """Headers that follow one with this hash; their proof of work is not the database's business."""
+    rng, raw = random.Random(seed), []
+    for _ in range(MOST):
+        raw.append(bytes(4) + below + rng.randbytes(44))
+        below = sha256d(raw[-1])
+    return tuple(raw)
+
+
+def check(store: Store, raw: list[bytes], hashes: list[bytes], rng: random.Random) -> None:
+    start = rng.randrange(len(raw) + 1)
+    assert b"".join(store.headers(start)) == b"".join(raw[start:])
+    fork = rng.randrange(-1, len(raw))
+    assert list(store.hashes_down(fork)) == [(height, sha256d(raw[height])) for height in range(len(raw) - 1, fork, -1)]
+    rows, known = store.compact_filters, list(filter_headers(hashes, bytes(32)))
+    assert (store.tip, rows.height) == (len(raw) - 1, len(hashes) - 1)
+    assert b"".join(rows.pieces()) == b"".join(hashes)
+    for height in {0, ROW - 1, ROW, len(hashes) - 1, *(rng.randrange(MOST) for _ in range(5))}:
+        assert rows.hash_at(height) == (hashes[height] if 0 <= height < len(hashes) else b"")
+        if height < len(hashes):
+            assert rows.header_at(height) == ([bytes(32), *known][height + 1])
+
+
+def edges(rng: random.Random, most: int) -> int:
+    """A number up to `most`, often about the end of a row."""
+    near = ROW * rng.randrange(MOST // ROW + 1) + rng.randrange(-2, 3)
+    return min(max(near if rng.random() < 0.6 else rng.randrange(MOST), 0), most)
+
+
+@pytest.mark.parametrize("seed", range(effort(10, 20, 200)))
+def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    raw, hashes = [*branch(0)[: 1 + edges(rng, MOST - 1)]], list[bytes]()
+    path = tmp_path / "w.db"
+    store = Store.open(path, REGTEST)
+    store.commit(Batch(headers=b"".join(raw)))
+    for step in range(12):
+        fork = filter_fork = None
+        if rng.random() < 0.5:
+            fork = edges(rng, len(raw) - 1)
+            more = branch(10 * seed + step, sha256d(raw[fork]))[: rng.choice((0, 1, edges(rng, MOST - fork)))]
+            raw, hashes = [*raw[: fork + 1], *more], hashes[: fork + 1]
+        else:
+            more = branch(10 * seed + step, sha256d(raw[-1]))[: rng.choice((0, 1, edges(rng, MOST - len(raw))))]
+            raw += more
+        if rng.random() < 0.3 and hashes:
+            filter_fork = edges(rng, len(hashes)) - 1
+            hashes = hashes[: filter_fork + 1]
+        fresh = [rng.randbytes(32) for _ in range(edges(rng, len(raw) - len(hashes)))]
+        hashes += fresh
+        batch = Batch(fork=fork, headers=b"".join(more), compact_filters=CompactFilterBatch(fork=filter_fork, hashes=fresh))
+        if rng.random() < 0.3:
+            with pytest.raises(Exception, match=r".*"):
+                store.commit(batch, Batch(notes={"no bytes": object()}))  # type: ignore[dict-item]  # on purpose
+        store.commit(batch)
+        check(store, raw, hashes, rng)
+        if rng.random() < 0.3:
+            store.close()
+            store = Store.open(path, REGTEST)
+            check(store, raw, hashes, rng)
+    store.close()
+
+
+def test_all_may_go_and_come_again() -> None:
+    raw, hashes = branch(0), [bytes([number % 256]) * 32 for number in range(ROW + 5)]
+    with Store.open(MEMORY, REGTEST) as store:
+        for _ in range(2):
+            store.commit(Batch(headers=b"".join(raw[: ROW + 5]), compact_filters=CompactFilterBatch(hashes=hashes)))
+            check(store, list(raw[: ROW + 5]), hashes, random.Random(1))
+            store.commit(Batch(fork=-1))
+            assert (store.tip, store.compact_filters.height, list(store.headers())) == (-1, -1, [])
+
+
+def flips(size: int) -> Iterator[int]:
+    """Places in a row: its ends, and some between."""
+    return iter({0, 4, 79, 80, size // 2, size - 1})
+
+
+@pytest.mark.parametrize(("table", "column"), [("headers", "raw"), ("filter_hashes", "hashes")])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_one_bit_anywhere_is_noticed(table: str, column: str, row: int, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(headers=b"".join(branch(0)[: 2 * ROW + 7]), compact_filters=CompactFilterBatch(hashes=hashes)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        ((true,),) = db.execute(f"SELECT {column} FROM {table} WHERE first = ?", (ROW * row,))
+    for at in flips(len(true)):
+        false = true[:at] + bytes([true[at] ^ 0x10]) + true[at + 1 :]
+        for value, is_refused in ((false, True), (true, False)):
+            with closing(sqlite3.connect(path, isolation_level=None)) as db:
+                db.execute(f"UPDATE {table} SET {column} = ? WHERE first = ?", (value, ROW * row))
+            if is_refused:
+                with pytest.raises(StoreCorruptError):
+                    Store.open(path, REGTEST)
+            else:
+                Store.open(path, REGTEST).close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM {} WHERE first = 2000",
+        "UPDATE {} SET first = 1999 WHERE first = 2000",
+        "UPDATE {} SET first = first + 100000",
+        "UPDATE {0} SET {1} = (SELECT {1} FROM {0} WHERE first = 0) WHERE first = 2000",
+        "DELETE FROM {} WHERE first = 4000",
+        "UPDATE {} SET {} = x'' WHERE first = 4000",
+        "UPDATE {0} SET {1} = CAST({1} || (SELECT {1} FROM {0} WHERE first = 4000) AS BLOB) WHERE first = 2000",
+    ],
+)
+@pytest.mark.parametrize(("table", "column"), [("headers", "raw"), ("filter_hashes", "hashes")])
+def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str, damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(headers=b"".join(branch(0)[: 2 * ROW + 7]), compact_filters=CompactFilterBatch(hashes=hashes)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(damage.format(table, column))
+    with pytest.raises(StoreCorruptError):
+        Store.open(path, REGTEST)
