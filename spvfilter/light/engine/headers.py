@@ -29,6 +29,7 @@ class _View:
     repeats: int = 0  # full messages that led nowhere
     unconnected: int = 0
     is_future: bool = False  # whether its last headers are ahead of our clock
+    awaits_commit: bool = False  # whether it is asked for more once those that came are in the database
 
 
 class Headers:
@@ -61,8 +62,9 @@ class Headers:
         return (chain.work_of(view.best) or 0) < chain.work
 
     def is_asked(self, peer: Peer) -> bool:
-        """Whether a peer owes headers."""
-        return _KEY in peer.questions
+        """Whether a peer owes headers, or is asked for more as soon as the database has caught up."""
+        view = self._views.get(peer)
+        return _KEY in peer.questions or (view is not None and view.awaits_commit)
 
     def progress(self) -> tuple[int, int]:
         """Height reached, and the greatest height that a connected peer states."""
@@ -109,6 +111,20 @@ class Headers:
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
             self._context.changed()
 
+    def _ask_on(self, peer: Peer, view: _View) -> None:
+        """Ask a peer for more: now, or when the database has caught up, so that what waits for it stays little."""
+
+        def caught_up() -> None:
+            view.awaits_commit = False
+            if self._views.get(peer) is view:
+                self.ask(peer)
+
+        if self._context.out.is_busy and not view.awaits_commit:
+            view.awaits_commit = True
+            self._context.out.after_commit(caught_up)
+        else:
+            self.ask(peer)
+
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
         """A peer announces blocks by inv."""
         view = self._views[peer]
@@ -118,13 +134,13 @@ class Headers:
             if height is not None and height > known:
                 view.best, known = block_hash, height
                 self._context.changed()
-            elif height is None and block_hash not in chain:
+            elif height is None and not self.is_asked(peer) and block_hash not in chain:
                 self.ask(peer)
 
     # Answers
 
     def _fenced(self, peer: Peer) -> None:
-        if self._context.pool.has(peer) and self.is_asked(peer):
+        if self._context.pool.has(peer) and _KEY in peer.questions:
             self.take(peer, b"")
 
     def take(self, peer: Peer, headers: bytes) -> None:
@@ -149,7 +165,7 @@ class Headers:
             self._moved(update)
         if view.sync.wants_more:
             self._check_headway(peer, view, update)
-            self.ask(peer)
+            self._ask_on(peer, view)
         elif peer.state is PeerState.GREETING:
             peer.state = PeerState.READY
         context.changed()

@@ -24,6 +24,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, p2wpkh, tx
+from support.headerchains import chain_of, regular, split
 
 NOW = Instant(0.0, 1_700_000_000.0)
 OURS = p2wpkh(b"\x01" * 20)
@@ -139,3 +140,22 @@ def test_while_the_user_reads_no_events_no_peer_is_blamed_for_silence() -> None:
         run.engine.step(Resumed() if is_paused else Tick(), later)
         assert run.engine.pool.has(peer) is is_paused
         assert run.engine.status.clock_is_right()
+
+
+def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
+    run = Run(Mode.BIP37)
+    headers = chain_of(100).headers(1, 100)
+    commits = 0
+    for at in range(0, 20 * 80, 80):
+        announced = wire.Headers((headers[at : at + 80],))
+        commits += sum(isinstance(effect, Commit) for effect in run.do(Heard(1, announced)))
+    assert commits == 20
+    full = regular(run.engine.chain, 2_000)
+    asked = run.sent(run.do(Heard(1, wire.Headers(tuple(split(full))))))
+    assert run.engine.chain.height == 2_020
+    assert not any(isinstance(message, wire.GetHeaders) for message in asked)
+    out = run.engine._context.out
+    for number in range(1, out._issued):
+        assert not any(isinstance(message, wire.GetHeaders) for message in run.sent(run.do(Committed(number))))
+    (question,) = (message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders))
+    assert question.locator[0] == run.engine.chain.tip_hash
