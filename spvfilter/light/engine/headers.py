@@ -14,6 +14,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders, SendHeaders
 
+MAX_ANNOUNCED = 500  # blocks of one inv that are looked up, as many as Core sends in answer to getblocks (MAX_BLOCKS_RESULTS)
 MAX_REPEATS = 50  # ours: full messages of known headers that lead no further, as where another peer was faster
 _KEY = "headers"
 
@@ -126,10 +127,10 @@ class Headers:
             self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
-        """A peer announces blocks by inv."""
+        """A peer announces blocks by inv; of a long list the last ones count, which are the highest where it is honest."""
         view = self._views[peer]
         chain, known = self._context.chain, self.knows(peer)
-        for block_hash in dict.fromkeys(hashes):
+        for block_hash in dict.fromkeys(hashes[-MAX_ANNOUNCED:]):
             height = chain.height_of(block_hash)
             if height is not None and height > known:
                 view.best, known = block_hash, height

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
+
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.headers import MAX_ANNOUNCED
 from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Resumed, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
@@ -102,6 +105,23 @@ def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
         begun = time.thread_time()
         run.do(Heard(1, message))
         assert time.thread_time() - begun < 0.1
+
+
+def test_of_unknown_blocks_in_one_announcement_a_bounded_number_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(Mode.COMPACT)
+    looked_up = 0
+    height_of = run.engine.chain.height_of
+
+    def counted(block_hash: bytes) -> int | None:
+        nonlocal looked_up
+        looked_up += 1
+        return height_of(block_hash)
+
+    monkeypatch.setattr(run.engine.chain, "height_of", counted)
+    hashes = [RNG.randbytes(32) for _ in range(50_000)]
+    asked = run.sent(run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.BLOCK, each) for each in hashes)))))
+    assert 0 < looked_up <= MAX_ANNOUNCED
+    assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
 
 
 def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -> None:
