@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from spvfilter.light.client import LightClient as LightClient
     from spvfilter.light.events import (
         Event as Event,
+        FeeFloor as FeeFloor,
+        FeeWarning as FeeWarning,
         Mode as Mode,
         PeerChanged as PeerChanged,
         PeerWarning as PeerWarning,
@@ -23,7 +25,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         client="LightClient",
-        events="Event Mode PeerChanged PeerWarning Phase Progress Synced",
+        events="Event FeeFloor FeeWarning Mode PeerChanged PeerWarning Phase Progress Synced",
         lies="Lie",
         stream="EventStream",
     )

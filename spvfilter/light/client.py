@@ -12,15 +12,15 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.fees import check_input_values, fee_floor
+from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.events import Mode
+from spvfilter.light.events import FeeFloor, Mode
 from spvfilter.light.running import Running, check_expressible, opened
 from spvfilter.light.stream import EventStream
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
-from spvfilter.p2p.dns import resolve_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
@@ -48,9 +48,14 @@ class LightClient:
     `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without `store`
     everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the first time;
     later from where the last run ended. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers are resolved
-    too. `discover` asks DNS seeds for peers, never with a proxy. Several peers are kept connected. Peers are independent if they are in
-    different network groups: /16 of IPv4, /32 of IPv6, all of Tor. A peer is banned, for a day, only for what its own messages or a block
-    prove; anything else costs it the connection, with growing pauses. PeerWarning reports both.
+    too. Several peers are kept connected. Peers are independent if they are in different network groups: /16 of IPv4, /32 of IPv6, all of
+    Tor. A peer is banned, for a day, only for what its own messages or a block prove; anything else costs it the connection, with growing
+    pauses. PeerWarning reports both. A node that is named twice is connected once.
+
+    `discover` looks for further peers, at most one of a network group, up to `max_peers` in all; those that are named go first. Addresses
+    come from DNS seeds, asked while too few peers are there, and from peers. `store` keeps up to 20,480 of them, and which two were
+    connected longest: they come first in the next run. With a proxy no seed is asked: then peers are named, or an earlier run knew some;
+    onion addresses that peers tell are connected through it. Without `discover` only the peers that are named are ever connected.
 
     `mode` "auto" searches blocks as "compact" where a peer serves compact filters and they can find all that is watched, else as "bip37".
     It waits for the former as long as an address that may offer them is untried.
@@ -104,10 +109,11 @@ class LightClient:
         if isinstance(peers, str):
             raise TypeError("an iterable of peers expected, not one string")
         self._addresses = [Address.parse(peer, self.network.default_port) for peer in peers]
-        if discover and proxy is not None:
-            raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
-        if discover and not self.network.dns_seeds:
-            raise ParameterError(f"{self.network} has no DNS seeds: name peers")
+        if discover and not self._addresses:
+            if proxy is not None and store is None:
+                raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
+            if not self.network.dns_seeds:
+                raise ParameterError(f"{self.network} has no DNS seeds: name peers")
         if not self._addresses and not discover:
             raise ParameterError("no peers: name some, or let them be discovered")
         if from_height < 0:
@@ -116,7 +122,6 @@ class LightClient:
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
         self._proxy = None if proxy is None else Proxy.parse(proxy)
-        self._discover = discover
         self._limits = limits or Limits()
         self._clock = clock or Clock()
         patience = Patience(
@@ -131,7 +136,8 @@ class LightClient:
             filter_flights=self._limits.filter_flights,
         )
         self.mode = Mode(mode)
-        self._options = Options(self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience)
+        reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
+        self._options = Options(self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience, reach)
         self._running: Running | None = None
 
     async def __aenter__(self) -> Self:
@@ -141,16 +147,15 @@ class LightClient:
         opening = thread.submit(lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
-            addresses = list(self._addresses)
-            if self._discover:
-                addresses += await resolve_seeds(self.network.dns_seeds, self.network.default_port)
+            if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
+                raise ParameterError("DNS seeds are not asked through a proxy, and the database knows no address: name peers")
             self._running = Running(
                 self._options,
                 self.watch,
                 store,
                 saved,
                 thread,
-                list(dict.fromkeys(map(str, addresses))),
+                list(dict.fromkeys(map(str, self._addresses))),
                 proxy=self._proxy,
                 limits=self._limits,
                 clock=self._clock,
@@ -213,18 +218,29 @@ class LightClient:
         books = self._checked().engine.books
         return books.false_positives / max(1, books.filtered_txs)
 
-    async def broadcast(self, raw_tx: bytes | Serializable) -> bytes:
+    def fee_floor(self) -> FeeFloor | None:
+        """The fee rate that the connected peers ask for, as their median; None if no peer has told. Raises NotRunningError."""
+        return fee_floor(self._checked().engine.pool.connected())
+
+    async def broadcast(self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None) -> bytes:
         """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
 
         Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. It is offered again, to every
         peer and in every run, until a peer announces it by itself or a block has it. One that is in the books, in a block or waiting, is
-        offered again, but not waited for. Raises FormatError for a malformed one, UselessPeerError if no peer takes it in time,
-        NotRunningError.
+        offered again, but not waited for.
+
+        FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
+        `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.
+
+        Raises FormatError for a malformed one, ParameterError for input values that cannot be, UselessPeerError if no peer takes it in
+        time, NotRunningError.
         """
         running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
-        await running.broadcast(tx)
+        values = None if input_values is None else tuple(input_values)
+        check_input_values(tx, values)
+        await running.broadcast(tx, values)
         return tx.txid
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:

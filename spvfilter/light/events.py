@@ -73,4 +73,23 @@ class PeerWarning:
     banned: bool
 
 
-Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning
+@public
+@dataclass(frozen=True, slots=True)
+class FeeFloor:
+    """The fee rate below which the median of `peers` peers takes no transaction (BIP-133)."""
+
+    rate: int  # satoshi per 1,000 virtual bytes
+    peers: int  # that have told
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class FeeWarning:
+    """The fee of a transaction that was broadcast is below the floor: at least half of the peers that told will not pass it on."""
+
+    txid: bytes
+    rate: int  # that it pays: satoshi per 1,000 virtual bytes, rounded down
+    floor: FeeFloor
+
+
+Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning

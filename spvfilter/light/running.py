@@ -11,15 +11,16 @@ from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
-from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
-from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Resumed, Tick, WatchChanged, Worked
+from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Resumed, SeedAnswer, Seeded, Tick, WatchChanged, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Event, Mode
 from spvfilter.light.sockets import Sockets
 from spvfilter.light.stream import EventQueue
 from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
@@ -176,6 +177,8 @@ class Running:
                     self._sockets.connect(peer, address)
                 case Drop(peer):
                     self._sockets.drop(peer)
+                case AskSeeds(services):
+                    self._ask_seeds(services)
                 case Taken(txid):
                     for future in self._taken.pop(txid, ()):
                         if not future.done():
@@ -192,6 +195,17 @@ class Running:
 
         future.add_done_callback(done)
 
+    def _ask_seeds(self, services: int) -> None:
+        asking = asyncio.ensure_future(ask_seeds(self.engine.chain.network.dns_seeds, services))
+        self._works.add(asking)
+
+        def done(finished: asyncio.Future[list[SeedHosts]]) -> None:
+            self._works.discard(finished)
+            if not finished.cancelled():
+                self.feed(Seeded(tuple(SeedAnswer(*each) for each in finished.result())))
+
+        asking.add_done_callback(done)
+
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -199,12 +213,12 @@ class Running:
 
     # What users do
 
-    async def broadcast(self, tx: Transaction) -> None:
+    async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None = None) -> None:
         """Broadcast a transaction and wait until a peer has taken it. Raises UselessPeerError."""
         is_known = self.engine.books.has_tx(tx.txid)
         taken: asyncio.Future[None] = self._loop.create_future()
         self._taken.setdefault(tx.txid, []).append(taken)
-        self.feed(Broadcast(tx.raw))
+        self.feed(Broadcast(tx.raw, input_values))
         await self._database.drain()
         if is_known or self.has_ended:
             taken.cancel()

@@ -1,32 +1,77 @@
-"""DNS seeds: names that resolve to addresses of peers."""
+"""DNS seeds: names that resolve to addresses of peers, asked for those with certain services."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from socket import SOCK_STREAM
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
-from spvfilter.errors import UselessPeerError
-from spvfilter.p2p.address import Address
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent import futures
 else:
     asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
+
+SEED_S = 10.0  # for one seed's answers; ours
+MAX_HOSTS = 256  # of one answer that are looked at; a DNS answer over TCP may have thousands
+
+Resolve = Callable[[str], Awaitable[list[str]]]  # a name to its IPv4 and IPv6 addresses; raises OSError
 
 
-async def resolve_seeds(names: Iterable[str], port: int) -> list[Address]:
-    """Addresses from DNS seeds, all asked at once. Raises UselessPeerError if none of them answers."""
-    loop = asyncio.get_running_loop()
-    answers = await asyncio.gather(*(loop.getaddrinfo(name, port, type=SOCK_STREAM) for name in names), return_exceptions=True)
-    found: dict[Address, None] = {}
-    for answer in answers:
-        if isinstance(answer, OSError):
-            continue  # a seed that does not answer
-        if isinstance(answer, BaseException):
-            raise answer
-        found.update((Address(str(place[0]), port), None) for _, _, _, _, place in answer)
-    if not found:
-        raise UselessPeerError("no DNS seed gave an address")
-    return list(found)
+class SeedHosts(NamedTuple):
+    """What a seed has answered: hosts, the services that it states of them, or why there are none."""
+
+    seed: str
+    services: int  # bits of wire.Service; 0 if the seed was asked for all hosts
+    hosts: tuple[str, ...]
+    error: Exception | None
+
+
+async def ask_seeds(seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S) -> list[SeedHosts]:
+    """Ask all seeds at once, each for hosts with these services, and for all hosts if it knows none of those.
+
+    A seed that filters is asked by xHEX.SEED, x49 for compact filters and xd for BIP-37 (Core protocol.h, bitcoin-seeder). Several
+    know only x1, x5, x9 and xd. Each has `timeout_s` for both answers. Failures are results.
+    """
+    names = list(seeds)
+    if resolve is not None:
+        return await asyncio.gather(*(_ask(name, services, resolve, timeout_s) for name in names))
+    # threads of their own: a resolver that hangs keeps its thread for as long as the system lets it
+    with_threads = futures.ThreadPoolExecutor(max(1, len(names)), "spvfilter-dns")
+    try:
+        system = _system(with_threads)
+        return await asyncio.gather(*(_ask(name, services, system, timeout_s) for name in names))
+    finally:
+        with_threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> SeedHosts:
+    error: Exception = OSError("gave no address")
+    try:
+        async with asyncio.timeout(timeout_s):
+            for name, stated in ((f"x{services:x}.{seed}", services), (seed, 0)):
+                try:
+                    hosts = await resolve(name)
+                except OSError as failed:
+                    error = failed
+                    continue
+                if hosts:
+                    return SeedHosts(seed, stated, tuple(hosts[:MAX_HOSTS]), None)
+    except TimeoutError:
+        error = TimeoutError(f"no answer within {timeout_s:g} s")
+    return SeedHosts(seed, 0, (), error)
+
+
+def _system(threads: futures.ThreadPoolExecutor) -> Resolve:
+    """The system's resolver."""
+
+    async def resolve(name: str) -> list[str]:
+        look_up = partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM)
+        answer = await asyncio.get_running_loop().run_in_executor(threads, look_up)
+        return [str(place[0]) for _, _, _, _, place in answer]
+
+    return resolve

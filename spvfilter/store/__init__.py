@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.store.addresses import KnownAddress as KnownAddress
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.store import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
+        addresses="KnownAddress",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         store="Batch Bip37Parameters KeptTx MEMORY Pending Store StoredMatch",

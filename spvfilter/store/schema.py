@@ -22,6 +22,9 @@ CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, height INTE
     WITHOUT ROWID;
 CREATE TABLE filter_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL, source TEXT NOT NULL,
+    tried INTEGER NOT NULL, succeeded INTEGER NOT NULL, attempted INTEGER NOT NULL, failures INTEGER NOT NULL, faults INTEGER NOT NULL,
+    speed INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 """
 MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the columns it covers
     "meta": "key, value",
@@ -30,4 +33,5 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
     "pending": "txid, raw, seen, own",
     "transactions": "txid, raw, height, own",
+    "addresses": "address, services, seen, source, tried, succeeded, attempted, failures, faults, speed",
 }

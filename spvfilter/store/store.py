@@ -19,6 +19,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
+from spvfilter.store.addresses import AddressRows, KnownAddress
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.headers import HeaderRows
 from spvfilter.store.rebuild import beside, replace, salvage
@@ -92,13 +93,14 @@ class Batch:
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
     entries: list[tuple[EntryKind, bytes, str | None]] = field(default_factory=list)  # of the attached watch list, those that follow
+    addresses: dict[str, KnownAddress | None] = field(default_factory=dict)  # of peers, by address; None deletes
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing."""
         if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
             return False
-        parts = self.headers, self.matches, self.withdrawn, self.pending, self.transactions, self.notes, self.entries
+        parts = self.headers, self.matches, self.withdrawn, self.pending, self.transactions, self.notes, self.entries, self.addresses
         return not any(parts)
 
 
@@ -113,6 +115,7 @@ class Store:
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
+        self.addresses = AddressRows(connection, self._rows, path)
         self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
         self._cursor = -1
@@ -382,6 +385,7 @@ class Store:
                 self._rows.insert("transactions", (txid, kept.raw, kept.height, int(kept.own)))
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
+        self.addresses.write(batch.addresses)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self.tip))
         if batch.compact_filters is not None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from spvfilter.errors import ParameterError, UselessPeerError
 from spvfilter.light.client import LightClient
 from spvfilter.network import MAINNET, REGTEST
+from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -20,6 +22,8 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from support.lightworld import FAST, START, Run, World, running, where
 from support.socksserver import IPV4, NAME, SocksProxy
 
@@ -204,20 +208,24 @@ def discovering(world: World, port: int, seeds: tuple[str, ...] = SEEDS) -> Watc
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> list[str]:
-    """A resolver that knows these names; returns the list of names that it is asked for."""
+    """A system resolver that knows these names, and addresses; returns the list of names that it is asked for."""
     asked: list[str] = []
+    resolve = socket.getaddrinfo
 
-    async def getaddrinfo(host: str, port: int, **named: Any) -> list[Any]:
-        asked.append(host)
-        if host not in answers:
+    def getaddrinfo(host: Any, *args: Any, **named: Any) -> Any:
+        if host in answers:
+            asked.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in answers[host]]
+        if str(host).endswith(".example"):
+            asked.append(host)
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers[host]]
+        return resolve(host, *args, **named)
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return asked
 
 
-async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_are_told_and_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     world = grown(86)
     async with Node(world.regtest) as node:
         asked = answering(monkeypatch, {"seed.two.example": ["127.0.0.1", "127.0.0.1"]})
@@ -225,8 +233,11 @@ async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_do_no_
             run = Run(client)
             await run.synced(world)
             assert {place[:4] for place in run.books.confirmed()} == {place[:4] for place in world.scan()}
-            assert sorted(asked) == sorted(SEEDS)
+            assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
             assert len(node._connections) == 1  # the address was given twice
+            told = {warning.address: str(warning.error) for warning in run.books.warnings}
+            assert told.keys() == {"seed.one.example", "seed.three.example"}
+            assert "not known" in told["seed.one.example"]
 
 
 async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,18 +252,83 @@ async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) ->
 async def test_where_no_seed_answers_that_is_said_and_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asyncio.all_tasks()
     asked = answering(monkeypatch, {"seed.one.example": []})
-    with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
-        async with LightClient(discovering(World(mature=0), 1), discover=True):
-            raise AssertionError("entered")
-    assert sorted(asked) == sorted(SEEDS)
+    async with LightClient(discovering(World(mature=0), 1), discover=True) as client:
+        run = Run(client)
+        with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+            await run.until(lambda books: False)
+        assert {warning.address for warning in run.books.warnings} == set(SEEDS)
+    assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
+    await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
 
 
 def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
-    for peers in ([], ["127.0.0.1:1"]):
-        with pytest.raises(ParameterError, match="DNS seeds are not asked through a proxy"):
-            LightClient(WatchList(MAINNET), peers=peers, discover=True, proxy="socks5://127.0.0.1:9050")
+    with pytest.raises(ParameterError, match="DNS seeds are not asked through a proxy"):
+        LightClient(WatchList(MAINNET), discover=True, proxy="socks5://127.0.0.1:9050")
     assert not looked_up
+
+
+async def test_discovering_through_a_proxy_needs_a_peer_or_a_known_address(looked_up: list[str], tmp_path: Path) -> None:
+    watch = discovering(World(mature=0), 1)
+    with pytest.raises(ParameterError, match="the database knows no address: name peers"):
+        async with LightClient(watch, discover=True, proxy="socks5://127.0.0.1:9050", store=tmp_path / "w.db"):
+            raise AssertionError("entered")
+    assert not looked_up
+
+
+class Tells(Responder):
+    """Answers getaddr."""
+
+    addresses: tuple[PeerAddress, ...] = ()
+
+    def on_message(self, message: object) -> None:
+        if isinstance(message, wire.GetAddr):
+            self.send(wire.AddrV2(self.addresses))
+        else:
+            super().on_message(message)  # type: ignore[arg-type]  # whatever came
+
+
+def onion(number: int) -> PeerAddress:
+    return PeerAddress(START - 60, 0x4D, NetId.TORV3, bytes((number * 16,)) + bytes(31), 8333)
+
+
+async def connected(client: LightClient, addresses: set[str]) -> None:
+    """Wait until these are connected."""
+    async with asyncio.timeout(20):
+        while not addresses <= {peer.address for peer in client._checked().engine.pool.ready()}:  # noqa: ASYNC110  # nothing tells it
+            await asyncio.sleep(0.01)
+
+
+async def test_onion_addresses_that_a_peer_tells_are_connected_through_the_proxy_and_no_name_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, looked_up: list[str]
+) -> None:
+    world = grown(88)
+    onions = [onion(number) for number in range(2)]
+    monkeypatch.setattr(Tells, "addresses", tuple(onions))
+    async with Node(world.regtest, responder=Tells) as first, Node(world.regtest) as second:
+        names = {ONION: (first.host, first.port)} | {str(each.host): (second.host, second.port) for each in onions}
+        with SocksProxy(names).running() as proxy:
+            watch, path = discovering(world, 1), tmp_path / "w.db"
+            looked_up.clear()
+            for peers in ([f"{ONION}:1"], []):  # the second run knows them from the first
+                async with LightClient(watch, peers=peers, discover=True, proxy=proxy.url, limits=FAST, clock=CLOCK, store=path) as client:
+                    await connected(client, {f"{each.host}:8333" for each in onions})
+            assert {name for kind, name, _ in proxy.asked if kind == NAME} == {ONION, *(each.host for each in onions)}
+            assert not any("onion" in str(name) or "example" in str(name) for name in looked_up)
+
+
+async def test_what_peers_tell_is_not_connected_unless_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = grown(89)
+    async with Node(world.regtest) as foreign, Node(world.regtest, "127.1.0.1", responder=Tells) as node:
+        told = PeerAddress(START - 60, 0x4D, NetId.IPV4, bytes((127, 0, 0, 1)), foreign.port)
+        monkeypatch.setattr(Tells, "addresses", (told,))
+        for discover in (False, True):
+            watch = discovering(world, 1, () if discover else SEEDS)
+            async with LightClient(watch, peers=[where(node)], discover=discover, limits=FAST, clock=CLOCK) as client:
+                await Run(client).synced(world)
+                if discover:
+                    await connected(client, {where(foreign)})
+                assert bool(foreign._connections) == discover
 
 
 def test_a_network_without_seeds_is_said_to_have_none() -> None:

@@ -10,13 +10,13 @@ from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomH
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, TxMatch, TxSpan
-from spvfilter.light import PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.light import FeeFloor, FeeWarning, PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport
-from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, KeptTx, Pending, StoredMatch
+from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, KeptTx, KnownAddress, Pending, StoredMatch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch import Completeness, Match, MatchKind
@@ -112,7 +112,10 @@ VALUES: dict[str, list[object]] = {
         *(HIT, Coin(0, 1, None), Place(3, 8, 285, bytes(8), H1), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0)),
         *(*EntryKind, *Encoding, *Family),
     ],
-    "light": [Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)],
+    "light": [
+        *(Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)),
+        *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
+    ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
     "scan": [BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)],
@@ -124,6 +127,7 @@ VALUES: dict[str, list[object]] = {
         Pending(WITNESS, 1, True),
         StoredMatch(HIT, None, None, Completeness.PROVEN),
         KeptTx(b"raw", 5, True),
+        KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
     ],
     "wallet": [
         MatchFound(MATCH),

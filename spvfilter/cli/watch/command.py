@@ -47,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect", metavar="HOST:PORT", type=_peer, action="append", default=[], help="a full node; the port may be left out; repeatable"
     )
-    parser.add_argument("--discover", action="store_true", help="ask DNS seeds for nodes, which tells them that you use Bitcoin")
+    parser.add_argument(
+        "--discover", action="store_true",
+        help="look for further nodes: DNS seeds are asked, which tells them that you use Bitcoin, and nodes; --db keeps their addresses",
+    )  # fmt: skip
     parser.add_argument(
         "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it resolves host names, too"
     )

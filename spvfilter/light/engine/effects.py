@@ -19,6 +19,13 @@ class Connect:
 
 
 @dataclass(frozen=True, slots=True)
+class AskSeeds:
+    """Ask the network's DNS seeds for hosts with these services (bits of wire.Service). Seeded reports what they answer."""
+
+    services: int
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send a message to a peer. Nothing happens if the connection has ended."""
 
@@ -94,4 +101,4 @@ class Wake:
     at: float
 
 
-Effect = Connect | Send | Fence | Drop | Commit | Emit | Work | Read | Taken | End | Wake
+Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Taken | End | Wake

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
+from spvfilter.light.engine.addressbook import AddressBook
+from spvfilter.light.engine.addresses import discovering
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE
 from spvfilter.light.engine.effects import Effect
+from spvfilter.light.engine.fees import warn_of_low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
@@ -30,6 +33,7 @@ from spvfilter.light.engine.inputs import (
     Lost,
     Malformed,
     Resumed,
+    Seeded,
     Tick,
     WatchChanged,
     Worked,
@@ -38,7 +42,7 @@ from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool, PeerState
-from spvfilter.light.engine.saved import BANS_NOTE, Saved
+from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.status import Status
 from spvfilter.light.events import Mode, Phase
 from spvfilter.light.lies import Lie
@@ -79,7 +83,8 @@ class Engine:
         self.options = options
         books = Books(watch, saved.books)
         out = Outbox(books)
-        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out)
+        discovery = discovering(options, saved.chain, AddressBook(saved.secret, saved.addresses), saved.anchors, saved.bans, random)
+        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery)
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
         self.coverage = saved.coverage
@@ -102,6 +107,7 @@ class Engine:
         self._start_height = StartHeight(options.from_height, options.birthday)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find
+            pool.want(BLOOM)
 
     # What the shell may look at
 
@@ -165,8 +171,12 @@ class Engine:
                     self._context.changed()
             case WatchChanged(from_height):
                 self._watch_changed(from_height)
-            case Broadcast(raw):
+            case Broadcast(raw, input_values):
                 self._mempool.broadcast(raw)
+                warn_of_low_fee(self._context, raw, input_values)
+            case Seeded(answers):
+                self._context.pool.seeded(answers, now)
+                self._context.changed()
             case Resumed():
                 self._context.pool.excuse(now)
                 self._tick()
@@ -196,6 +206,10 @@ class Engine:
         if self._context.pool.bans_changed:
             self._context.pool.bans_changed = False
             notes[BANS_NOTE] = json.dumps(self._context.pool.bans).encode("ascii")
+        changes, anchors = self._context.pool.take_changes(self._context.now)
+        self._context.books.batch.addresses |= changes
+        if anchors is not None:
+            notes[ANCHORS_NOTE] = json.dumps(anchors).encode("ascii")
 
     def _guarded(self, peer: Peer, what: Message | int) -> None:
         """Process a message, or a pong; whatever the peer did wrong costs it its connection."""
@@ -239,6 +253,10 @@ class Engine:
                 self._mempool.announced(peer, items)
             case wire.GetData(items):
                 self._mempool.serve(peer, items)
+            case wire.Addr(addresses) | wire.AddrV2(addresses):
+                self._context.pool.told(peer, addresses, self._context.now)
+            case wire.FeeFilter(rate):
+                peer.limit_fee(rate)
             case wire.NotFound(items):
                 for item in items:
                     self._blocks.not_found(peer, item.hash)
@@ -325,10 +343,10 @@ class Engine:
 
     def _preferred_way(self) -> Way:
         pool, mode = self._context.pool, self.options.mode
-        if mode is Mode.BIP37:
+        if mode is Mode.BIP37 or not self._load_scripts():
+            pool.want(BLOOM)
             return Way.BLOOM
-        if not self._load_scripts():
-            return Way.BLOOM
+        pool.want(COMPACT_FILTERS)
         if mode is Mode.COMPACT or any(map(pool.is_reliable, self._filter_headers.members)):
             return Way.COMPACT
         is_greeting = any(peer.serves(COMPACT_FILTERS) and pool.is_reliable(peer) for peer in pool.connected())

@@ -88,6 +88,23 @@ class Broadcast:
     """A transaction of ours (raw) is to be sent to the network."""
 
     raw: bytes
+    input_values: tuple[int, ...] | None = None  # satoshi, of what its inputs spend, where the user states them
+
+
+class SeedAnswer(NamedTuple):
+    """What a DNS seed has answered."""
+
+    seed: str
+    services: int  # bits of wire.Service that it states of these hosts; 0 if it was not asked for any
+    hosts: tuple[str, ...]  # IPv4 and IPv6 addresses
+    error: Exception | None = None  # why there are none
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """The DNS seeds have answered, or their time is over."""
+
+    answers: tuple[SeedAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +117,4 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Resumed | Tick
+Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Seeded | Resumed | Tick

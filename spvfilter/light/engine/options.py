@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
+
+
+class Reach(Enum):
+    """Which addresses are connected."""
+
+    NAMED = "named"  # those only that the user named
+    DIRECT = "direct"  # others as well, of IPv4 and IPv6; DNS seeds are asked
+    PROXIED = "proxied"  # others as well, onion addresses too; no DNS seed is asked, since the proxy would not hide it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +45,4 @@ class Options:
     birthday: int | None = None  # seconds since 1970
     max_peers: int = 8
     patience: Patience = field(default_factory=Patience)
+    reach: Reach = Reach.NAMED

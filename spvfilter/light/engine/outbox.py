@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
 from spvfilter.light.events import Event
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
@@ -57,6 +57,10 @@ class Outbox:
     def connect(self, peer: int, address: str) -> None:
         """Open a connection."""
         self._effects.append(Connect(peer, address))
+
+    def ask_seeds(self, services: int) -> None:
+        """Ask DNS seeds for hosts with these services."""
+        self._effects.append(AskSeeds(services))
 
     def send(self, peer: int, message: Message) -> None:
         """Send a message."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import InvalidHeaderError, LieError, ProofError, UselessPeerError
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.addresses import Discovery, DismissedError, Neighbour, Purpose
+from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
+from spvfilter.light.engine.netgroups import host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import Lie
+from spvfilter.protocol import MAX_MONEY
+from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Service
-from spvfilter.wire.messages.table import Message
+from spvfilter.wire.messages.addresses import PeerAddress
+from spvfilter.wire.messages.table import GetAddr, Message
 
 _LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
@@ -46,6 +50,8 @@ class Peer:
     group: str = ""  # peers of one group may be one party
     questions: dict[Hashable, float] = field(default_factory=dict)  # open ones in order, and since when each has made no headway
     services: int = 0  # bits of wire.Service
+    purpose: Purpose = Purpose.NAMED
+    fee_filter: int | None = None  # satoshi / kvB below which it takes no transaction, if it has told
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -67,6 +73,11 @@ class Peer:
         """Seconds by which its clock, as it stated it when it connected, is ahead of ours."""
         stated = self.profile.time if self.profile is not None else now.wall
         return stated + now.monotonic - self.since - now.wall
+
+    def limit_fee(self, rate: int) -> None:
+        """It takes no transaction below a fee rate (BIP-133); one that cannot be is ignored, as Core does."""
+        if 0 <= rate <= MAX_MONEY:
+            self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
         """For how many seconds a question has made no headway; 0 if none is open."""
@@ -94,14 +105,24 @@ class _Place:
     banned_until: float = 0.0  # seconds since 1970
     was_tried: bool = False  # whether a connection was made, or could not be, in this run
     services: int | None = None
+    twin: str | None = None  # another address of the same node, which is not connected twice
 
 
 class PeerPool:
-    """Connected peers, and addresses to connect to."""
+    """Connected peers, and addresses to connect to: those that the user named, and those that `discovery` chooses, if there is one."""
 
-    def __init__(self, addresses: Iterable[str], bans: dict[str, float], most: int, patience: Patience, out: Outbox) -> None:
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        bans: dict[str, float],
+        most: int,
+        patience: Patience,
+        out: Outbox,
+        discovery: Discovery | None = None,
+    ) -> None:
         self._peers: dict[int, Peer] = {}
-        self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}
+        self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
+        self._discovery = discovery
         self._most = most
         self._patience = patience
         self._out = out
@@ -137,19 +158,21 @@ class PeerPool:
     @property
     def bans(self) -> dict[str, float]:
         """Banned addresses, and until when (seconds since 1970)."""
-        return {address: place.banned_until for address, place in self._places.items() if place.banned_until}
+        others = self._discovery.bans if self._discovery is not None else {}
+        return others | {address: place.banned_until for address, place in self._places.items() if place.banned_until}
 
     def may_offer(self, service: int, now: Instant) -> bool:
         """Whether an address that is not connected may offer a service: nobody has tried it yet, or it did when it was last there."""
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
+        others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
         for address, place in self._places.items():
-            if address in there or place.banned_until > now.wall:
+            if address in there or address in others or place.twin in there or place.banned_until > now.wall:
                 continue
             if not place.was_tried:
                 return True
             if place.services is not None and place.services & service and place.failures <= _MAX_FAILURES:
                 return True
-        return False
+        return self._discovery is not None and self._discovery.may_offer(service, others - there)
 
     def on_gone(self, call: Callable[[Peer], object]) -> None:
         """Call this with each peer that is gone."""
@@ -162,33 +185,70 @@ class PeerPool:
     # Connections
 
     def advance(self, now: Instant) -> None:
-        """Begin the connections that are due."""
-        if len(self._peers) >= self._most:
+        """Begin the connections that are due, and end those that are not needed."""
+        if self._named() < self._most:
+            for next_try, address in sorted(self._free(), key=lambda item: item[0]):
+                if self._named() >= self._most:
+                    break
+                if next_try <= now.monotonic and self._places[address].banned_until <= now.wall:
+                    self._begin(address, Purpose.NAMED, now)
+        discovery = self._discovery
+        if discovery is None:
             return
+        there = self._neighbours(discovery)
+        for address, purpose in discovery.choose(now, there):
+            self._places.setdefault(address, _Place())
+            self._begin(address, purpose, now)
+        dismissed, kept = discovery.review(now, there)
+        for number in kept:
+            self._peers[number].purpose = Purpose.DISCOVERED
+        for number in dismissed:
+            self.drop(self._peers[number], DismissedError("others are connected"), now)
+        services = discovery.seeds_due(now, there)
+        if services is not None:
+            self._out.ask_seeds(services)
+
+    def _named(self) -> int:
+        return sum(peer.purpose is Purpose.NAMED for peer in self._peers.values())
+
+    def _free(self) -> list[tuple[float, str]]:
+        """Addresses that the user named and that are not connected, each with the time when it may be."""
         used = {peer.address for peer in self._peers.values()}
-        free = [(place.next_try, address) for address, place in self._places.items() if address not in used]
-        for next_try, address in sorted(free, key=lambda item: item[0]):
-            if len(self._peers) >= self._most:
-                return
-            if next_try <= now.monotonic and self._places[address].banned_until <= now.wall:
-                self._numbers += 1
-                self._peers[self._numbers] = Peer(self._numbers, address, now.monotonic)
-                self._out.connect(self._numbers, address)
+        return [(place.next_try, address) for address, place in self._places.items() if address not in used and place.twin not in used]
+
+    def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
+        self._numbers += 1
+        self._peers[self._numbers] = Peer(self._numbers, address, now.monotonic, purpose=purpose)
+        self._out.connect(self._numbers, address)
+
+    def _neighbours(self, discovery: Discovery) -> list[Neighbour]:
+        return [
+            Neighbour(
+                peer.number,
+                peer.address,
+                peer.profile.host if peer.profile is not None else host_of(peer.address),
+                peer.purpose,
+                peer.since,
+                peer.profile is not None,
+                peer.is_ready and discovery.serves(peer.services),
+            )
+            for peer in self._peers.values()
+        ]
 
     def next_try(self, now: Instant) -> float | None:
         """When the next connection is due, by the monotonic clock."""
-        if len(self._peers) >= self._most:
-            return None
-        used = {peer.address for peer in self._peers.values()}
-        due = [
-            max(place.next_try, now.monotonic + place.banned_until - now.wall)
-            for address, place in self._places.items()
-            if address not in used
-        ]
+        due: list[float] = []
+        if self._named() < self._most:
+            for next_try, address in self._free():
+                due.append(max(next_try, now.monotonic + self._places[address].banned_until - now.wall))
+        if self._discovery is not None:
+            due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
         return min(due, default=None)
 
     def exhausted(self, now: Instant) -> bool:
         """Whether nobody is there and every address is banned."""
+        if self._discovery is not None:
+            return False
         return not self._peers and all(place.banned_until > now.wall for place in self._places.values())
 
     def welcome(self, profile: Connected, now: Instant) -> Peer | None:
@@ -197,10 +257,33 @@ class PeerPool:
         if peer is not None:
             peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
             peer.services = int(profile.services)
-            peer.since = now.monotonic
+            took_s, peer.since = now.monotonic - peer.since, now.monotonic
             place = self._places[peer.address]
-            place.was_tried, place.services = True, profile.services
+            place.was_tried, place.services, place.twin = True, profile.services, None
+            reason = self._reason_to_leave(peer, profile, took_s, now)
+            if reason is not None:
+                self.drop(peer, reason, now)
+                return None
+            if self._discovery is not None:
+                self._out.send(peer.number, GetAddr())
         return peer
+
+    def _reason_to_leave(self, peer: Peer, profile: Connected, took_s: float, now: Instant) -> Exception | None:
+        """Why a connection that was made is not needed, if it is not: one node is connected once, whatever its names."""
+        for other in self.connected():
+            assert other.profile is not None
+            if other is peer or other.profile.host != profile.host:
+                continue
+            if peer.purpose is not Purpose.NAMED:
+                return DismissedError(f"the host of {other.address}")
+            if other.purpose is not Purpose.NAMED:
+                self.drop(other, DismissedError(f"the host of {peer.address}"), now)
+            elif port_of(other.address) == port_of(peer.address):
+                self._places[peer.address].twin = other.address
+                return UselessPeerError(f"the same node as {other.address}")
+        if self._discovery is None:
+            return None
+        return self._discovery.welcome(peer.purpose, peer.address, profile, took_s, now)
 
     def lost(self, number: int, error: Exception, now: Instant) -> None:
         """A connection has ended, or could not be made."""
@@ -228,7 +311,20 @@ class PeerPool:
             self.bans_changed = True
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
-        self._out.emit(PeerWarning(peer.address, error, lied))
+        if self._discovery is not None:
+            until = place.banned_until if lied else 0.0
+            self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now)
+        if peer.purpose is not Purpose.NAMED:
+            del self._places[peer.address]
+        if self._is_told(peer, error):
+            self._out.emit(PeerWarning(peer.address, error, lied))
+
+    def _is_told(self, peer: Peer, error: Exception) -> bool:
+        """Whether the end of a connection is reported: of an address that was only chosen, if it was used, or nothing else is there."""
+        if peer.purpose is Purpose.NAMED:
+            return True
+        is_of_use = peer.profile is not None or not self.connected()
+        return is_of_use and peer.purpose is not Purpose.FEELER and not isinstance(error, DismissedError)
 
     def is_reliable(self, peer: Peer) -> bool:
         """Whether connections to its address have not ended again and again without having been of use."""
@@ -238,6 +334,35 @@ class PeerPool:
         """It was of use: if its connection ends, it is tried again soon."""
         place = self._places[peer.address]
         place.failures = place.chances = 0
+        if self._discovery is not None:
+            self._discovery.book.did_well(peer.address)
+
+    # Addresses
+
+    def want(self, services: int) -> None:
+        """The search needs peers with these services: addresses are chosen by that."""
+        if self._discovery is not None:
+            self._discovery.want(services)
+
+    def told(self, peer: Peer, addresses: Sequence[PeerAddress], now: Instant) -> None:
+        """A peer tells of addresses."""
+        if self._discovery is not None and peer.profile is not None:
+            self._discovery.heard(peer.number, peer.profile.host, addresses, now)
+
+    def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
+        """What is to be written of the address book, and the anchors where they have changed."""
+        return self._discovery.take_changes(now) if self._discovery is not None else ({}, None)
+
+    def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
+        """DNS seeds have answered; those that failed are told of. Without any address at all, the client ends."""
+        if self._discovery is None:
+            return
+        self._discovery.seeded(answers, now)
+        for answer in answers:
+            if answer.error is not None:
+                self._out.emit(PeerWarning(answer.seed, answer.error, False))
+        if not self._peers and not self._places and not len(self._discovery.book):
+            self._out.end(UselessPeerError("no DNS seed gave an address"))
 
     # Questions
 
@@ -299,25 +424,6 @@ def is_lie(error: Exception) -> bool:
     of another message, proves nothing.
     """
     return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)
-
-
-def netgroup(host: str) -> str:
-    """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
-
-    A host name, as a proxy resolves it, is a group of its own (Core netgroup.cpp, without its map of autonomous systems).
-    """
-    if host.endswith(".onion"):
-        return "onion"
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower()
-    if address.version == 6:
-        mapped = address.ipv4_mapped
-        if mapped is None:
-            return str(ipaddress.ip_network((address, 32), strict=False))
-        address = mapped
-    return str(ipaddress.ip_network((address, 16), strict=False))
 
 
 def independent(peers: Iterable[Peer]) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.store import Bip37Parameters, Store
 from spvfilter.wallet.books import SavedBooks
 from spvfilter.watch.watchlist import WatchList
@@ -20,6 +22,7 @@ else:
 
 
 BANS_NOTE = "bans"
+ANCHORS_NOTE = "anchors"
 _KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations
 
 
@@ -34,6 +37,8 @@ class Saved:
     bans: dict[str, float]
     bip37_parameters: Bip37Parameters | None
     secret: bytes
+    addresses: Sequence[KnownAddress] = ()
+    anchors: list[str] = field(default_factory=list)  # addresses to connect first
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int = 0, chain: HeaderChain | None = None) -> Saved:
@@ -61,4 +66,6 @@ class Saved:
             bans={str(address): float(until) for address, until in known.items()},
             bip37_parameters=store.bip37_parameters,
             secret=store.secret,
+            addresses=store.addresses.load(),
+            anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
         )

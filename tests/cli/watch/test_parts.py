@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import socket
 import sys
@@ -17,6 +18,7 @@ from spvfilter.cli.watch.status import Status
 from spvfilter.errors import UselessPeerError
 from spvfilter.light import LightClient, Mode, PeerWarning
 from spvfilter.network import SIGNET
+from spvfilter.p2p import connection
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.match import Match, MatchKind
 from support.nodeprocess import ADDRESS, OTHER
@@ -102,17 +104,20 @@ SIGNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"  # the same progra
 
 def test_discovering_asks_the_seeds_and_then_the_nodes_they_name(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    resolve = socket.getaddrinfo
 
-    def getaddrinfo(host: Any, port: Any, *args: Any, **named: Any) -> Any:
+    def getaddrinfo(host: Any, *args: Any, **named: Any) -> Any:
         asked.append(host)
-        return resolve("127.0.0.1" if host in SIGNET.dns_seeds else host, port, *args, **named)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 0))]
+
+    async def refuse(*args: Any) -> Any:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(connection, "_connect", refuse)
     ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once", "--timeout", "0.3")
-    assert set(SIGNET.dns_seeds) <= set(asked)
+    assert sorted(asked) == sorted(f"x49.{seed}" for seed in SIGNET.dns_seeds)
     assert ran.code == 2
-    assert ran.err.startswith("spvfilter: 127.0.0.1:38333: connection refused")
+    assert ran.err.startswith("spvfilter: 8.8.8.8:38333: connection refused")
     assert ran.err.endswith("spvfilter: gave up: no usable node for 0.3 s\n")
 
 
@@ -122,7 +127,10 @@ def test_where_no_seed_answers_that_is_said(run: Any, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once")
-    assert (ran.code, ran.out, ran.err) == (2, "", "spvfilter: no DNS seed gave an address\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("spvfilter: no DNS seed gave an address\n")
+    for seed in SIGNET.dns_seeds:
+        assert f"spvfilter: {seed}: " in ran.err
 
 
 def test_help_fits_80_columns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

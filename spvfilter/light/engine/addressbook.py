@@ -1,0 +1,298 @@
+"""The address book: addresses of peers in two tables of buckets, so that nobody can fill it with its own (Core addrman).
+
+The table of new addresses holds what others tell of, the table of tried ones what was connected once. Where an address may stand follows
+from a keyed hash with the wallet's secret, which nobody else can compute: its bucket, and in it one position. A new address stands in a
+bucket given by its group and by its source's group: all that one source tells reaches 16 of 256 buckets. A tried one stands in a bucket of
+its group, which reaches 4 of 64. So the book holds at most 16,384 new and 4,096 tried addresses, and a choice that draws the bucket first
+gives a party with few groups few chances, however many addresses it has. Sizes are a quarter of Core's; each address stands once, where
+Core lets a new one stand in eight buckets.
+
+No address is removed for one that is only told of, unless it is hopeless; a tried one leaves for another that was connected only after it
+was tested itself (Core's test before evict).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from spvfilter.light.engine.netgroups import dialling_group, host_of
+from spvfilter.store.addresses import KnownAddress
+
+if TYPE_CHECKING:
+    import random
+
+NEW_BUCKETS = 256
+TRIED_BUCKETS = 64
+BUCKET_SIZE = 64  # Core addrman_impl.h ADDRMAN_BUCKET_SIZE
+NEW_BUCKETS_PER_SOURCE = 16  # that addresses told by one group can reach
+TRIED_BUCKETS_PER_GROUP = 4  # that addresses of one group can reach
+MAX_ADDRESSES = (NEW_BUCKETS + TRIED_BUCKETS) * BUCKET_SIZE
+
+# Core addrman.cpp, seconds
+_HORIZON_S = 30 * 86_400  # since it was last seen, after which an address is hopeless
+_FUTURE_S = 600  # by which it may be seen after now
+_GRACE_S = 60  # after an attempt, in which it is never hopeless
+_RETRIES = 3  # attempts without any success, after which it is hopeless
+_MAX_FAILURES = 10  # attempts since a success longer ago than _LONG_AGO_S, after which it is hopeless
+_LONG_AGO_S = 7 * 86_400
+_PAUSE_S = 600  # after an attempt that failed
+_REFRESH_S = 86_400  # by which what others say must be newer than what is known
+_TESTED_S = 4 * 3_600  # in which a tried address must have succeeded to keep its place
+_TEST_WINDOW_S = 40 * 60  # after which it loses its place untested
+_MAX_RIVALS = 10
+
+_SLOW_MS = 3_000  # ours: above it a handshake is slow
+_DRAWS = 50  # that are passed over before one is taken whatever its chance
+
+
+class AddressBook:
+    """Addresses by HOST:PORT. What is changed is collected for the database."""
+
+    def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
+        """`secret` has up to 64 bytes and stays the same for the same database."""
+        self._secret = secret
+        self._entries: dict[str, KnownAddress] = {}
+        self._new: dict[tuple[int, int], str] = {}  # by bucket and position
+        self._tried: dict[tuple[int, int], str] = {}
+        self._changes: dict[str, KnownAddress | None] = {}
+        self._rivals: dict[str, float] = {}  # addresses that were connected, whose place in the table of tried ones another has; since when
+        self._counted: dict[str, float] = {}  # when a failure was last counted
+        self._last_good = 1.0  # when any address was last connected; 1 lets the first failure of each count
+        for known in saved:
+            table = self._tried if known.tried else self._new
+            if table.setdefault(self._slot(known), known.address) == known.address:
+                self._entries[known.address] = known
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, address: str) -> KnownAddress | None:
+        """What is known of an address."""
+        return self._entries.get(address)
+
+    def take_changes(self) -> dict[str, KnownAddress | None]:
+        """What has changed since the last call, by address; None for what was removed."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+    @property
+    def changed(self) -> int:
+        """The number of addresses that have changed."""
+        return len(self._changes)
+
+    # Where an address stands
+
+    def _hash(self, *parts: object) -> int:
+        text = "\0".join(map(str, parts)).encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self._secret, person=b"address book").digest(), "little")
+
+    def _slot(self, known: KnownAddress) -> tuple[int, int]:
+        """Bucket and position."""
+        group = dialling_group(host_of(known.address))
+        if known.tried:
+            one = self._hash("tried of", known.address) % TRIED_BUCKETS_PER_GROUP
+            bucket = self._hash("tried", group, one) % TRIED_BUCKETS
+        else:
+            one = self._hash("new of", group, known.source) % NEW_BUCKETS_PER_SOURCE
+            bucket = self._hash("new", known.source, one) % NEW_BUCKETS
+        return bucket, self._hash("at", known.tried, bucket, known.address) % BUCKET_SIZE
+
+    def _table(self, known: KnownAddress) -> dict[tuple[int, int], str]:
+        return self._tried if known.tried else self._new
+
+    def _set(self, known: KnownAddress) -> None:
+        self._entries[known.address] = self._changes[known.address] = known
+
+    def _remove(self, address: str) -> None:
+        known = self._entries.pop(address)
+        del self._table(known)[self._slot(known)]
+        self._changes[address] = None
+        self._rivals.pop(address, None)
+        self._counted.pop(address, None)
+
+    def _place_new(self, known: KnownAddress, now: float) -> bool:
+        """Put an address into the table of new ones, unless another has its place that is not hopeless."""
+        slot = self._slot(known)
+        other = self._new.get(slot)
+        if other is not None:
+            if not is_hopeless(self._entries[other], now):
+                return False
+            self._remove(other)
+        self._new[slot] = known.address
+        self._set(known)
+        return True
+
+    # What happens
+
+    def add(self, address: str, services: int, seen: float, source: str, now: float, penalty_s: float = 0.0) -> bool:
+        """Others tell of an address, last seen `penalty_s` before `seen`; whether it is new and was taken.
+
+        What a handshake showed is not changed by what others say.
+        """
+        seen = min(seen, now + _FUTURE_S) - penalty_s
+        known = self._entries.get(address)
+        if known is None:
+            known = KnownAddress(address, services, max(0, int(seen)), source, False)
+            return not is_hopeless(known, now) and self._place_new(known, now)
+        if seen > known.seen + _REFRESH_S:
+            known = known._replace(seen=int(seen))
+        if not known.tried:
+            known = known._replace(services=known.services | services)
+        if known != self._entries[address]:
+            self._set(known)
+        return False
+
+    def attempted(self, address: str, now: float) -> None:
+        """A connection is being made. It counts as a failure until it succeeds, once between two successes of any: we may be offline."""
+        known = self._entries.get(address)
+        if known is None:
+            return
+        failures = known.failures
+        if self._counted.get(address, 0.0) < self._last_good:
+            self._counted[address] = now
+            failures += 1
+        self._set(known._replace(attempted=int(now), failures=min(failures, 1_000)))
+
+    def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
+        """The handshake was completed: the address moves to the table of tried ones, if its place there is free."""
+        known = self._entries.get(address)
+        if known is None:
+            return
+        self._last_good = max(self._last_good, now)
+        speed = (3 * known.speed_ms + speed_ms) // 4 if known.speed_ms else speed_ms
+        known = known._replace(
+            services=services, seen=int(now), succeeded=int(now), attempted=int(now), failures=0, speed_ms=max(1, min(speed, 1 << 31))
+        )
+        self._set(known)
+        if not known.tried:
+            moved = known._replace(tried=True)
+            if self._slot(moved) in self._tried:
+                if len(self._rivals) < _MAX_RIVALS:
+                    self._rivals.setdefault(address, now)
+            else:
+                self._move(known, moved)
+
+    def _move(self, known: KnownAddress, moved: KnownAddress) -> None:
+        del self._new[self._slot(known)]
+        self._rivals.pop(known.address, None)
+        self._tried[self._slot(moved)] = known.address
+        self._set(moved)
+
+    def faulted(self, address: str) -> None:
+        """A connection was ended for what the peer did."""
+        known = self._entries.get(address)
+        if known is not None:
+            self._set(known._replace(faults=min(known.faults + 1, 8)))
+
+    def did_well(self, address: str) -> None:
+        """The peer was of use."""
+        known = self._entries.get(address)
+        if known is not None and known.faults:
+            self._set(known._replace(faults=known.faults - 1))
+
+    def forget(self, address: str) -> None:
+        """An address is not one of a peer."""
+        if address in self._entries:
+            self._remove(address)
+
+    # Test before evict
+
+    def to_test(self) -> str | None:
+        """A tried address whose place another wants, and that is to be connected to show that it is still there."""
+        for address in self._rivals:
+            return self._tried.get(self._slot(self._entries[address]._replace(tried=True)))
+        return None
+
+    def judge_rivals(self, now: float) -> None:
+        """Give places of tried addresses to those that want them, where the test has shown or not come that they are gone."""
+        for address, since in list(self._rivals.items()):
+            known = self._entries[address]
+            moved = known._replace(tried=True)
+            holder = self._entries.get(self._tried.get(self._slot(moved), ""))
+            if holder is None:
+                self._move(known, moved)
+            elif now - holder.succeeded < _TESTED_S:
+                del self._rivals[address]
+            elif _GRACE_S < now - holder.attempted < _TESTED_S or now - since > _TEST_WINDOW_S:
+                self._remove(holder.address)
+                self._move(known, moved)
+                self._place_new(holder._replace(tried=False), now)
+
+    # Choice
+
+    def draws(
+        self,
+        random: random.Random,
+        now: float,
+        kinds: Sequence[Callable[[KnownAddress], bool]],
+        is_free: Callable[[str], bool],
+        *,
+        only_new: bool = False,
+    ) -> Iterator[str]:
+        """Addresses to connect to, each once; `is_free` says of an address whether it may be drawn at that moment.
+
+        Those of the first of `kinds` come before all others. Of a kind one table is drawn, of the table a bucket, of the bucket an address,
+        which then has its chance: those that failed, were slow or at fault are passed over more often.
+        """
+        for kind in kinds:
+            tables = [self._by_bucket(table, kind, now) for table in ((self._new,) if only_new else (self._new, self._tried))]
+            yield from _drawn(random, [buckets for buckets in tables if buckets], is_free)
+
+    def _by_bucket(
+        self, table: dict[tuple[int, int], str], is_wanted: Callable[[KnownAddress], bool], now: float
+    ) -> list[list[KnownAddress]]:
+        """The addresses of a kind that are not paused, by bucket."""
+        buckets: dict[int, list[KnownAddress]] = {}
+        for (bucket, _), address in table.items():
+            known = self._entries[address]
+            if is_wanted(known) and not _is_paused(known, now):
+                buckets.setdefault(bucket, []).append(known)
+        return list(buckets.values())
+
+    def has(self, wanted: Callable[[KnownAddress], bool]) -> bool:
+        """Whether any address meets a condition."""
+        return any(map(wanted, self._entries.values()))
+
+
+def _drawn(random: random.Random, tables: list[list[list[KnownAddress]]], is_free: Callable[[str], bool]) -> Iterator[str]:
+    """Draw until nothing is left in any bucket of any table."""
+    refused = 0
+    while tables:
+        table = random.choice(tables)
+        bucket = random.choice(table)
+        known = random.choice(bucket)
+        if is_free(known.address):
+            if refused < _DRAWS and random.random() >= chance(known):
+                refused += 1
+                continue
+            refused = 0
+            yield known.address
+        bucket.remove(known)
+        if not bucket:
+            table.remove(bucket)
+        if not table:
+            tables.remove(table)
+
+
+def is_hopeless(known: KnownAddress, now: float) -> bool:
+    """Whether an address is not worth its place (Core AddrInfo::IsTerrible)."""
+    if now - known.attempted < _GRACE_S:
+        return False
+    if known.seen > now + _FUTURE_S or now - known.seen > _HORIZON_S:
+        return True
+    if not known.succeeded:
+        return known.failures >= _RETRIES
+    return now - known.succeeded > _LONG_AGO_S and known.failures >= _MAX_FAILURES
+
+
+def chance(known: KnownAddress) -> float:
+    """The relative chance of an address to be chosen (Core AddrInfo::GetChance; faults and speed are ours)."""
+    value = 0.66 ** min(known.failures, 8) * 0.5 ** min(known.faults, 4)
+    return float(value * 0.5 if known.speed_ms > _SLOW_MS else value)
+
+
+def _is_paused(known: KnownAddress, now: float) -> bool:
+    """Whether the last attempt failed, and is not long ago. A clock that was set back makes no pause longer."""
+    return known.attempted > known.succeeded and 0 <= now - known.attempted < _PAUSE_S

@@ -1,0 +1,444 @@
+"""Discovery: which addresses of the network are connected beside the peers that the user named, and what is learned of others.
+
+As Core, with a wallet's needs: addresses are drawn from the book, those first that state the services that are needed. At most one is
+connected of each group of addresses, and none of a host that is connected. Two of the last run come first (anchors), so that a restart
+alone gives nobody new all connections. Now and then a new address is tried and left again (a feeler). While no block comes for long, one
+more is connected. Peers are asked for addresses once, and told none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from spvfilter._dataclass import dataclass
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import SessionError
+from spvfilter.light.engine.addressbook import AddressBook
+from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
+from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, netgroup
+from spvfilter.light.engine.options import Options, Reach
+from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
+from spvfilter.store.addresses import KnownAddress
+from spvfilter.wire.events import Cause, Service
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
+
+if TYPE_CHECKING:
+    import random
+
+_NETWORK, _COMPACT_FILTERS = Service.NETWORK.value, Service.COMPACT_FILTERS.value
+COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
+BLOOM_NEEDS = (Service.NETWORK | Service.WITNESS | Service.BLOOM).value  # 0xd
+MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS
+MAX_OF_SEED = 32  # addresses taken of one seed, Core net.cpp
+FEELER_S = 600.0  # between feelers, on average; Core: 120
+EXTRA_S = 600.0  # between two further connections while the tip is stale, Core net_processing.cpp STALE_CHECK_INTERVAL
+EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
+ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
+MAX_HOPES = 64  # attempts to find a peer with compact filters, after which mode "auto" waits for none; ours
+
+_TOKENS_AT_ONCE = 1_000.0  # addresses taken of one peer, Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET
+_TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND
+_PENALTY_S = 7_200  # by which addresses told by peers seem older, Core net_processing.cpp
+_OLDEST_TIME = 100_000_000  # below it, a stated time means nothing; Core net_processing.cpp
+_GUESSED_AGE_S = 5 * 86_400  # of an address whose stated time means nothing; Core net_processing.cpp
+_SEED_AGES_S = (3 * 86_400, 7 * 86_400)  # guessed ages of a seed's addresses, Core net.cpp
+_SEED_WAIT_S = 11.0  # without enough peers, after which seeds are asked although the book has addresses; Core net.cpp
+_LONG_SEED_WAIT_S = 300.0  # the same with a book of more than _MANY addresses; Core net.cpp
+_MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD
+_ENOUGH = 2  # useful peers, with which no seed is asked; Core net.cpp
+_SEED_PAUSE_S = 600.0  # before they are asked again; doubles each time, up to six hours; ours
+_MAX_SEED_PAUSE_S = 21_600.0
+_FREE_DIALS = 16  # attempts that fail in succession before they are slowed down; ours
+_DIAL_S = 0.5  # the first pause, as between Core's connections
+_MAX_DIAL_S = 60.0
+_LOOK_S = 2.0  # after nothing was found to connect to; ours
+_REST_S = 1_800.0  # for an address whose connection was of no use; ours
+_ANCHOR_REST_S = 600.0  # for an anchor that cannot be connected; ours
+_MAX_KEPT = 1_000  # bans, and addresses that rest or are ours; the oldest are forgotten
+_WRITE_S = 60.0  # between writes of the book, unless much has changed
+_WRITE_AT = 200  # changed addresses that are written at once
+
+
+class Purpose(Enum):
+    """Why a peer is connected."""
+
+    NAMED = "named"  # by the user
+    DISCOVERED = "discovered"
+    EXTRA = "extra"  # beyond the usual number, since the tip is stale
+    FEELER = "feeler"  # to learn whether it is there; then it is left
+
+
+class DismissedError(Exception):
+    """The end of a connection for no fault of the peer's; it is told to nobody."""
+
+
+class Neighbour(NamedTuple):
+    """What discovery needs to know of a peer."""
+
+    number: int
+    address: str
+    host: str  # that it leads to, as far as is known
+    purpose: Purpose
+    since: float  # when it was begun or made, by the monotonic clock
+    is_connected: bool
+    is_useful: bool  # whether it is ready and offers what is needed
+
+
+@dataclass(slots=True)
+class _Tokens:
+    """Addresses that a peer may still tell."""
+
+    left: float
+    at: float
+
+
+class _Dials:
+    """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do offline."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self.next_at = 0.0
+
+    def began(self, now: float) -> None:
+        """An attempt was begun, which fails until it succeeds."""
+        slow = self._failures - _FREE_DIALS
+        self._failures += 1
+        self.next_at = now if slow < 0 else now + min(_DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+
+class _Seeds:
+    """When DNS seeds are to be asked."""
+
+    def __init__(self) -> None:
+        self.is_asking = False
+        self._asked = 0
+        self._not_before = 0.0
+        self._lacking_since: float | None = None  # enough peers
+
+    def due(self, now: float, known: int, useful: int, most: int) -> bool:
+        """Whether to ask now: at once while no address is known, else after a while without enough peers."""
+        if known and useful >= min(_ENOUGH, most):
+            self._lacking_since = None
+            return False
+        if self._lacking_since is None:
+            self._lacking_since = now
+        wait = 0.0 if not known else _LONG_SEED_WAIT_S if known > _MANY else _SEED_WAIT_S
+        if self.is_asking or now < self._not_before or now - self._lacking_since < wait:
+            return False
+        self.is_asking = True
+        self._not_before = now + min(_SEED_PAUSE_S * 2.0 ** min(self._asked, 16), _MAX_SEED_PAUSE_S)
+        self._asked += 1
+        return True
+
+
+class Discovery:
+    """Chooses addresses; the pool of peers makes and ends the connections and reports them by number."""
+
+    def __init__(
+        self,
+        options: Options,
+        chain: HeaderChain,
+        book: AddressBook,
+        anchors: Sequence[str],
+        bans: dict[str, float],
+        random: random.Random,
+    ) -> None:
+        """`options.reach` is not Reach.NAMED. `bans` are addresses and until when (seconds since 1970)."""
+        self.book = book
+        self.bans = bans
+        self.needs: tuple[int, ...] = (BLOOM_NEEDS if options.mode is Mode.BIP37 else COMPACT_NEEDS,)  # any of them, with all of its bits
+        self._options = options
+        self._chain = chain
+        self._random = random
+        self._anchors = list(anchors)[:MAX_ANCHORS]
+        self._written = list(self._anchors)
+        self._dials = _Dials()
+        self._seeds = _Seeds()
+        self._tokens: dict[int, _Tokens] = {}
+        self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
+        self._hopes = 0  # connections begun in search of compact filters since one was found
+        self._tip = (b"", 0.0)  # and since when it is
+        self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # by the monotonic clock
+
+    # What is needed
+
+    def want(self, services: int) -> None:
+        """The search needs peers with these services; in mode "auto" others as well once many were tried in vain."""
+        needs = COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS
+        is_hopeless = self._options.mode is Mode.AUTO and needs == COMPACT_NEEDS and self._hopes >= MAX_HOPES
+        self.needs = (needs, BLOOM_NEEDS) if is_hopeless else (needs,)
+
+    def serves(self, services: int) -> bool:
+        """Whether these are what is needed."""
+        return any(services & needs == needs for needs in self.needs)
+
+    def may_offer(self, services: int, dialled: Iterable[str]) -> bool:
+        """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and was not tried lately."""
+        if self._hopes >= MAX_HOPES:
+            return False
+        if self._seeds.is_asking:
+            return True
+        known = (self.book.get(address) for address in dialled)
+        if any(each is None or not each.services or each.services & services for each in known):
+            return True
+        return self.book.has(lambda each: bool(each.services & services) and not each.attempted and not each.failures)
+
+    # Which to connect
+
+    def choose(self, now: Instant, there: Sequence[Neighbour]) -> list[tuple[str, Purpose]]:
+        """The connections to begin."""
+        found: list[tuple[str, Purpose]] = []
+        hosts = {each.host for each in there}
+        groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
+        banned = {host_of(address) for address, until in self.bans.items() if until > now.wall}
+
+        def is_free(address: str) -> bool:
+            host = host_of(address)
+            return host not in hosts and host not in banned and not self._rests(address, now) and dialling_group(host) not in groups
+
+        def begin(address: str | None, purpose: Purpose) -> bool:
+            if address is None:
+                return False
+            host = host_of(address)
+            hosts.add(host)
+            groups.add(dialling_group(host))
+            self._begin(address, purpose, now)
+            found.append((address, purpose))
+            return True
+
+        drawn = itertools.chain(
+            (each for each in self._anchors if is_free(each)), self.book.draws(self._random, now.wall, self._kinds(), is_free)
+        )
+        usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
+        while usual + len(found) < self._options.max_peers and self._may_dial(now):
+            if not begin(next(drawn, None), Purpose.DISCOVERED):
+                self._due["look"] = now.monotonic + _LOOK_S
+                break
+        if self._is_extra_due(now, there) and self._may_dial(now):
+            self._due["extra"] = now.monotonic + EXTRA_S
+            begin(next(drawn, None), Purpose.EXTRA)
+        if self._is_feeler_due(now, there):
+            self._due["feeler"] = now.monotonic + self._random.expovariate(1 / FEELER_S)
+            self.book.judge_rivals(now.wall)
+            groups.clear()
+            begin(self._felt(now, is_free), Purpose.FEELER)
+        return found
+
+    def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
+        self._dials.began(now.monotonic)
+        self._hopes += purpose is Purpose.DISCOVERED
+        self.book.attempted(address, now.wall)
+
+    def _may_dial(self, now: Instant) -> bool:
+        return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]
+
+    def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
+        """Addresses that state what is needed come first, then those of which nothing is known, then others that were never connected."""
+        needs = self.needs[0]
+        return [
+            (lambda known: known.services & needs == needs) if len(self.needs) == 1 else (lambda known: self.serves(known.services)),
+            lambda known: not known.services,
+            lambda known: not known.tried,
+        ]
+
+    def _felt(self, now: Instant, is_free: Callable[[str], bool]) -> str | None:
+        """The address for a feeler: a tried one whose place another wants, else a new one."""
+        tested = self.book.to_test()
+        if tested is not None and is_free(tested):
+            return tested
+        return next(self.book.draws(self._random, now.wall, [lambda known: True], is_free, only_new=True), None)
+
+    def _is_feeler_due(self, now: Instant, there: Iterable[Neighbour]) -> bool:
+        if not self._due["feeler"]:
+            self._due["feeler"] = now.monotonic + self._random.expovariate(1 / FEELER_S)
+        is_settled = any(each.is_useful for each in there) and not any(each.purpose is Purpose.FEELER for each in there)
+        return is_settled and now.monotonic >= self._due["feeler"]
+
+    def _is_extra_due(self, now: Instant, there: Iterable[Neighbour]) -> bool:
+        """Whether no block has come for long, though peers are there that should have told of it."""
+        if self._chain.tip_hash != self._tip[0]:
+            self._tip = self._chain.tip_hash, now.monotonic
+        if now.monotonic - self._tip[1] < self._options.patience.stale_tip_s or now.monotonic < self._due["extra"]:
+            return False
+        return any(each.is_useful for each in there) and not any(each.purpose is Purpose.EXTRA for each in there)
+
+    def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
+        """When `choose` should be asked next, by the monotonic clock; never now."""
+        usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
+        at = self._due["feeler"] or now.monotonic + FEELER_S
+        if usual < self._options.max_peers:
+            at = min(at, max(self._dials.next_at, self._due["look"]))
+        return max(at, now.monotonic + _DIAL_S)
+
+    # What becomes of them
+
+    def review(self, now: Instant, there: Sequence[Neighbour]) -> tuple[list[int], list[int]]:
+        """Numbers of peers to dismiss, and of those that stay for good though they were extra."""
+        self._note_anchors(now, there)
+        dismissed: list[int] = []
+        kept: list[int] = []
+        for each in there:
+            if each.purpose is Purpose.EXTRA and each.is_connected:
+                if self._tip[1] > each.since:  # a block came since: it, or what it brought in motion
+                    kept.append(each.number)
+                elif now.monotonic - each.since > EXTRA_CHANCE_S:
+                    dismissed.append(each.number)
+        usual = [each for each in there if each.purpose in (Purpose.NAMED, Purpose.DISCOVERED)]
+        for _ in range(len(usual) + len(kept) - self._options.max_peers):
+            spare = [each for each in usual if each.purpose is Purpose.DISCOVERED and each.number not in dismissed]
+            others = [each for each in spare if each.address not in self._anchors]
+            if not spare:
+                break
+            dismissed.append(self._random.choice(others or spare).number)
+        return dismissed, kept
+
+    def _note_anchors(self, now: Instant, there: Iterable[Neighbour]) -> None:
+        """The anchors are the two that have been of use for longest; those of before stay until others take their places."""
+        steady = [
+            each.address
+            for each in sorted(there, key=lambda each: each.since)
+            if each.purpose is Purpose.DISCOVERED and each.is_useful and now.monotonic - each.since >= ANCHOR_S
+        ]
+        held = [address for address in self._anchors if address in steady]
+        anchors = [*held, *(address for address in steady if address not in held)]
+        anchors += [address for address in self._anchors if address not in anchors]
+        self._anchors = anchors[:MAX_ANCHORS]
+
+    def welcome(self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant) -> DismissedError | None:
+        """A connection was made: why it is to be left again, if it is."""
+        self._dials.succeeded()
+        self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
+        if profile.services & _COMPACT_FILTERS:
+            self._hopes = 0
+        if purpose is Purpose.FEELER:
+            return DismissedError("it is there")
+        if purpose is not Purpose.NAMED and not self.serves(profile.services):
+            self._rest(address, now.monotonic + _REST_S)
+            self._no_anchor(address)
+            return DismissedError(f"services 0x{profile.services:x}")
+        self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # it is asked for so many
+        return None
+
+    def ended(self, number: int, purpose: Purpose, address: str, error: Exception, until: float, now: Instant) -> None:
+        """A connection has ended, or could not be made; its address is banned `until` then (seconds since 1970), unless that is 0."""
+        was_connected = self._tokens.pop(number, None) is not None
+        if purpose is Purpose.NAMED:
+            return
+        if isinstance(error, DismissedError):
+            if purpose is Purpose.EXTRA:
+                self._rest(address, now.monotonic + _REST_S)
+            return
+        if isinstance(error, SessionError) and error.cause is Cause.SELF_CONNECTION:
+            self.book.forget(address)
+            self._rest(address, float("inf"))
+        elif until:
+            self.bans[address] = until
+            _shorten(self.bans)
+            self.book.forget(address)
+        elif was_connected:
+            self.book.faulted(address)
+            self._rest(address, now.monotonic + _REST_S)
+        elif address in self._anchors:
+            self._rest(address, now.monotonic + _ANCHOR_REST_S)
+        if until:
+            self._no_anchor(address)
+
+    def _no_anchor(self, address: str) -> None:
+        if address in self._anchors:
+            self._anchors.remove(address)
+
+    def _rest(self, address: str, until: float) -> None:
+        self._resting[address] = until
+        _shorten(self._resting)
+
+    def _rests(self, address: str, now: Instant) -> bool:
+        return self._resting.get(address, 0.0) > now.monotonic
+
+    # What others tell
+
+    def heard(self, number: int, host: str, addresses: Sequence[PeerAddress], now: Instant) -> None:
+        """A peer on a host tells of addresses: as many are taken as it has tokens for, in no order that it can choose."""
+        tokens = self._tokens.get(number)
+        if tokens is None:
+            return
+        tokens.left = max(tokens.left, min(tokens.left + (now.monotonic - tokens.at) * _TOKENS_PER_S, _TOKENS_AT_ONCE))
+        tokens.at = now.monotonic
+        source = netgroup(host)
+        for told in self._random.sample(addresses, len(addresses)):
+            if tokens.left < 1.0:
+                break
+            tokens.left -= 1.0
+            self._learn(told, source, now)
+
+    def _learn(self, told: PeerAddress, source: str, now: Instant) -> None:
+        host = told.host
+        if host is None or not told.port or not told.services & _NETWORK:
+            return
+        address = f"[{host}]:{told.port}" if ":" in host else f"{host}:{told.port}"
+        if self._rests(address, now) or (self.book.get(address) is None and not self._is_reachable(host, told.net)):
+            return
+        seen = told.time
+        if not _OLDEST_TIME < seen <= now.wall + 600:
+            seen = max(0, int(now.wall) - _GUESSED_AGE_S)
+        self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
+
+    def _is_reachable(self, host: str, net: int) -> bool:
+        if net == NetId.TORV3:
+            return self._options.reach is Reach.PROXIED
+        if is_public(host, net):
+            return True
+        return net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash  # which has no public network
+
+    # DNS seeds
+
+    def seeds_due(self, now: Instant, there: Iterable[Neighbour]) -> int | None:
+        """The services to ask DNS seeds for, if they are to be asked now. Never through a proxy."""
+        if self._options.reach is not Reach.DIRECT or not self._chain.network.dns_seeds:
+            return None
+        useful = sum(each.is_useful for each in there)
+        return self.needs[0] if self._seeds.due(now.monotonic, len(self.book), useful, self._options.max_peers) else None
+
+    def seeded(self, answers: Iterable[SeedAnswer], now: Instant) -> None:
+        """The seeds have answered."""
+        self._seeds.is_asking = False
+        self._due["look"] = 0.0
+        port = self._chain.network.default_port
+        for answer in answers:
+            hosts = list(dict.fromkeys(answer.hosts))
+            for host in self._random.sample(hosts, min(len(hosts), MAX_OF_SEED)):
+                net = NetId.IPV6 if ":" in host else NetId.IPV4
+                if self._is_reachable(host, net):
+                    age = self._random.uniform(*_SEED_AGES_S)
+                    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                    self.book.add(address, answer.services, max(0.0, now.wall - age), answer.seed, now.wall)
+
+    # The database
+
+    def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
+        """What is to be written of the book, what has changed within a minute together or much at once; the anchors if they changed."""
+        anchors = None
+        if self._anchors != self._written:
+            anchors = self._written = list(self._anchors)
+        if not self.book.changed or (now.monotonic < self._due["write"] and self.book.changed < _WRITE_AT):
+            return {}, anchors
+        self._due["write"] = now.monotonic + _WRITE_S
+        return self.book.take_changes(), anchors
+
+
+def discovering(
+    options: Options, chain: HeaderChain, book: AddressBook, anchors: Sequence[str], bans: dict[str, float], random: random.Random
+) -> Discovery | None:
+    """What chooses addresses beside those that the user named; None if only those are connected."""
+    return None if options.reach is Reach.NAMED else Discovery(options, chain, book, anchors, dict(bans), random)
+
+
+def _shorten(kept: dict[str, float]) -> None:
+    while len(kept) > _MAX_KEPT:
+        del kept[next(iter(kept))]

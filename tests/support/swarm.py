@@ -1,0 +1,311 @@
+"""A network of a thousand addresses in virtual time, for the light client's engine: honest nodes, one party with many, and DNS seeds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from simulation.timeline import Timeline, Timer
+from spvfilter.light.engine import Engine, Instant, Options, Saved
+from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.inputs import Committed, Connected, Fenced, Heard, Input, Lost, SeedAnswer, Seeded, Tick, Worked
+from spvfilter.light.engine.netgroups import dialling_group, host_of
+from spvfilter.light.engine.options import Reach
+from spvfilter.light.engine.peers import Peer
+from spvfilter.light.events import Event, Mode, Synced
+from spvfilter.network import REGTEST
+from spvfilter.node.filterindex import FilterIndex
+from spvfilter.node.regtest import Regtest
+from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.messages.table import Message
+
+START = 1_700_000_000  # seconds since 1970
+FULL, WITH_FILTERS = 0x409, 0x449  # NETWORK, WITNESS, NETWORK_LIMITED; and COMPACT_FILTERS
+SEEDS = tuple(f"seed{number}.example" for number in range(8))
+SMART_SEEDS = SEEDS[:3]  # those that know x49
+NETWORK = replace(REGTEST, dns_seeds=SEEDS, default_port=8333)
+OURS = b"\x00\x14" + bytes(20)
+CONNECT_S = 5.0
+
+ADDRESSES, SERVING, HOSTILE, HOSTILE_GROUPS = 1_000, 0.11, 0.20, 4
+_HONEST_LIFE_S = 8 * 3_600  # of a connection to an honest node, on average; a hostile one lasts
+_UP = 0.8  # share of the honest addresses that are there
+
+
+@dataclass(eq=False)
+class Node:
+    host: str
+    services: int
+    is_hostile: bool
+    is_up: bool
+    latency_s: float
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:8333"
+
+    def told(self, age_s: float, now: float) -> PeerAddress:
+        return PeerAddress(int(now - age_s), self.services, NetId.IPV4, bytes(map(int, self.host.split("."))), 8333)
+
+
+class Swarm:
+    """The network. `rng` is the only source of chance."""
+
+    def __init__(self, seed: int, *, hostile_groups: int = HOSTILE_GROUPS) -> None:
+        self.rng = rng = random.Random(seed)
+        self.timeline = Timeline()
+        self.regtest = Regtest(clock=lambda: START)
+        self.index = FilterIndex(self.regtest.chain)
+        groups = rng.sample([f"{a}.{b}" for a in range(11, 100) for b in range(256)], hostile_groups + 600)
+        theirs, others = groups[:hostile_groups], groups[hostile_groups:]
+        hostile = round(ADDRESSES * HOSTILE)
+        self.nodes = [self._node(rng.choice(theirs), hostile=True, number=number) for number in range(hostile)]
+        self.nodes += [self._node(rng.choice(others), hostile=False, number=number) for number in range(hostile, ADDRESSES)]
+        self.directory = {node.address: node for node in self.nodes}
+        self.made_up = 0
+        self.asked: list[int] = []  # services that seeds were asked for
+
+    def _node(self, group: str, *, hostile: bool, number: int) -> Node:
+        rng = self.rng
+        services = WITH_FILTERS if hostile or rng.random() < SERVING else FULL
+        host = f"{group}.{number // 250}.{number % 250 + 1}"
+        return Node(host, services, hostile, hostile or rng.random() < _UP, 0.05 if hostile else rng.uniform(0.1, 1.5))
+
+    @property
+    def hostile(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_hostile]
+
+    def wall(self) -> float:
+        return START + self.timeline.now
+
+    def stir(self) -> None:
+        """Some honest nodes go, others come."""
+        for node in self.nodes:
+            if not node.is_hostile and self.rng.random() < 0.1:
+                node.is_up = self.rng.random() < _UP
+
+    def answer_getaddr(self, node: Node) -> list[Message]:
+        """An honest node tells 23 % of what it knows; a hostile one all that is hostile, and addresses that it makes up."""
+        now, rng = self.wall(), self.rng
+        if node.is_hostile:
+            return [wire.AddrV2((*(each.told(60, now) for each in self.hostile), *self._made_up(1_000 - len(self.hostile))))]
+        return [wire.AddrV2(tuple(each.told(rng.uniform(0, 86_400), now) for each in rng.sample(self.nodes, 230)))]
+
+    def spam(self) -> Message:
+        """What a hostile node tells unasked."""
+        return wire.AddrV2(tuple(self._made_up(1_000)))
+
+    def _made_up(self, count: int) -> Iterator[PeerAddress]:
+        for _ in range(count):
+            self.made_up += 1
+            address = bytes((self.rng.randrange(100, 120), *self.rng.randbytes(2), self.rng.randrange(1, 255)))
+            yield PeerAddress(int(self.wall()) - 60, WITH_FILTERS, NetId.IPV4, address, 8333)
+
+    def resolve(self, services: int) -> tuple[SeedAnswer, ...]:
+        """Each seed knows all addresses; three of them can be asked for services."""
+        self.asked.append(services)
+        answers = []
+        for seed in SEEDS:
+            stated = services if seed in SMART_SEEDS else 0
+            known = [node.host for node in self.nodes if node.services & stated == stated]
+            answers.append(SeedAnswer(seed, stated, tuple(self.rng.sample(known, 25))))
+        return tuple(answers)
+
+
+class Client:
+    """The engine in this network, started again from its database as often as one likes."""
+
+    def __init__(self, swarm: Swarm, *, named: list[str] | None = None, mode: Mode = Mode.COMPACT, **options: object) -> None:
+        self.swarm = swarm
+        self.store = Store.open(MEMORY, NETWORK)
+        self.store.commit(Batch(headers=NETWORK.genesis))
+        self.options = Options(mode=mode, reach=Reach.DIRECT, **options)  # type: ignore[arg-type]  # by name
+        self.named = named or []
+        self.told: list[Event] = []
+        self.dials: list[tuple[float, str]] = []
+        self.sent: list[tuple[int, Message]] = []
+        self.withholds = False  # whether hostile nodes tell no new block
+        self._timers: set[Timer] = set()
+        self._tick: Timer | None = None
+        self._lines: dict[int, Node] = {}
+        self.engine = self._make()
+
+    def _make(self) -> Engine:
+        watch = WatchList(NETWORK)
+        watch.add_script(OURS)
+        return Engine(self.options, watch, Saved.read(self.store, watch), self.named, random.Random(self.swarm.rng.random()))
+
+    def start(self) -> None:
+        """Begin, or begin again: what is not in the database is forgotten."""
+        self.stop()
+        self.engine = self._make()
+        self._carry_out(self.engine.start(self._now()))
+
+    def stop(self) -> None:
+        """End at once."""
+        for timer in (*self._timers, self._tick):
+            if timer is not None:
+                timer.cancel()
+        self._timers.clear()
+        self._tick = None
+        self._lines.clear()
+
+    def forget(self) -> None:
+        """An empty database."""
+        self.store.close()
+        self.store = Store.open(MEMORY, NETWORK)
+        self.store.commit(Batch(headers=NETWORK.genesis))
+
+    def _now(self) -> Instant:
+        return Instant(self.swarm.timeline.now, self.swarm.wall())
+
+    def pass_time(self, seconds: float) -> None:
+        self.swarm.timeline.run(self.swarm.timeline.now + seconds)
+
+    # What the engine asks for
+
+    def report(self, event: Input) -> None:
+        self._carry_out(self.engine.step(event, self._now()))
+
+    def _after(self, delay: float, event: Input) -> None:
+        self._call_after(delay, partial(self.report, event))
+
+    def _call_after(self, delay: float, call: object) -> None:
+        def happen() -> None:
+            self._timers.discard(timer)
+            call()  # type: ignore[operator]
+
+        timer = self.swarm.timeline.after(delay, happen)
+        self._timers.add(timer)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Connect(peer, address):
+                    self._connect(peer, address)
+                case Send(peer, message) if peer in self._lines:
+                    self.sent.append((peer, message))
+                    self._call_after(self._lines[peer].latency_s, partial(self._answer, peer, message))
+                case Fence(peer, token) if peer in self._lines:
+                    self._after(self._lines[peer].latency_s, Fenced(peer, token))
+                case Drop(peer):
+                    self._lines.pop(peer, None)
+                case AskSeeds(services):
+                    self._after(1.0, Seeded(self.swarm.resolve(services)))
+                case Commit(number, batch):
+                    self.store.commit(batch)
+                    self._after(0.0, Committed(number))
+                case Read(token, function):
+                    self._after(0.0, Worked(token, function(self.store)))
+                case Work(token, work):
+                    self._after(0.0, Worked(token, work()))
+                case Wake(at):
+                    if self._tick is not None:
+                        self._tick.cancel()
+                    self._tick = self.swarm.timeline.at(at, partial(self.report, Tick()))
+                case Emit(event):
+                    self.told.append(event)
+                case _:
+                    pass
+
+    def _connect(self, peer: int, address: str) -> None:
+        self.dials.append((self.swarm.timeline.now, address))
+        node = self.swarm.directory.get(address)
+        if node is None or not node.is_up:
+            self._after(CONNECT_S, Lost(peer, TimeoutError("no connection within 5 s")))
+            return
+        self._call_after(3 * node.latency_s, partial(self._reached, peer, node))
+
+    def _reached(self, peer: int, node: Node) -> None:
+        self._lines[peer] = node
+        height = self.swarm.regtest.height if not (self.withholds and node.is_hostile) else 0
+        self.report(Connected(peer, node.host, node.services, height, True, True, "/node/", int(self.swarm.wall())))
+        if not node.is_hostile:
+            self._call_after(self.swarm.rng.expovariate(1 / _HONEST_LIFE_S), partial(self._end, peer))
+        else:
+            self._spam(peer)
+
+    def _spam(self, peer: int) -> None:
+        if peer in self._lines:
+            self.report(Heard(peer, self.swarm.spam()))
+            self._call_after(10_000, partial(self._spam, peer))
+
+    def _end(self, peer: int) -> None:
+        if self._lines.pop(peer, None) is not None:
+            self.report(Lost(peer, ConnectionResetError("gone")))
+
+    def _answer(self, peer: int, message: Message) -> None:
+        node = self._lines.get(peer)
+        if node is None:
+            return
+        answers: list[Message] = []
+        chain = self.swarm.regtest.chain
+        match message:
+            case wire.GetHeaders(locator):
+                known = next((at for at, block in enumerate(chain.active) if block.hash in locator), 0)
+                last = 1 if self.withholds and node.is_hostile else len(chain.active)
+                answers = [wire.Headers(tuple(block.raw[:80] for block in chain.active[known + 1 : last]))]
+            case wire.GetCFHeaders() | wire.GetCFilters() | wire.GetCFCheckpt():
+                answers = [each for each in self.swarm.index.respond(message) if each is not None]
+            case wire.GetAddr():
+                answers = self.swarm.answer_getaddr(node)
+            case _:
+                pass
+        for each in answers:
+            if peer in self._lines:
+                self.report(Heard(peer, each))
+
+    def announce(self) -> None:
+        """Nodes tell of the tip."""
+        tip = self.swarm.regtest.chain.tip
+        for peer, node in list(self._lines.items()):
+            if not (self.withholds and node.is_hostile) and peer in self._lines:
+                self.report(Heard(peer, wire.Headers((tip.raw[:80],))))
+
+    # What there is
+
+    @property
+    def ready(self) -> list[Peer]:
+        return self.engine.pool.ready()
+
+    def connected(self) -> list[Node]:
+        """The nodes that are ready."""
+        return [self.swarm.directory[peer.address] for peer in self.ready]
+
+    def share(self) -> float:
+        """The share of the connections that is hostile."""
+        there = self.connected()
+        return sum(node.is_hostile for node in there) / len(there) if there else 1.0
+
+    def wait_useful(self, *, honest: bool = False, within: float = 600.0) -> float:
+        """Let time pass until a peer is ready that serves filters; how long that took."""
+        begun = self.swarm.timeline.now
+        while not any(not (honest and node.is_hostile) for node in self.connected()):
+            assert self.swarm.timeline.now - begun < within, f"no peer within {within} s"
+            self.pass_time(0.1)
+        return self.swarm.timeline.now - begun
+
+    @property
+    def synced(self) -> list[Synced]:
+        return [event for event in self.told if isinstance(event, Synced)]
+
+    def groups(self) -> list[str]:
+        """The groups of all addresses that are connected or being connected."""
+        return [dialling_group(host_of(peer.address)) for peer in self.engine.pool]
+
+
+@contextmanager
+def client(seed: int, **options: object) -> Iterator[Client]:
+    """A client in a network of its own, not started."""
+    made = Client(Swarm(seed), **options)  # type: ignore[arg-type]  # by name
+    try:
+        yield made
+    finally:
+        made.stop()
+        made.store.close()
