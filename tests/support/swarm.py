@@ -114,7 +114,7 @@ class Swarm:
         for seed in SEEDS:
             stated = services if seed in SMART_SEEDS else 0
             known = [node.host for node in self.nodes if node.services & stated == stated]
-            answers.append(SeedAnswer(seed, stated, tuple(self.rng.sample(known, 25))))
+            answers.append(SeedAnswer(seed, stated, tuple(self.rng.sample(known, min(25, len(known))))))
         return tuple(answers)
 
 

@@ -153,7 +153,7 @@ class Discovery:
         """`options.reach` is not Reach.NAMED. `bans` are addresses and until when (seconds since 1970)."""
         self.book = book
         self.bans = bans
-        self.needs: tuple[int, ...] = (BLOOM_NEEDS if options.mode is Mode.BIP37 else COMPACT_NEEDS,)  # any of them, with all of its bits
+        self._needs = BLOOM_NEEDS if options.mode is Mode.BIP37 else COMPACT_NEEDS
         self._options = options
         self._chain = chain
         self._random = random
@@ -170,14 +170,17 @@ class Discovery:
     # What is needed
 
     def want(self, services: int) -> None:
-        """The search needs peers with these services; in mode "auto" others as well once many were tried in vain."""
-        needs = COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS
-        is_hopeless = self._options.mode is Mode.AUTO and needs == COMPACT_NEEDS and self._hopes >= MAX_HOPES
-        self.needs = (needs, BLOOM_NEEDS) if is_hopeless else (needs,)
+        """The search needs peers with these services."""
+        self._needs = COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS
+
+    @property
+    def _is_hopeless(self) -> bool:
+        """Whether so many were tried in vain that mode "auto" takes what it finds."""
+        return self._options.mode is Mode.AUTO and self._needs == COMPACT_NEEDS and self._hopes >= MAX_HOPES
 
     def serves(self, services: int) -> bool:
         """Whether these are what is needed."""
-        return any(services & needs == needs for needs in self.needs)
+        return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
     def may_offer(self, services: int, dialled: Iterable[str]) -> bool:
         """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and was not tried lately."""
@@ -241,9 +244,9 @@ class Discovery:
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
         """Addresses that state what is needed come first, then those of which nothing is known, then others that were never connected."""
-        needs = self.needs[0]
+        needs = self._needs
         return [
-            (lambda known: known.services & needs == needs) if len(self.needs) == 1 else (lambda known: self.serves(known.services)),
+            (lambda known: known.services & needs == needs) if not self._is_hopeless else (lambda known: self.serves(known.services)),
             lambda known: not known.services,
             lambda known: not known.tried,
         ]
@@ -272,7 +275,9 @@ class Discovery:
     def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
         """When `choose` should be asked next, by the monotonic clock; never now."""
         usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
-        at = self._due["feeler"] or now.monotonic + FEELER_S
+        at = now.monotonic + FEELER_S
+        if any(each.is_useful for each in there):
+            at = min(at, self._due["feeler"])
         if usual < self._options.max_peers:
             at = min(at, max(self._dials.next_at, self._due["look"]))
         return max(at, now.monotonic + _DIAL_S)
@@ -331,6 +336,8 @@ class Discovery:
         was_connected = self._tokens.pop(number, None) is not None
         if purpose is Purpose.NAMED:
             return
+        if purpose is Purpose.EXTRA and not was_connected:
+            self._due["extra"] = now.monotonic + _LOOK_S  # the next one, soon
         if isinstance(error, DismissedError):
             if purpose is Purpose.EXTRA:
                 self._rest(address, now.monotonic + _REST_S)
@@ -403,7 +410,7 @@ class Discovery:
         if self._options.reach is not Reach.DIRECT or not self._chain.network.dns_seeds:
             return None
         useful = sum(each.is_useful for each in there)
-        return self.needs[0] if self._seeds.due(now.monotonic, len(self.book), useful, self._options.max_peers) else None
+        return self._needs if self._seeds.due(now.monotonic, len(self.book), useful, self._options.max_peers) else None
 
     def seeded(self, answers: Iterable[SeedAnswer], now: Instant) -> None:
         """The seeds have answered."""

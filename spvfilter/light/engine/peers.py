@@ -123,6 +123,7 @@ class PeerPool:
         self._peers: dict[int, Peer] = {}
         self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
         self._discovery = discovery
+        self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._most = most
         self._patience = patience
         self._out = out
@@ -158,8 +159,7 @@ class PeerPool:
     @property
     def bans(self) -> dict[str, float]:
         """Banned addresses, and until when (seconds since 1970)."""
-        others = self._discovery.bans if self._discovery is not None else {}
-        return others | {address: place.banned_until for address, place in self._places.items() if place.banned_until}
+        return self._bans | {address: place.banned_until for address, place in self._places.items() if place.banned_until}
 
     def may_offer(self, service: int, now: Instant) -> bool:
         """Whether an address that is not connected may offer a service: nobody has tried it yet, or it did when it was last there."""

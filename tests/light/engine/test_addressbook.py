@@ -1,0 +1,278 @@
+"""The address book: where addresses stand, which leave for others, and which are drawn."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from spvfilter.light.engine.addressbook import (
+    BUCKET_SIZE,
+    MAX_ADDRESSES,
+    NEW_BUCKETS_PER_SOURCE,
+    TRIED_BUCKETS_PER_GROUP,
+    AddressBook,
+)
+from spvfilter.store.addresses import KnownAddress
+
+NOW = 1_700_000_000.0
+DAY = 86_400
+SECRET = bytes(range(32))
+
+
+def host(rng: random.Random, group: str | None = None) -> str:
+    return f"{group or f'{rng.randrange(1, 200)}.{rng.randrange(256)}'}.{rng.randrange(256)}.{rng.randrange(256)}:8333"
+
+
+def filled(number: int, sources: Iterable[str] = ("9.9.0.0/16",), *, group: str | None = None, seed: int = 1) -> AddressBook:
+    book, rng = AddressBook(SECRET), random.Random(seed)
+    for source in sources:
+        for _ in range(number):
+            book.add(host(rng, group), 0x49, NOW, source, NOW)
+    return book
+
+
+def draw(book: AddressBook, rng: random.Random, now: float = NOW) -> str | None:
+    return next(book.draws(rng, now, [lambda known: True], lambda address: True), None)
+
+
+# Bounds
+
+
+def test_what_one_source_tells_reaches_few_buckets_of_the_new_table() -> None:
+    book = filled(20_000)
+    assert len({bucket for bucket, _ in book._new}) <= NEW_BUCKETS_PER_SOURCE
+    assert len(book) <= NEW_BUCKETS_PER_SOURCE * BUCKET_SIZE
+
+
+def test_addresses_of_one_group_reach_few_buckets_of_the_tried_table() -> None:
+    book = filled(2_000, group="7.7", sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
+    for address in list(book._entries):
+        book.connected(address, 0x49, 100, NOW)
+    assert book._tried
+    assert len({bucket for bucket, _ in book._tried}) <= TRIED_BUCKETS_PER_GROUP
+
+
+def test_the_book_is_bounded_whatever_is_told() -> None:
+    book = filled(400, sources=[f"{a}.{b}.0.0/16" for a in range(1, 20) for b in range(10)])
+    for address in random.Random(2).sample(list(book._entries), 6_000):
+        book.connected(address, 0x49, 100, NOW)
+    assert 10_000 < len(book) <= MAX_ADDRESSES == 20_480
+    assert len(book._new) + len(book._tried) == len(book)
+    assert len(book._rivals) <= 10
+
+
+# Who leaves for whom
+
+
+def test_an_address_that_is_there_is_not_displaced_by_what_others_tell() -> None:
+    book = filled(300)
+    before = set(book._entries)
+    rng = random.Random(5)
+    for _ in range(20_000):
+        book.add(host(rng), 0x49, NOW, "9.9.0.0/16", NOW)
+    assert before <= book._entries.keys()
+
+
+@pytest.mark.parametrize("hopeless", [{"seen": int(NOW - 31 * DAY)}, {"failures": 3}, {"failures": 10, "succeeded": int(NOW - 8 * DAY)}])
+def test_a_hopeless_address_is_displaced(hopeless: dict[str, int]) -> None:
+    rng = random.Random(3)
+    old = KnownAddress(host(rng), 0x49, int(NOW), "9.9.0.0/16", False)._replace(**hopeless)  # type: ignore[arg-type]  # by name
+    for lacks, is_displaced in ((old, True), (old._replace(seen=int(NOW), failures=0), False)):
+        book = AddressBook(SECRET, [lacks])
+        while len(book._new) < 900:
+            book.add(host(rng), 0x49, NOW, "9.9.0.0/16", NOW)
+        assert (old.address not in book._entries) == is_displaced
+
+
+def test_an_address_last_seen_a_month_ago_is_not_taken() -> None:
+    book = AddressBook(SECRET)
+    assert not book.add("1.2.3.4:8333", 0x49, NOW - 31 * DAY, "9.9.0.0/16", NOW)
+    assert book.add("1.2.3.4:8333", 0x49, NOW - 29 * DAY, "9.9.0.0/16", NOW)
+
+
+def test_a_time_in_the_future_counts_as_now() -> None:
+    book = AddressBook(SECRET)
+    book.add("1.2.3.4:8333", 0x49, NOW + DAY, "9.9.0.0/16", NOW, 7_200)
+    known = book.get("1.2.3.4:8333")
+    assert known is not None
+    assert known.seen == NOW + 600 - 7_200
+
+
+def contested() -> tuple[AddressBook, str, str]:
+    """A book in which an address was connected whose place in the table of tried ones another has; both."""
+    book = filled(3_000, sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
+    for rival in list(book._entries):
+        book.connected(rival, 0x49, 100, NOW)
+        if book._rivals:
+            holder = book.to_test()
+            assert holder is not None
+            return book, holder, rival
+    raise AssertionError("no two want one place")
+
+
+def test_a_tried_address_that_answers_its_test_keeps_its_place() -> None:
+    book, holder, rival = contested()
+    later = NOW + DAY
+    book._rivals[rival] = later
+    book.attempted(holder, later)
+    book.connected(holder, 0x49, 100, later + 1)
+    book.judge_rivals(later + 120)
+    assert book._entries[holder].tried
+    assert not book._entries[rival].tried
+    assert book.to_test() is None
+
+
+def test_a_tried_address_that_fails_its_test_loses_its_place() -> None:
+    book, holder, rival = contested()
+    later = NOW + DAY
+    book._rivals[rival] = later
+    book.judge_rivals(later)  # nothing is known yet
+    assert book._entries[holder].tried
+    book.attempted(holder, later)
+    book.judge_rivals(later + 30)  # it may be connecting
+    assert book._entries[holder].tried
+    book.judge_rivals(later + 120)
+    assert book._entries[rival].tried
+    assert holder not in book._tried.values()
+
+
+def test_a_tried_address_that_cannot_be_tested_loses_its_place_after_a_while() -> None:
+    book, holder, rival = contested()
+    later = NOW + DAY
+    book._rivals[rival] = later
+    book.judge_rivals(later + 2_000)
+    assert book._entries[holder].tried
+    book.judge_rivals(later + 2_500)
+    assert book._entries[rival].tried
+
+
+# What is remembered
+
+
+def test_what_a_handshake_showed_is_not_changed_by_what_others_say() -> None:
+    book = AddressBook(SECRET)
+    book.add("1.2.3.4:8333", 0x9, NOW, "9.9.0.0/16", NOW)
+    book.add("1.2.3.4:8333", 0x40, NOW, "8.8.0.0/16", NOW)
+    assert book._entries["1.2.3.4:8333"].services == 0x49
+    book.connected("1.2.3.4:8333", 0x9, 100, NOW)
+    book.add("1.2.3.4:8333", 0x49, NOW + 2 * DAY, "8.8.0.0/16", NOW + 2 * DAY)
+    assert book._entries["1.2.3.4:8333"].services == 0x9
+    assert book._entries["1.2.3.4:8333"].seen == NOW + 2 * DAY
+
+
+def test_failures_count_once_between_two_successes_of_any_since_we_may_be_offline() -> None:
+    book = filled(5)
+    first, second = list(book._entries)[:2]
+    for number in range(1, 10):
+        book.attempted(first, NOW + number)
+    assert book._entries[first].failures == 1
+    book.connected(second, 0x49, 100, NOW + 20)
+    for number in range(21, 30):
+        book.attempted(first, NOW + number)
+    assert book._entries[first].failures == 2
+    book.connected(first, 0x49, 100, NOW + 40)
+    assert book._entries[first].failures == 0
+
+
+def test_speed_is_smoothed_and_faults_are_forgiven_by_use() -> None:
+    book = filled(1)
+    (address,) = book._entries
+    book.connected(address, 0x49, 1_000, NOW)
+    book.connected(address, 0x49, 5_000, NOW)
+    assert book._entries[address].speed_ms == 2_000
+    for _ in range(20):
+        book.faulted(address)
+    assert book._entries[address].faults == 8
+    book.did_well(address)
+    assert book._entries[address].faults == 7
+
+
+def test_a_book_that_was_stored_is_the_same_and_nobody_else_knows_its_buckets() -> None:
+    book = filled(500, sources=["1.1.0.0/16", "2.2.0.0/16"])
+    for address in list(book._entries)[::5]:
+        book.connected(address, 0x49, 100, NOW)
+    stored = [known for known in book.take_changes().values() if known is not None]
+    assert not book.take_changes()
+    random.Random(1).shuffle(stored)
+    again = AddressBook(SECRET, stored)
+    assert (again._new, again._tried, again._entries) == (book._new, book._tried, book._entries)
+    other = AddressBook(bytes(32), stored)
+    assert {bucket for bucket, _ in other._new} != {bucket for bucket, _ in book._new}
+
+
+def test_changes_tell_what_was_removed() -> None:
+    book = filled(3)
+    address = next(iter(book._entries))
+    book.take_changes()
+    book.forget(address)
+    book.forget("unknown:1")
+    assert book.take_changes() == {address: None}
+
+
+# What is drawn
+
+
+def test_the_first_kind_comes_before_all_others_and_each_address_once() -> None:
+    book, rng = filled(200), random.Random(1)
+    preferred = set(rng.sample(list(book._entries), 20))
+    drawn = list(book.draws(rng, NOW, [lambda known: known.address in preferred, lambda known: known.address not in preferred], bool))
+    assert set(drawn[:20]) == preferred
+    assert sorted(drawn) == sorted(book._entries)
+
+
+def test_whether_an_address_is_free_is_asked_when_it_is_drawn() -> None:
+    book, taken = filled(200), set[str]()
+    for address in book.draws(random.Random(1), NOW, [lambda known: True], lambda each: each.split(".")[0] not in taken):
+        assert address.split(".")[0] not in taken
+        taken.add(address.split(".")[0])
+    assert len(taken) > 50
+
+
+def test_a_group_with_most_addresses_is_not_drawn_in_proportion() -> None:
+    """Nine of ten addresses are of one group; its share of the draws is that of its buckets."""
+    rng, book = random.Random(4), AddressBook(SECRET)
+    sources = [f"{n}.3.0.0/16" for n in range(1, 9)]
+    for source in sources:
+        for _ in range(180):
+            book.add(host(rng, "66.6"), 0x49, NOW, source, NOW)
+        for _ in range(20):
+            book.add(host(rng), 0x49, NOW, source, NOW)
+    theirs = sum(address.startswith("66.6.") for address in book._entries) / len(book)
+    drawn = sum((draw(book, rng) or "").startswith("66.6.") for _ in range(1_000)) / 1_000
+    assert theirs > 0.75
+    assert drawn < 0.15
+
+
+@pytest.mark.parametrize("worse", [{"failures": 3, "succeeded": int(NOW)}, {"faults": 3}, {"speed_ms": 9_000}])
+def test_addresses_that_did_badly_are_drawn_less_often(worse: dict[str, int]) -> None:
+    book = filled(400)
+    bad = set(random.Random(1).sample(list(book._entries), 200))
+    for address in bad:
+        book._set(book._entries[address]._replace(**worse))  # type: ignore[arg-type]  # by name
+    rng = random.Random(2)
+    counts = Counter(draw(book, rng) in bad for _ in range(1_000))
+    assert counts[True] < 0.8 * counts[False]
+    assert counts[True] > 20
+
+
+def test_an_address_that_failed_rests_and_a_clock_that_was_set_back_makes_that_no_longer() -> None:
+    book = filled(1)
+    (address,) = book._entries
+    book.attempted(address, NOW)
+    rng = random.Random(1)
+    assert draw(book, rng, NOW + 599) is None
+    assert draw(book, rng, NOW + 601) == address
+    assert draw(book, rng, NOW - DAY) == address
+    book.connected(address, 0x49, 100, NOW + 700)
+    assert draw(book, rng, NOW + 701) == address  # it did not fail
+
+
+def test_a_clock_that_jumps_empties_no_book() -> None:
+    book = filled(300)
+    rng = random.Random(1)
+    for jump in (15 * DAY, 400 * DAY, -400 * DAY):
+        assert draw(book, rng, NOW + jump) is not None
+    assert len(book) > 250
