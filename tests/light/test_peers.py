@@ -209,6 +209,31 @@ async def test_two_honest_peers_agree() -> None:
         assert any(responder.filter is not None for responder in two.responders)
 
 
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_one_node_under_three_names_is_connected_once_and_its_other_names_serve_when_the_first_fails(mode: str) -> None:
+    world = World(52)
+    world.grow(5)
+    async with Node(world.regtest) as node:
+        names = [f"{host}:{node.port}" for host in ("127.0.0.1", "localhost", "127.1")]
+        async with running(world, *names, mode=mode) as run:
+            await run.synced(world)
+            await run.until(lambda books: len(books.warnings) >= 2)
+            assert all("the same node as" in str(warning.error) and not warning.banned for warning in run.books.warnings)
+            assert len(run.client._checked().engine.pool.ready()) == 1
+            for _ in range(3):
+                world.grow(1, share=1.0)
+                await run.synced(world)
+                assert len(node._connections) == 1
+            assert run.books.synced is not None
+            assert run.books.synced.proven_height == -1
+            for connection in list(node._connections):
+                connection.responder.end("gone")
+                connection.wake()
+            world.grow(1, share=1.0)
+            await run.synced(world)
+            assert run.books.confirmed() == world.scan()
+
+
 async def test_progress_reaches_its_total_and_never_goes_back() -> None:
     world = World(49)
     world.grow(150, share=0.3)

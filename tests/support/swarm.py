@@ -70,6 +70,7 @@ class Swarm:
         self.directory = {node.address: node for node in self.nodes}
         self.made_up = 0
         self.asked: list[int] = []  # services that seeds were asked for
+        self.seeds_are_hostile = False  # whether they name hostile nodes only
 
     def _node(self, group: str, *, hostile: bool, number: int) -> Node:
         rng = self.rng
@@ -113,7 +114,7 @@ class Swarm:
         answers = []
         for seed in SEEDS:
             stated = services if seed in SMART_SEEDS else 0
-            known = [node.host for node in self.nodes if node.services & stated == stated]
+            known = [node.host for node in (self.hostile if self.seeds_are_hostile else self.nodes) if node.services & stated == stated]
             answers.append(SeedAnswer(seed, stated, tuple(self.rng.sample(known, min(25, len(known))))))
         return tuple(answers)
 

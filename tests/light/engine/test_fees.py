@@ -1,0 +1,138 @@
+"""The fee floor: what peers tell, their median, and the warning of a broadcast below it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.effects import Emit
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.fees import check_input_values, fee_floor
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.inputs import Broadcast, Connected, Heard, Input, Instant, Lost
+from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.saved import Saved
+from spvfilter.light.events import FeeFloor, FeeWarning
+from spvfilter.network import REGTEST
+from spvfilter.protocol import MAX_MONEY
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages import table as wire
+from support.build import TxIn, TxOut, p2wpkh, tx
+
+NOW = Instant(0.0, 1_700_000_000.0)
+OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
+
+
+class Run:
+    """An engine with connected peers."""
+
+    def __init__(self, peers: int) -> None:
+        watch = WatchList(REGTEST)
+        watch.add_script(OURS)
+        saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
+        self.engine = Engine(Options(), watch, saved, [f"10.{number}.0.1:1" for number in range(peers)], random.Random(1))
+        self.engine.start(NOW)
+        for number in range(1, peers + 1):
+            self.do(Connected(number, f"10.{number}.0.1", 0x4D, 0, True, True, "/x/", int(NOW.wall)))
+
+    def do(self, event: Input) -> list[FeeWarning]:
+        effects = self.engine.step(event, NOW)
+        return [each.event for each in effects if isinstance(each, Emit) and isinstance(each.event, FeeWarning)]
+
+    def tell(self, *rates: int) -> None:
+        for number, rate in enumerate(rates, 1):
+            self.do(Heard(number, wire.FeeFilter(rate)))
+
+    @property
+    def floor(self) -> FeeFloor | None:
+        return fee_floor(self.engine.pool.connected())
+
+
+@pytest.mark.parametrize(
+    ("rates", "median"), [([], None), ([1_000], 1_000), ([5_000, 1_000], 3_000), ([1_000, 1_001], 1_001), ([9, 1, MAX_MONEY], 9), ([0], 0)]
+)
+def test_the_floor_is_the_median_with_the_number_it_rests_on(rates: list[int], median: int | None) -> None:
+    run = Run(4)
+    run.tell(*rates)
+    assert run.floor == (None if median is None else FeeFloor(median, len(rates)))
+
+
+def test_a_later_value_replaces_an_earlier_one_and_a_peer_that_is_gone_does_not_count() -> None:
+    run = Run(2)
+    run.tell(1_000, 3_000)
+    run.tell(2_000)
+    assert run.floor == FeeFloor(2_500, 2)
+    run.do(Lost(2, ConnectionResetError("gone")))
+    assert run.floor == FeeFloor(2_000, 1)
+
+
+@pytest.mark.parametrize("rate", [-1, MAX_MONEY + 1, -(1 << 63), (1 << 63) - 1])
+def test_a_value_that_no_fee_can_have_is_ignored(rate: int) -> None:
+    run = Run(1)
+    run.tell(1_000)
+    run.tell(rate)
+    assert run.floor == FeeFloor(1_000, 1)
+
+
+def spend(value: int, parent: bytes = bytes(32)) -> bytes:
+    return tx([TxIn(parent, 0)], [TxOut(value, THEIRS)])
+
+
+def test_a_broadcast_below_the_floor_is_warned_of_where_the_inputs_are_stated() -> None:
+    run = Run(1)
+    run.tell(1_000)
+    raw = spend(99_000)
+    size = Transaction.parse(raw).virtual_size
+    assert run.do(Broadcast(spend(100_000 - size), (100_000,))) == []
+    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,))) == [
+        FeeWarning(Transaction.parse(spend(100_000 - size + 1)).txid, (size - 1) * 1_000 // size, FeeFloor(1_000, 1))
+    ]
+
+
+def test_without_a_floor_or_a_known_fee_there_is_no_warning() -> None:
+    assert Run(1).do(Broadcast(spend(100_000), (100_000,))) == []
+    run = Run(1)
+    run.tell(1_000)
+    assert run.do(Broadcast(spend(100_000))) == []
+
+
+def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
+    run = Run(1)
+    run.tell(1_000)
+    parent = tx([TxIn(bytes(32), 0)], [TxOut(50_000, OURS), TxOut(20_000, THEIRS)])
+    run.engine.books.add_unconfirmed(parent, 1)
+    txid = Transaction.parse(parent).txid
+    assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
+    both = tx([TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)])  # the second is another's, but of a transaction that is here
+    assert [warning.rate for warning in run.do(Broadcast(both))] == [0]
+    unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
+    assert run.do(Broadcast(unknown)) == []
+    missing = tx([TxIn(txid, 9)], [TxOut(1, THEIRS)])
+    assert run.do(Broadcast(missing)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((), "0 of 1 inputs"),
+        ((1, 2), "2 of 1 inputs"),
+        ((-1,), "not an amount in satoshi: -1"),
+        ((MAX_MONEY + 1,), f"not an amount in satoshi: {MAX_MONEY + 1}"),
+        ((99_999,), "the inputs have 99999 satoshi, less than the 100000 of the outputs"),
+    ],
+)
+def test_input_values_that_cannot_be_are_refused(values: tuple[int, ...], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        check_input_values(Transaction.parse(spend(100_000)), values)
+
+
+def test_a_malformed_feefilter_raises() -> None:
+    for payload in (bytes(7), bytes(9), b""):
+        with pytest.raises(FormatError):
+            wire.FeeFilter.parse(payload)

@@ -1,0 +1,86 @@
+"""DNS seeds against a scripted resolver: names asked for, time limits, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from spvfilter.p2p.dns import MAX_HOSTS, SeedHosts, ask_seeds
+
+Script = dict[str, list[str] | Exception | float]  # hosts, an error, or seconds until the answer 9.9.9.9
+
+
+class Resolver:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.asked: list[str] = []
+
+    async def __call__(self, name: str) -> list[str]:
+        self.asked.append(name)
+        answer = self.script.get(name, socket.gaierror(socket.EAI_NONAME, "not known"))
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, float):
+            await asyncio.sleep(answer)
+            return ["9.9.9.9"]
+        return answer
+
+
+@pytest.mark.parametrize(("services", "prefix"), [(0x49, "x49"), (0x0D, "xd")])
+async def test_a_seed_is_asked_for_the_services_and_by_its_plain_name_if_it_does_not_know_them(services: int, prefix: str) -> None:
+    resolver = Resolver({f"{prefix}.a": ["1.1.1.1", "2a00::1"], "a": ["2.2.2.2"], f"{prefix}.b": [], "b": ["3.3.3.3"], "c": ["4.4.4.4"]})
+    assert await ask_seeds(["a", "b", "c"], services, resolver) == [
+        SeedHosts("a", services, ("1.1.1.1", "2a00::1"), None),
+        SeedHosts("b", 0, ("3.3.3.3",), None),
+        SeedHosts("c", 0, ("4.4.4.4",), None),
+    ]
+    assert sorted(resolver.asked) == sorted([f"{prefix}.a", f"{prefix}.b", "b", f"{prefix}.c", "c"])
+
+
+async def test_all_seeds_are_asked_at_once_and_one_that_hangs_keeps_nobody_waiting_for_long() -> None:
+    resolver = Resolver({"x49.slow": 3_600.0, "x49.late": 0.01, "x49.a": ["1.1.1.1"]})
+    begun = time.monotonic()
+    slow, late, a, gone = await ask_seeds(["slow", "late", "a", "gone"], 0x49, resolver, timeout_s=0.3)
+    assert time.monotonic() - begun < 30
+    assert isinstance(slow.error, TimeoutError)
+    assert "no answer within 0.3 s" in str(slow.error)
+    assert (late.hosts, a.hosts) == (("9.9.9.9",), ("1.1.1.1",))
+    assert isinstance(gone.error, socket.gaierror)
+
+
+async def test_a_seed_without_any_address_says_so() -> None:
+    (answer,) = await ask_seeds(["a"], 0x49, Resolver({"x49.a": [], "a": []}))
+    assert answer.hosts == ()
+    assert str(answer.error) == "gave no address"
+
+
+async def test_of_a_long_answer_the_first_are_looked_at() -> None:
+    (answer,) = await ask_seeds(["a"], 0x49, Resolver({"x49.a": ["1.1.1.1"] * 5_000}))
+    assert len(answer.hosts) == MAX_HOSTS
+
+
+async def test_no_seed_no_answer() -> None:
+    assert await ask_seeds([], 0x49) == []
+
+
+async def test_the_system_is_asked_in_threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that hangs must not keep threads that the search needs."""
+    threads: set[str] = set()
+
+    def getaddrinfo(name: Any, port: Any, **named: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("1.1.1.1", 0)),
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2a00::1", 0, 0, 0)),
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    answers = await ask_seeds(["a", "b"], 0x49)
+    assert [answer.hosts for answer in answers] == [("1.1.1.1", "2a00::1")] * 2
+    assert threads
+    assert all(name.startswith("spvfilter-dns") for name in threads)
