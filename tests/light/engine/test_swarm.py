@@ -54,7 +54,8 @@ class Week:
     def __str__(self) -> str:
         return (
             f"first {mean(self.first):.1f} s, honest {mean(self.honest):.1f} s (most {max(self.honest):.1f}), "
-            f"hostile {mean(self.share):.2f} (most {max(self.hostile)}), kept {mean(self.kept):.1f} (least {min(self.kept)}), dials {mean(self.dials):.1f}, "
+            f"hostile {mean(self.share):.2f} (most {max(self.hostile)}), kept {mean(self.kept):.1f} (least {min(self.kept)}), "
+            f"dials {mean(self.dials):.1f}, "
             f"buckets {self.buckets}, book {self.known}"
         )
 
