@@ -124,8 +124,7 @@ class Client:
 
     def __init__(self, swarm: Swarm, *, named: list[str] | None = None, mode: Mode = Mode.COMPACT, **options: object) -> None:
         self.swarm = swarm
-        self.store = Store.open(MEMORY, NETWORK)
-        self.store.commit(Batch(headers=NETWORK.genesis))
+        self.store = _store(swarm.rng.randbytes(32))
         self.options = Options(mode=mode, reach=Reach.DIRECT, **options)  # type: ignore[arg-type]  # by name
         self.named = named or []
         self.told: list[Event] = []
@@ -160,8 +159,7 @@ class Client:
     def forget(self) -> None:
         """An empty database."""
         self.store.close()
-        self.store = Store.open(MEMORY, NETWORK)
-        self.store.commit(Batch(headers=NETWORK.genesis))
+        self.store = _store(self.swarm.rng.randbytes(32))
 
     def _now(self) -> Instant:
         return Instant(self.swarm.timeline.now, self.swarm.wall())
@@ -299,6 +297,15 @@ class Client:
     def groups(self) -> list[str]:
         """The groups of all addresses that are connected or being connected."""
         return [dialling_group(host_of(peer.address)) for peer in self.engine.pool]
+
+
+def _store(secret: bytes) -> Store:
+    """An empty database; the secret is all that it would draw by lot."""
+    store = Store.open(MEMORY, NETWORK)
+    with store._rows.transaction():
+        store._rows.set_meta("secret", secret)
+    store.commit(Batch(headers=NETWORK.genesis))
+    return store
 
 
 @contextmanager

@@ -57,6 +57,8 @@ _DIAL_S = 0.5  # the first pause, as between Core's connections
 _MAX_DIAL_S = 60.0
 _LOOK_S = 2.0  # after nothing was found to connect to; ours
 _REST_S = 1_800.0  # for an address whose connection was of no use; ours
+_STEADY_S = 60.0  # that a connection must have lasted for its line to be at fault, not the peer; ours
+_LINE_REST_S = 10.0  # then; ours
 _ANCHOR_REST_S = 600.0  # for an anchor that cannot be connected; ours
 _MAX_KEPT = 1_000  # bans, and addresses that rest or are ours; the oldest are forgotten
 _WRITE_S = 60.0  # between writes of the book, unless much has changed
@@ -183,7 +185,7 @@ class Discovery:
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
     def may_offer(self, services: int, dialled: Iterable[str]) -> bool:
-        """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and was not tried lately."""
+        """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and did not fail lately."""
         if self._hopes >= MAX_HOPES:
             return False
         if self._seeds.is_asking:
@@ -191,7 +193,7 @@ class Discovery:
         known = (self.book.get(address) for address in dialled)
         if any(each is None or not each.services or each.services & services for each in known):
             return True
-        return self.book.has(lambda each: bool(each.services & services) and not each.attempted and not each.failures)
+        return self.book.has(lambda each: bool(each.services & services) and each.attempted <= each.succeeded)
 
     # Which to connect
 
@@ -331,7 +333,7 @@ class Discovery:
         self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # it is asked for so many
         return None
 
-    def ended(self, number: int, purpose: Purpose, address: str, error: Exception, until: float, now: Instant) -> None:
+    def ended(self, number: int, purpose: Purpose, address: str, error: Exception, until: float, lasted_s: float, now: Instant) -> None:
         """A connection has ended, or could not be made; its address is banned `until` then (seconds since 1970), unless that is 0."""
         was_connected = self._tokens.pop(number, None) is not None
         if purpose is Purpose.NAMED:
@@ -349,6 +351,8 @@ class Discovery:
             self.bans[address] = until
             _shorten(self.bans)
             self.book.forget(address)
+        elif was_connected and lasted_s >= _STEADY_S and _is_line(error):
+            self._rest(address, now.monotonic + _LINE_REST_S)
         elif was_connected:
             self.book.faulted(address)
             self._rest(address, now.monotonic + _REST_S)
@@ -444,6 +448,11 @@ def discovering(
 ) -> Discovery | None:
     """What chooses addresses beside those that the user named; None if only those are connected."""
     return None if options.reach is Reach.NAMED else Discovery(options, chain, book, anchors, dict(bans), random)
+
+
+def _is_line(error: Exception) -> bool:
+    """Whether a connection has ended without a word of the peer's: it may be the line, which all lose when ours does."""
+    return isinstance(error, OSError) or (isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT))
 
 
 def _shorten(kept: dict[str, float]) -> None:

@@ -313,7 +313,7 @@ class PeerPool:
             call(peer)
         if self._discovery is not None:
             until = place.banned_until if lied else 0.0
-            self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now)
+            self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now)
         if peer.purpose is not Purpose.NAMED:
             del self._places[peer.address]
         if self._is_told(peer, error):

@@ -196,10 +196,9 @@ def test_bans_of_addresses_that_are_not_named_are_bounded() -> None:
     discovery = run.engine.pool._discovery
     assert discovery is not None
     for number in range(5_000):
-        discovery.ended(number, Purpose.DISCOVERED, f"10.0.{number >> 8}.{number & 255}:1", OSError(), 1e10, run.now)
-        discovery.ended(
-            number, Purpose.DISCOVERED, f"10.0.{number >> 8}.{number & 255}:1", SessionError("own", cause=Cause.SELF_CONNECTION), 0, run.now
-        )
+        address, own = f"10.0.{number >> 8}.{number & 255}:1", SessionError("own", cause=Cause.SELF_CONNECTION)
+        discovery.ended(number, Purpose.DISCOVERED, address, OSError(), 1e10, 0.0, run.now)
+        discovery.ended(number, Purpose.DISCOVERED, address, own, 0.0, 0.0, run.now)
     assert len(discovery.bans) <= 1_000
     assert len(discovery._resting) <= 1_000
 
@@ -252,6 +251,43 @@ def test_an_offline_start_forgets_neither_anchors_nor_addresses() -> None:
         made.pass_time(30)
         assert made.engine.pool._discovery._anchors == before  # type: ignore[union-attr]
         assert len(made.ready) >= 6
+
+
+@pytest.mark.parametrize("lost", [ConnectionResetError("gone"), SessionError("the stream ended", cause=Cause.LOST)])
+def test_when_all_lines_break_the_same_peers_come_back(lost: Exception) -> None:
+    with client(2) as made:
+        made.start()
+        made.pass_time(1_300)
+        before = {peer.address for peer in made.ready}
+        for peer in made.ready:
+            made._lines.pop(peer.number)
+        up = {node: node.is_up for node in made.swarm.nodes}
+        for node in made.swarm.nodes:
+            node.is_up = False
+        for peer in made.ready:
+            made.report(Lost(peer.number, lost))
+        made.pass_time(4)
+        for node, was_up in up.items():
+            node.is_up = was_up
+        made.pass_time(15)
+        there = {peer.address for peer in made.ready}
+        assert len(there & before) >= 2
+        assert not any(known.faults for known in book_of(made)._entries.values())
+
+
+def test_a_peer_that_leaves_soon_after_it_came_is_not_tried_again_and_again() -> None:
+    with client(2) as made:
+        made.start()
+        made.pass_time(20)
+        address = made.ready[0].address
+        node = made.swarm.directory[address]
+        for other in made.swarm.nodes:
+            other.is_up = other is node
+        for peer in made.ready:
+            made._end(peer.number)
+        made.dials.clear()
+        made.pass_time(900)
+        assert [each for _, each in made.dials].count(address) <= 1
 
 
 def test_a_client_that_was_killed_soon_after_its_start_knows_addresses() -> None:
