@@ -36,6 +36,7 @@ MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS
 MAX_OF_SEED = 32  # addresses taken of one seed, Core net.cpp
 FEELER_S = 600.0  # between feelers, on average; Core: 120
 EXTRA_S = 600.0  # between two further connections while the tip is stale, Core net_processing.cpp STALE_CHECK_INTERVAL
+_EXTRA_RETRY_S = 15.0  # after one of them that could not be made, or had not what is needed; ours
 EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
 ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
 MAX_HOPES = 64  # attempts to find a peer with compact filters, after which mode "auto" waits for none; ours
@@ -280,6 +281,8 @@ class Discovery:
         at = now.monotonic + FEELER_S
         if any(each.is_useful for each in there):
             at = min(at, self._due["feeler"])
+            if not any(each.purpose is Purpose.EXTRA for each in there):
+                at = min(at, max(self._tip[1] + self._options.patience.stale_tip_s, self._due["extra"]))
         if usual < self._options.max_peers:
             at = min(at, max(self._dials.next_at, self._due["look"]))
         return max(at, now.monotonic + _DIAL_S)
@@ -339,7 +342,7 @@ class Discovery:
         if purpose is Purpose.NAMED:
             return
         if purpose is Purpose.EXTRA and not was_connected:
-            self._due["extra"] = now.monotonic + _LOOK_S  # the next one, soon
+            self._due["extra"] = now.monotonic + _EXTRA_RETRY_S
         if isinstance(error, DismissedError):
             if purpose is Purpose.EXTRA:
                 self._rest(address, now.monotonic + _REST_S)
