@@ -79,9 +79,56 @@ uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end) {
 }
 
 void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width) {
-    uint64_t per_byte = 8 / width, size = (filter->cell_count + per_byte - 1) / per_byte;
-    for (uint64_t at = 0; at < size * per_byte; at++) {
-        unsigned cell = (unsigned)packed[at / per_byte] >> at % per_byte * width & ((1u << width) - 1);
-        CHECK(cell == (at < filter->cell_count ? filter->cells[at] : 0u));
+    const uint64_t count = filter->cell_count;
+    const uint8_t *cells = filter->cells;
+    for (uint64_t at = 0, byte = 0; at < count; byte++) {
+        unsigned expected = 0;
+        for (unsigned shift = 0; shift < 8 && at < count; shift += width)
+            expected |= (unsigned)cells[at++] << shift;
+        CHECK(packed[byte] == expected);
     }
+}
+
+void check_counted_bits(const uint8_t *bits, const plain_filter *filter) {
+    const uint64_t count = filter->cell_count;
+    for (uint64_t at = 0, byte = 0; at < count; byte++) {
+        unsigned expected = 0;
+        for (unsigned shift = 0; shift < 8 && at < count; shift++)
+            expected |= (filter->cells[at++] ? 1u : 0u) << shift;
+        CHECK(bits[byte] == expected);
+    }
+}
+
+void check_or(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size) {
+    unsigned wrong = 0;
+    for (size_t i = 0; i < size; i++)
+        wrong |= mixed[i] ^ (unsigned)(one[i] | other[i]);
+    CHECK(!wrong);
+}
+
+void check_and(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size) {
+    unsigned wrong = 0;
+    for (size_t i = 0; i < size; i++)
+        wrong |= mixed[i] ^ (unsigned)(one[i] & other[i]);
+    CHECK(!wrong);
+}
+
+void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size) {
+    unsigned wrong = 0;
+    for (size_t i = 0; i < size; i++) {
+        unsigned low = (one[i] & 15u) + (other[i] & 15u), high = ((unsigned)one[i] >> 4) + ((unsigned)other[i] >> 4);
+        wrong |= mixed[i] ^ ((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4);
+    }
+    CHECK(!wrong);
+}
+
+uint64_t plain_either(const uint8_t *one, const uint8_t *other, size_t size, bool *subset) {
+    uint64_t either = 0;
+    unsigned beyond = 0;
+    for (size_t i = 0; i < size; i++) {
+        either += (uint64_t)__builtin_popcount((unsigned)(one[i] | other[i]));
+        beyond |= one[i] & (unsigned)~other[i];
+    }
+    *subset = !beyond;
+    return either;
 }

@@ -30,4 +30,15 @@ uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end);
 /* Checks that packed cells, of 1 or 4 bits, equal the plain ones, with zeros after the last. */
 void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width);
 
+/* The same of a bit for each cell, set where its value is not 0. */
+void check_counted_bits(const uint8_t *bits, const plain_filter *filter);
+
+/* Check that `mixed` is the union, the intersection, or the sum of 4-bit counters that stop at 15, byte by byte. */
+void check_or(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
+void check_and(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
+void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
+
+/* How many bits of either are set; `subset`: whether each bit of `one` is set in `other`. */
+uint64_t plain_either(const uint8_t *one, const uint8_t *other, size_t size, bool *subset);
+
 #endif

@@ -11,12 +11,15 @@ static uint32_t width(uint32_t leaves, unsigned height) {
     return (leaves + (1u << height) - 1) >> height;
 }
 
-/* A transaction of 64 bytes without witness: one input, one output, and four bytes for both scripts. */
+/* A transaction of 64 bytes without witness: one input, then one output and four bytes for both scripts, or no output and 13 for its
+   script. No block has the latter, but it parses. */
 static bool is_tx_of_64_bytes(const uint8_t *node) {
     const uint8_t script_sig = node[41];
-    if (node[4] != 1 || script_sig > 4)
+    if (node[4] != 1 || script_sig > 13)
         return false;
     const uint8_t *outputs = node + 42 + script_sig + 4;
+    if (script_sig > 4)
+        return script_sig == 13 && outputs[0] == 0;
     return outputs[0] == 1 && outputs[9] == 4 - script_sig;
 }
 

@@ -165,6 +165,17 @@ def merkleblock(vectors: Path) -> Iterator[bytes]:
     for size in [*range(1, 10)] * 4:
         marks = random.choice((bytes, lambda size: b"\xff" * size, random.randbytes))(size)
         yield bytes([made | random.randrange(8) << 5]) + marks
+    for node in transactions_of_64_bytes():
+        yield bytes([right_root]) + (2).to_bytes(4, "little") + b"\x02" + node + b"\x01\x07"
+
+
+def transactions_of_64_bytes() -> Iterator[bytes]:
+    """Inner nodes that parse as a transaction, with an output or without any, and some that miss it by a byte."""
+    head = random.randbytes(4) + b"\x01" + random.randbytes(36)
+    for script_sig in range(15):
+        for outputs, script in ((1, 4 - script_sig), (1, 5 - script_sig), (0, 0)):
+            node = head + bytes([script_sig]) + bytes(script_sig + 4) + bytes([outputs]) + bytes(8) + bytes([max(script, 0)])
+            yield node.ljust(64, b"\x00")[:64]
 
 
 def address(vectors: Path) -> Iterator[bytes]:

@@ -109,36 +109,27 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
         uint8_t *bits = zeroed((f->size + 3) / 4, 1);
         CHECK(spv_counters_used(f->cells, f->size) == used);
         spv_counters_to_bits(f->cells, f->size, bits);
-        for (uint64_t at = 0; at < cells; at++)
-            CHECK((bits[at / 8] >> at % 8 & 1) == (f->plain.cells[at] > 0));
+        check_counted_bits(bits, &f->plain);
         CHECK(spv_bits_count(bits, (f->size + 3) / 4) == used);
         spv_counters_sum(mixed, other, f->size, f->shared);
-        for (size_t i = 0; i < f->size; i++) {
-            unsigned low = (mine[i] & 15u) + (other[i] & 15u), high = ((unsigned)mine[i] >> 4) + ((unsigned)other[i] >> 4);
-            CHECK(mixed[i] == (uint8_t)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4));
-        }
+        check_sum(mixed, mine, other, f->size);
         release(bits);
     } else {
-        uint64_t first = size ? data[0] * cells / 255 : 0, end = size > 1 ? data[1] * cells / 255 : cells, either = 0;
-        bool subset = true;
+        uint64_t first = size ? data[0] * cells / 255 : 0, end = size > 1 ? data[1] * cells / 255 : cells;
+        bool subset;
+        const uint64_t either = plain_either(mine, other, f->size, &subset);
         CHECK(spv_bits_count(f->cells, f->size) == used);
         if (first <= end)
             CHECK(spv_bits_count_between(f->cells, first, end) == plain_used(&f->plain, first, end));
-        for (size_t i = 0; i < f->size; i++) {
-            either += (uint64_t)__builtin_popcount((unsigned)(mine[i] | other[i]));
-            subset &= !(mine[i] & ~other[i]);
-        }
         CHECK(spv_bits_count_union(mine, other, f->size) == either);
         CHECK(spv_bits_subset(mine, other, f->size) == subset && spv_bits_subset(older, mine, f->size));
         spv_bits_or(mixed, other, f->size, f->shared);
-        for (size_t i = 0; i < f->size; i++)
-            CHECK(mixed[i] == (mine[i] | other[i]));
+        check_or(mixed, mine, other, f->size);
         CHECK(spv_bits_subset(mine, mixed, f->size) && spv_bits_count(mixed, f->size) == either);
         spv_bits_and(mixed, mine, f->size, f->shared);
         CHECK(same(mixed, mine, f->size));
         spv_bits_and(mixed, other, f->size, f->shared);
-        for (size_t i = 0; i < f->size; i++)
-            CHECK(mixed[i] == (mine[i] & other[i]));
+        check_and(mixed, mine, other, f->size);
     }
     CHECK(same(mine, f->cells, f->size));
     release(other);
