@@ -34,6 +34,7 @@ CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
+COPIED = ("spvfilter", "tests", "scripts", "pyproject.toml")  # tests/kernel/test_docs.py runs scripts/native/docstrings.py
 FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
 UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
 SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
@@ -217,7 +218,7 @@ class Judge:
 
     def copy_tree(self) -> None:
         shutil.rmtree(TREE, ignore_errors=True)
-        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "spvfilter", "tests", "pyproject.toml"], cwd=programs.ROOT,
+        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *COPIED], cwd=programs.ROOT,
             check=True, capture_output=True, text=True)  # fmt: skip
         for name in files.stdout.split("\n"):
             if name and (programs.ROOT / name).is_file():
