@@ -21,6 +21,7 @@ typedef struct {
     uint64_t *scratch;       /* plain positions */
     spv_bytes keys[MAX_KEYS];  /* every key that was added or looked up */
     size_t key_count;
+    size_t left;             /* cells that may yet be computed: in proportion to the input */
     bool counters, shared;
 } filters;
 
@@ -78,6 +79,14 @@ static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t coun
     release(mask);
 }
 
+/* The number of keys, at most `count`, whose cells may yet be computed; they are then used up. */
+static size_t afford(filters *f, size_t count) {
+    const size_t functions = f->plain.hash_funcs + 1, most = f->left / functions;
+    count = count < most ? count : most;
+    f->left -= count * functions;
+    return count;
+}
+
 /* Runs one operation; the number of input bytes that it took, or 0 at the end. */
 static size_t operate(filters *f, const uint8_t *data, size_t size) {
     if (size < 3)
@@ -86,6 +95,8 @@ static size_t operate(filters *f, const uint8_t *data, size_t size) {
     size_t width = data[1], count = data[2], room = size - 3;
     spv_keys rows = {.rows = key, .width = width}, list = {.keys = f->keys};
     if (data[0] % 5 < 3) {
+        if (!afford(f, 1))
+            return 0;
         width = width < room ? width : room;
         if (f->key_count < MAX_KEYS)
             f->keys[f->key_count++] = (spv_bytes){key, width};
@@ -93,10 +104,12 @@ static size_t operate(filters *f, const uint8_t *data, size_t size) {
         return 3 + width;
     }
     count = width ? (count < room / width ? count : room / width) : count;
-    (data[0] % 5 == 3 ? add_batch : ask_batch)(f, &rows, count / 3, count - count / 3);
-    size_t again = f->key_count < 20 ? f->key_count : 20;
+    const size_t from = count / 3;
+    count = afford(f, count - from);
+    (data[0] % 5 == 3 ? add_batch : ask_batch)(f, &rows, from, count);
+    size_t again = afford(f, f->key_count < 20 ? f->key_count : 20);
     (data[0] % 5 == 3 ? add_batch : ask_batch)(f, &list, f->key_count - again, again);
-    return 3 + count * width;
+    return 3 + (from + count) * width;
 }
 
 /* The whole arrays, also mixed with an older state of themselves and with other cells. */
@@ -146,6 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f->counters = data[0] & 1;
     f->shared = data[0] & 4;
     f->key_count = 0;
+    f->left = 500 + 2 * size;
     f->plain = (plain_filter){
         .family = families[data[0] >> 4 & 3], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = (uint32_t)functions,
         .partitioned = data[0] & 2,
