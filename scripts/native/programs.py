@@ -29,7 +29,7 @@ def shared_sources() -> list[Path]:
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
-WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap")  # by tests/native/selftest_memory.c
+WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap", "spv_cpu")  # by tests/native/selftest_{memory,processors}.c
 
 
 def selftest_sources() -> list[Path]:

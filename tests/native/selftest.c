@@ -123,10 +123,11 @@ void test_damaged_blocks(const real_block *blocks, size_t count) {
 int main(int argc, char **argv) {
     static real_block blocks[MAX_BLOCKS];
     size_t count = 0, transactions = 0;
-    test_hashes();
     test_headers();
+    test_processors();
+    test_walk();
+    test_tables();
     test_threads();
-    test_bloom();
     for (int i = 1; i < argc; i++)
         count += load(argv[i], blocks + count);
     for (size_t i = 0; i < count; i++)

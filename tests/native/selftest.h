@@ -20,10 +20,13 @@ void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
 
 void test_hashes(void);
 void test_headers(void);
+void test_processors(void); /* calls test_hashes and test_bloom */
+void test_walk(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
 void test_bip37_scans(const real_block *blocks, size_t count);
 void test_watch_scans(const real_block *blocks, size_t count);
+void test_tables(void);
 void test_threads(void);
 void test_bloom(void);
 void test_memory(const real_block *blocks, size_t count);

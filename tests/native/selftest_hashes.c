@@ -2,7 +2,6 @@
 #include "selftest.h"
 
 #include "block/txid.h"
-#include "hash/cpu.h"
 #include "hash/murmur3.h"
 #include "hash/murmur3/x64.h"
 #include "hash/sha256/way.h"
@@ -236,18 +235,7 @@ static void many_siphashes(void) {
     }
 }
 
-static void processor(void) {
-    const unsigned features = spv_cpu();
-    CHECK(features == spv_cpu());
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    CHECK(!!(features & SPV_CPU_AVX2) == !!__builtin_cpu_supports("avx2"));
-    CHECK(!!(features & SPV_CPU_AVX512) == (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")));
-#endif
-}
-
 void test_hashes(void) {
-    processor();
     published_sha256();
     sha256_ways();
     published_murmur3();
