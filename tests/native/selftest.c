@@ -123,6 +123,7 @@ void test_damaged_blocks(const real_block *blocks, size_t count) {
 int main(int argc, char **argv) {
     static real_block blocks[MAX_BLOCKS];
     size_t count = 0, transactions = 0;
+    test_hashes();
     test_headers();
     test_processors();
     test_walk();

@@ -20,7 +20,8 @@ void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
 
 void test_hashes(void);
 void test_headers(void);
-void test_processors(void); /* calls test_hashes and test_bloom */
+void test_many_siphashes(void);
+void test_processors(void); /* calls what depends on the processor's features: test_many_siphashes and test_bloom */
 void test_walk(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
