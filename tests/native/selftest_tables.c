@@ -37,6 +37,24 @@ static void keyed_hash(void) {
     }
 }
 
+/* A full pile says that it takes at least its records and a place for each segment, and not much more. */
+static void size_of_a_pile(void) {
+    enum { RECORD = 24 };
+    spv_pile pile = {.record = RECORD};
+    CHECK(!spv_pile_size(&pile));
+    for (uint32_t count = 1; count <= 40 * SPV_SEGMENT; count++) {
+        CHECK(!spv_pile_reserve(&pile) && pile.room >= count);
+        memset(spv_pile_at(&pile, pile.count++, RECORD), (int)(count % 251), RECORD);
+        const size_t least = pile.room * (size_t)RECORD + (pile.room + SPV_SEGMENT - 1) / SPV_SEGMENT * sizeof(void *);
+        CHECK(spv_pile_size(&pile) >= least && spv_pile_size(&pile) <= 2 * least);
+    }
+    for (uint32_t number = 0; number < pile.count; number++) {
+        const uint8_t *record = spv_pile_at(&pile, number, RECORD);
+        CHECK(record[0] == (number + 1) % 251 && record[RECORD - 1] == record[0]);
+    }
+    spv_pile_free(&pile);
+}
+
 static void check_unlocked(spv_table *table) {
     CHECK(spv_try_write(&table->lock));
     spv_end_write(&table->lock);
@@ -112,6 +130,7 @@ static void labels(void) {
 
 void test_tables(void) {
     keyed_hash();
+    size_of_a_pile();
     locks_after_scans();
     labels();
 }
