@@ -32,6 +32,7 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
+INSTALLED = HOME / "installed"  # holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
 COPIED = ("spvfilter", "tests", "scripts", "pyproject.toml")  # tests/kernel/test_docs.py runs scripts/native/docstrings.py
@@ -172,7 +173,7 @@ class Step:
         environment = os.environ | {
             "TSAN_OPTIONS": "report_thread_leaks=0",
             "ASAN_OPTIONS": "hard_rss_limit_mb=4000:max_allocation_size_mb=2000",
-            "PYTHONPATH": str(TREE), "SPVFILTER_BACKEND": "native", "SPVFILTER_EFFORT": "quick",
+            "PYTHONPATH": str(INSTALLED), "SPVFILTER_BACKEND": "native", "SPVFILTER_EFFORT": "quick",
         }  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with (HOME / "log").open("w") as log:
@@ -224,6 +225,19 @@ class Judge:
             if name and (programs.ROOT / name).is_file():
                 (TREE / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(programs.ROOT / name, TREE / name)
+        shutil.rmtree(INSTALLED, ignore_errors=True)
+        INSTALLED.mkdir()
+        (INSTALLED / "spvfilter").symlink_to(TREE / "spvfilter")
+
+    def check_imports(self) -> None:
+        """pytest must load the tree's kernel: another one never fails."""
+        code = "import support.installed; from spvfilter.kernel import native; print(native.__file__)"
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(INSTALLED), str(TREE / "tests")])}
+        loaded = subprocess.run(
+            [sys.executable, "-c", code], cwd=TREE, env=environment, check=True, capture_output=True, text=True
+        ).stdout.strip()
+        if not self.native.samefile(loaded):
+            raise SystemExit(f"mutate: pytest loads {loaded} instead of {self.native}")
 
     def make_seeds(self, target: str, vectors: Path) -> list[str]:
         folder = HOME / "seeds" / target
@@ -247,6 +261,7 @@ class Judge:
         self.memory.make()
         self.threads.make()
         shutil.copy(self.extension.make(), self.native)
+        self.check_imports()
         for step in steps:
             failed, used = step.run()
             if failed:
