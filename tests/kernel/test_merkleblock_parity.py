@@ -19,6 +19,7 @@ from support.vectors import effort
 pytestmark = pytest.mark.native
 FEW = [bytes([number]) * 32 for number in range(3)]
 HALVES = build.tx([build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)])  # 64 bytes, two hashes and a transaction
+NO_OUTPUT = build.tx([build.TxIn(bytes([7]) * 32, 0, b"\x51" * 13)], [])  # 64 bytes, too
 
 
 @pytest.fixture(params=["native", "pure"])
@@ -126,8 +127,9 @@ def test_the_first_flaw_depth_first_is_said(total: int, hashes: list[bytes], fla
     assert said in message
 
 
-def test_a_transaction_of_64_bytes_is_seen_at_every_level(kernel: Kernel) -> None:
-    one, two = HALVES[:32], HALVES[32:]
+@pytest.mark.parametrize("tx", [HALVES, NO_OUTPUT], ids=["output", "no-output"])
+def test_a_transaction_of_64_bytes_is_seen_at_every_level(kernel: Kernel, tx: bytes) -> None:
+    one, two = tx[:32], tx[32:]
     pair = build.sha256d(one + two)
     for hashes, total, flags, root in [
         ((one, two), 2, b"\x07", pair),
