@@ -205,6 +205,18 @@ static bool wait_for_visitors(void *of) {
     return alone && spv_generation() > 1;
 }
 
+static bool repair(void *unused) {
+    (void)unused;
+    spv_begin_repair();
+    spv_end_repair();
+    return true;
+}
+
+static bool repair_and_fork(void *unused) {
+    in_a_child(repair, unused);
+    return repair(unused);
+}
+
 /* Locks held by threads of the parent are free in a child, and unchanged in the parent. */
 static void forks(void) {
     spv_gate gate = {false, 0};
@@ -223,6 +235,10 @@ static void forks(void) {
     CHECK(spv_try_write(&lock));
     spv_end_write(&lock);
     spv_lock_free(&lock);
+
+    spv_begin_repair();
+    in_a_child(repair_and_fork, NULL);
+    spv_end_repair();
 
     spv_visitors visitors = {0};
     spv_visit(&visitors);
