@@ -190,6 +190,8 @@ def address(vectors: Path) -> Iterator[bytes]:
             yield bytes([network]) + text.encode()
         yield bytes([number % 3]) + "".join(f"{line},label {at}é\n" for at, line in enumerate(texts[number : number + 5])).encode()
         yield bytes([number % 3, number]) + random.randbytes(40)
+    for number in range(120):  # P2PKH and P2SH addresses with every character
+        yield bytes([number % 3, 17 + number % 2]) + random.randbytes(40)
 
 
 def set_with_items(p: int, m: int, key: bytes, items: list[bytes], data: bytes) -> bytes:

@@ -234,6 +234,9 @@ static void forks(void) {
     spv_end_read(&lock);
     CHECK(spv_try_write(&lock));
     spv_end_write(&lock);
+    lock.written = true; /* as a fork finds it between a writer's entry and the begin of its change */
+    in_a_child(take_lock, &lock);
+    lock.written = false;
     spv_lock_free(&lock);
 
     spv_begin_repair();
