@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from spvfilter.node import Node as Node
     from spvfilter.primitives import OutPoint as OutPoint, TxOut as TxOut
     from spvfilter.scan import BlockFiles as BlockFiles, Matcher as Matcher
+    from spvfilter.store import WalletStore as WalletStore
     from spvfilter.wallet import MatchConfirmed as MatchConfirmed, MatchFound as MatchFound, MatchWithdrawn as MatchWithdrawn
     from spvfilter.watch import Completeness as Completeness, Match as Match, MatchKind as MatchKind, WatchList as WatchList
 else:
@@ -55,6 +56,7 @@ else:
         node="Node",
         primitives="OutPoint TxOut",
         scan="BlockFiles Matcher",
+        store="WalletStore",
         wallet="MatchConfirmed MatchFound MatchWithdrawn",
         watch="Completeness Match MatchKind WatchList",
     )

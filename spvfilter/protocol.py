@@ -13,6 +13,7 @@ MAX_BLOCK_SIZE = 4_000_000  # bytes, Core consensus/consensus.h MAX_BLOCK_SERIAL
 MAX_BLOCK_WEIGHT = 4_000_000  # Core consensus/consensus.h
 MAX_BLOCK_TRANSACTIONS = MAX_BLOCK_WEIGHT // 240  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
 MAX_MONEY = 21_000_000 * 100_000_000  # satoshi, Core consensus/amount.h
+COINBASE_MATURITY = 100  # blocks, Core consensus/consensus.h
 MAX_SCRIPT_SIZE = 10_000  # bytes, Core script/script.h
 COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # of the witness commitment's output, BIP-141 § Commitment structure
 MAX_FUTURE_BLOCK_TIME = 7_200  # seconds a header may be ahead of our clock, Core chain.h

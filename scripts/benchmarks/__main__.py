@@ -16,6 +16,7 @@ import compact
 import generic
 import growth
 import headers
+import ledger
 import peers
 import pipeline
 import proofs
@@ -39,6 +40,7 @@ SUITES = {
     "headers": headers.headers,
     "proofs": proofs.proofs,
     "gcs": compact.gcs,
+    "ledger": ledger.ledger,
     "sync": sync.sync,
     "peers": peers.peers,
     "bcoin": bcoin.bcoin,

@@ -17,10 +17,10 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError, SpvFilterError
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
-from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.scan.pull import pull
 from spvfilter.transaction import Transaction
 

@@ -25,6 +25,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.watchlist import WatchList
@@ -203,6 +204,30 @@ class LightClient:
     async def matches(self) -> list[MatchFound]:
         """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises NotRunningError."""
         return list(self._checked().engine.books.matches())
+
+    async def balance(self, label: str | None = None) -> Balance:
+        """What the wallet has, by all that was told so far: everything, or the coins of a label. Raises NotRunningError, StoreError."""
+        return await self._checked().read(lambda views: views.balance(label))
+
+    async def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> list[Coin]:
+        """Its unspent outputs, pending ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
+
+        Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.
+        """
+        return await self._checked().read(lambda views: views.coins(label=label, limit=limit, before=before))
+
+    async def history(
+        self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
+    ) -> list[HistoryEntry]:
+        """Its transactions, unconfirmed ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
+
+        As WalletStore.history. Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.
+        """
+        return await self._checked().read(lambda views: views.history(label=label, limit=limit, before=before))
+
+    async def transaction(self, txid: bytes) -> HistoryEntry | None:
+        """One of its transactions by txid (32 bytes, wire order), or None. Raises NotRunningError, StoreError."""
+        return await self._checked().read(lambda views: views.transaction(txid))
 
     @property
     def height(self) -> int:

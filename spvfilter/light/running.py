@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any  # whatever the futures are for
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are for
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
@@ -24,6 +24,7 @@ from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
+from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
@@ -38,6 +39,8 @@ else:
     random = deferred("random")
     secrets = deferred("secrets")
     futures = deferred("concurrent.futures")
+
+T = TypeVar("T")
 
 
 class Running:
@@ -228,6 +231,10 @@ class Running:
                 await taken
         except TimeoutError:
             raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction") from None
+
+    async def read(self, function: Callable[[Views], T]) -> T:
+        """Views of the database, with everything that was told. Raises StoreError."""
+        return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store.views)))
 
     async def watch_changed(self, from_height: int) -> None:
         """Entries were added to the watch list; wait until they are stored. Raises StoreError."""

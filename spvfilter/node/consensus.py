@@ -8,10 +8,9 @@ from typing import NamedTuple
 from spvfilter._public import public
 from spvfilter.errors import RefusedError
 from spvfilter.primitives import OutPoint, hash_to_hex
-from spvfilter.protocol import MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
+from spvfilter.protocol import COINBASE_MATURITY, MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 
-COINBASE_MATURITY = 100  # blocks, Core consensus/consensus.h
 _LOCK_TIME_THRESHOLD = 500_000_000  # below it a lock time is a height, Core script.h
 _FINAL_SEQUENCE = 0xFFFFFFFF
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from spvfilter.errors import ParameterError
 from spvfilter.node.blocktree import BlockTree
-from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.node.mempool import TxMempool
 from spvfilter.primitives import OutPoint
+from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.transaction import Transaction
 
 

@@ -10,20 +10,23 @@ if TYPE_CHECKING:
     from spvfilter.store.addresses import KnownAddress as KnownAddress
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
+    from spvfilter.store.ledger import StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
+    from spvfilter.store.reader import WalletStore as WalletStore
     from spvfilter.store.store import (
         MEMORY as MEMORY,
         Batch as Batch,
         Bip37Parameters as Bip37Parameters,
-        KeptTx as KeptTx,
-        Pending as Pending,
         Store as Store,
-        StoredMatch as StoredMatch,
     )
+    from spvfilter.store.views import Balance as Balance, Coin as Coin, HistoryEntry as HistoryEntry, Views as Views
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         addresses="KnownAddress",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
-        store="Batch Bip37Parameters KeptTx MEMORY Pending Store StoredMatch",
+        ledger="StoredMatch StoredTx TxStatus",
+        reader="WalletStore",
+        store="Batch Bip37Parameters MEMORY Store",
+        views="Balance Coin HistoryEntry Views",
     )

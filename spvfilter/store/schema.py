@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import StoreForeignError
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
+
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 4
 SCHEMA = """
@@ -16,10 +27,18 @@ CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT 
     PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
 CREATE INDEX matches_by_height ON matches (height);
 CREATE INDEX matches_by_outpoint ON matches (outpoint);
-CREATE TABLE pending (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, seen INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
-    WITHOUT ROWID;
-CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, height INTEGER NOT NULL, own INTEGER NOT NULL, mark INTEGER NOT NULL)
-    WITHOUT ROWID;
+CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, status TEXT NOT NULL, own INTEGER NOT NULL, seen INTEGER,
+    since INTEGER, block BLOB, height INTEGER, position INTEGER, rival BLOB, place INTEGER NOT NULL, net INTEGER NOT NULL, fee INTEGER,
+    mark INTEGER NOT NULL);
+CREATE INDEX transactions_by_place ON transactions (place, txid);
+CREATE INDEX transactions_by_status ON transactions (status) WHERE status != 'confirmed';
+CREATE TABLE tx_labels (txid BLOB NOT NULL, label TEXT NOT NULL, place INTEGER NOT NULL, mark INTEGER NOT NULL,
+    PRIMARY KEY (txid, label)) WITHOUT ROWID;
+CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid);
+CREATE TABLE unspent (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, height INTEGER,
+    coinbase INTEGER NOT NULL, spender BLOB, place INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX unspent_by_place ON unspent (place, outpoint);
+CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1;
 CREATE TABLE filter_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL, source TEXT NOT NULL,
@@ -31,7 +50,23 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "watch": "id, kind, value, label",
     "coins": "outpoint, entry, value, script",
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
-    "pending": "txid, raw, seen, own",
-    "transactions": "txid, raw, height, own",
+    "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
+    "tx_labels": "txid, label, place",
+    "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
     "addresses": "address, services, seen, source, tried, succeeded, attempted, failures, faults, speed",
 }
+
+
+def check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Raises StoreForeignError unless it is a database of this package and version."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreForeignError(f"{path}: this SQLite database belongs to another program")
+    if version > SCHEMA_VERSION:
+        raise StoreForeignError(f"{path}: schema version {version}, this program reads version {SCHEMA_VERSION}: update the program")
+    if version < SCHEMA_VERSION:
+        raise StoreForeignError(
+            f"{path}: schema version {version}, this program reads version {SCHEMA_VERSION}: open it with rebuild=True (watch --rebuild),"
+            " which keeps the watch list and searches the chain again"
+        )

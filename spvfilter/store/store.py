@@ -22,9 +22,12 @@ from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows, KnownAddress
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.headers import HeaderRows
+from spvfilter.store.ledger import UNCONFIRMED, UNCONFIRMED_PLACE, Ledger, StoredMatch, StoredTx, TxStatus, place_of, stored_tx
+from spvfilter.store.lock import WriterLock
 from spvfilter.store.rebuild import beside, replace, salvage
-from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
+from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
+from spvfilter.store.views import Views
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
@@ -37,34 +40,6 @@ else:
 
 _NOTE = "note: "  # prefix of the light client's names in the table "meta"
 MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
-
-
-@public
-class StoredMatch(NamedTuple):
-    """A match in the database: the hit and its block in the best chain; block hash and height are None while it is unconfirmed."""
-
-    hit: Hit
-    block_hash: bytes | None
-    height: int | None
-    completeness: Completeness
-
-
-@public
-class Pending(NamedTuple):
-    """An unconfirmed transaction."""
-
-    raw: bytes
-    seen: int  # when it arrived, seconds since 1970
-    own: bool  # whether we broadcast it
-
-
-@public
-class KeptTx(NamedTuple):
-    """A matched transaction of a block, kept because a reorganisation makes it unconfirmed again."""
-
-    raw: bytes
-    height: int
-    own: bool  # whether we broadcast it
 
 
 @public
@@ -82,12 +57,11 @@ class Bip37Parameters(NamedTuple):
 class Batch:
     """Changes of one commit, applied in this order. Empty parts change nothing."""
 
-    fork: int | None = None  # height up to which the stored chain stays; headers and matches above are deleted
+    fork: int | None = None  # height up to which the stored chain stays; headers, matches and transactions above are deleted
     headers: bytes = b""  # of the next blocks, 80 bytes each
     matches: list[StoredMatch] = field(default_factory=list)  # new ones, and confirmed ones that were unconfirmed
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)  # identities (spend, txid, n)
-    pending: dict[bytes, Pending | None] = field(default_factory=dict)  # by txid; None deletes
-    transactions: dict[bytes, KeptTx | None] = field(default_factory=dict)  # by txid; None deletes
+    transactions: dict[bytes, StoredTx | None] = field(default_factory=dict)  # by txid; None deletes
     cursor: int | None = None  # height up to which blocks have been searched
     notes: dict[str, bytes | None] = field(default_factory=dict)  # named values of the light client; None deletes
     bip37_parameters: Bip37Parameters | None = None
@@ -100,7 +74,7 @@ class Batch:
         """Whether it changes nothing."""
         if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
             return False
-        parts = self.headers, self.matches, self.withdrawn, self.pending, self.transactions, self.notes, self.entries, self.addresses
+        parts = self.headers, self.matches, self.withdrawn, self.transactions, self.notes, self.entries, self.addresses
         return not any(parts)
 
 
@@ -108,12 +82,14 @@ class Batch:
 class Store:
     """One wallet's database; see `open`. Methods raise StoreError and its kinds."""
 
-    def __init__(self, path: Path, network: Network, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, network: Network, connection: sqlite3.Connection, lock: WriterLock | None) -> None:
         self.path = path
         self.network = network
         self._db = connection
+        self._lock = lock
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
+        self._ledger = Ledger(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self.addresses = AddressRows(connection, self._rows, path)
         self._watch: WatchList | None = None
@@ -143,28 +119,28 @@ class Store:
     @classmethod
     def _open(cls, file: Path, network: Network) -> Self:
         with translated(file):
-            fresh = str(file) == MEMORY or create(file)
-            connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
-        store = cls(file, network, connection)
+            lock = None if str(file) == MEMORY else WriterLock.take(file)
+        connection: sqlite3.Connection | None = None
         try:
             with translated(file):
+                fresh = lock is None or create(file)
+                connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
+                store = cls(file, network, connection, lock)
                 store._prepare(fresh)
         except BaseException:
-            connection.close()
+            if connection is not None:
+                connection.close()
+            if lock is not None:
+                lock.release()
             raise
         return store
 
     def _prepare(self, fresh: bool) -> None:
         db = self._db
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process gets an error at once
         (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not fresh and (tables or application):
-            if application != APPLICATION_ID:
-                raise StoreForeignError(f"{self.path}: this SQLite database belongs to another program")
-            if version != SCHEMA_VERSION:
-                raise StoreForeignError(f"{self.path}: schema version {version}, this program reads version {SCHEMA_VERSION}")
+            check_schema(db, self.path)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
@@ -193,11 +169,22 @@ class Store:
             if self._rows.meta("network") != self.network.genesis_hash:
                 raise StoreForeignError(f"{self.path}: this wallet belongs to another network than {self.network}")
             self._headers.verify()
+            self._ledger.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
+        with translated(file):
+            lock = WriterLock.take(file)
+        try:
+            cls._replace(file, network)
+        finally:
+            lock.release()
+        return cls.open(file, network)
+
+    @classmethod
+    def _replace(cls, file: Path, network: Network) -> None:
         meta, watch = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
@@ -209,11 +196,12 @@ class Store:
             with translated(made):
                 store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; close() would not report a full disk
         replace(file, made)
-        return cls.open(file, network)
 
     def close(self) -> None:
         """Close the file; no other method may be called afterwards."""
         self._db.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -222,6 +210,11 @@ class Store:
         self.close()
 
     # Reading
+
+    @property
+    def views(self) -> Views:
+        """Balance, coins and history."""
+        return Views(self._db, self.path, self.network)
 
     @property
     def tip(self) -> int:
@@ -298,14 +291,18 @@ class Store:
         """Height and block hash of each header above height `fork`, from the tip down."""
         return self._headers.hashes_down(fork)
 
-    def pending(self) -> dict[bytes, Pending]:
-        """The unconfirmed transactions by txid."""
-        return {txid: Pending(raw, seen, bool(own)) for txid, raw, seen, own in self._rows_of("SELECT txid, raw, seen, own FROM pending")}
+    def unconfirmed(self) -> dict[bytes, StoredTx]:
+        """The transactions that a block may yet confirm, by txid: pending ones and those that were replaced."""
+        return self._transactions("status IN (?, ?)", tuple(status.value for status in UNCONFIRMED))
 
-    def transactions(self, above: int) -> dict[bytes, KeptTx]:
-        """The matched transactions of blocks above a height, by txid."""
-        query = "SELECT txid, raw, height, own FROM transactions WHERE height > ?"
-        return {txid: KeptTx(raw, height, bool(own)) for txid, raw, height, own in self._rows_of(query, (above,))}
+    def transactions(self, above: int) -> dict[bytes, StoredTx]:
+        """The transactions of blocks above a height, and those that conflict with one of these, by txid."""
+        kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
+        return self._transactions("place >= ? AND place < ? AND status IN (?, ?)", (place_of(above + 1, 0), UNCONFIRMED_PLACE, *kinds))
+
+    def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
+        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place"  # noqa: S608
+        return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
 
     def note(self, name: str) -> bytes | None:
         """A named value of the light client, or None."""
@@ -338,6 +335,7 @@ class Store:
                     for outpoint, coin in watch.table.coins()
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]
                 )
+                self._ledger.settle()  # of those that have another label
                 if len(watch) > len(known):
                     self._move_cursor(min(self._cursor, max(since, 0) - 1))
 
@@ -349,15 +347,17 @@ class Store:
             with translated(self.path), self._rows.transaction():
                 for batch in batches:
                     self._write(batch)
+                self._ledger.settle()
         except BaseException:
             self._headers.tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
+            self._ledger.load()
             self.compact_filters.reset(filters)
             raise
 
     def _write(self, batch: Batch) -> None:
         if batch.fork is not None and batch.fork < self.tip:
-            self._rows.remove("matches", "height > ?", (batch.fork,))
+            self._ledger.cut(batch.fork)
             self._headers.cut(batch.fork)
             self.compact_filters.cut(batch.fork)
             self._searched = min(self._searched, batch.fork)
@@ -367,22 +367,13 @@ class Store:
         for kind, value, label in batch.entries:
             self._add_entry(kind, value, label)
         for identity in batch.withdrawn:
-            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
-        for hit, block, height, completeness in batch.matches:
-            entry = self._ids[hit.entry]
-            self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
-            place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
-            row = (*place, hit.value, hit.script, entry, block, height, completeness.value)
-            self._rows.insert("matches", row)
+            self._ledger.withdraw(identity)
+        for found in batch.matches:
+            self._ledger.put(found, self._ids[found.hit.entry])
         self._write_coins(found.hit.outpoint for found in batch.matches if not found.hit.spend and found.height is not None)
-        for txid, pending in batch.pending.items():
-            self._rows.remove("pending", "txid = ?", (txid,))
-            if pending is not None:
-                self._rows.insert("pending", (txid, pending.raw, pending.seen, int(pending.own)))
-        for txid, kept in batch.transactions.items():
-            self._rows.remove("transactions", "txid = ?", (txid,))
-            if kept is not None:
-                self._rows.insert("transactions", (txid, kept.raw, kept.height, int(kept.own)))
+        for txid, tx in batch.transactions.items():
+            hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
+            self._ledger.keep(txid, tx and tx._replace(hits=hits))
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         self.addresses.write(batch.addresses)
@@ -416,6 +407,7 @@ class Store:
                 row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
             elif label != labelled:
                 self._rows.remove("watch", "id = ?", (row,))
+                self._ledger.relabelled(row)
             if at not in known or label != labelled:
                 self._rows.insert("watch", (row, int(kind), value, label))
             self._ids.append(row)

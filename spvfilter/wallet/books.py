@@ -13,7 +13,8 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, walk_block
 from spvfilter.protocol import MEMPOOL_EXPIRY_S, OUTPOINT_SIZE
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.store import Batch, KeptTx, Pending, StoredMatch
+from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.scanned import ScannedBlock
@@ -27,8 +28,8 @@ class SavedBooks:
     """What the database knows of the books."""
 
     matches: Sequence[StoredMatch] = ()
-    pending: Mapping[bytes, Pending] = field(default_factory=dict)
-    transactions: Mapping[bytes, KeptTx] = field(default_factory=dict)  # matched ones of recent blocks, by txid
+    unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)  # by txid
+    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks, by txid
     cursor: int = -1
     searched: int = -1
 
@@ -52,9 +53,9 @@ class Books:
         self._kept = dict(saved.transactions)
         self._invented: set[bytes] = set()  # outpoints of outputs that only unconfirmed transactions of others made
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
-        self.unconfirmed = Unconfirmed(saved.pending, unconfirmed)
+        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed)
         watch.table.learn(unconfirmed)
-        own = {txid for txid, pending in saved.pending.items() if pending.own}
+        own = {txid for txid, tx in saved.unconfirmed.items() if tx.own}
         self._invented.update(hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own)
         for found in saved.matches:
             if found.block_hash is not None:
@@ -161,15 +162,18 @@ class Books:
         yield from self._follow_coins(made_by(hits))
 
     def _keep_transactions(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
-        """Keep the bytes of matched transactions: a reorganisation makes them unconfirmed again."""
+        """Keep matched transactions: a reorganisation makes them unconfirmed again, but for coinbases."""
         raws = _by_position(block)
         for hit in hits:
-            if hit.position and hit.txid not in self._kept:
-                pending = self.unconfirmed.pending.get(hit.txid)
-                raw = raws.get(hit.position) if pending is None or not pending.own else pending.raw
-                if raw is not None:
-                    kept = KeptTx(raw, block.height, pending is not None and pending.own)
-                    self._kept[hit.txid] = self.batch.transactions[hit.txid] = kept
+            if hit.txid in self._kept:
+                continue
+            pending = self.unconfirmed.pending.get(hit.txid)
+            raw = raws[hit.position] if pending is None or not pending.own else pending.raw
+            kept = StoredTx(raw, TxStatus.CONFIRMED, own=False) if pending is None else pending
+            kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, block_hash=block.hash, height=block.height, position=hit.position)
+            self.batch.transactions[hit.txid] = kept
+            if hit.position:
+                self._kept[hit.txid] = kept
 
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; pending ones that conflict with them are withdrawn.
@@ -186,8 +190,8 @@ class Books:
                         yield from self._withdraw(rival, Reason.CONFLICT)
 
     def _confirm_pending(self, txid: bytes) -> None:
-        if self.unconfirmed.remove(txid) is not None:
-            self.batch.pending[txid] = None
+        if self.unconfirmed.remove(txid) is not None and txid not in self._kept:
+            self.batch.transactions[txid] = None
 
     def rewind(self, height: int) -> None:
         """Move the cursor back, so that blocks above `height` are searched again."""
@@ -226,7 +230,7 @@ class Books:
         self._seal()
         self.batch.fork, self.batch.headers = fork, headers
         events: list[WalletEvent] = []
-        returning: list[KeptTx] = []
+        returning: list[StoredTx] = []
         for height in range(fork + len(hashes), fork, -1):
             lost = [self._confirmed.pop(mark) for mark in self._at.pop(height, ())]
             for found in reversed(lost):
@@ -243,10 +247,10 @@ class Books:
             returning += (kept for txid in reversed(txids) if (kept := self._forget_tx(txid)) is not None)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         for kept in reversed(returning):  # parents first
-            events += self.add_unconfirmed(kept.raw, now, own=kept.own)
+            events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
         return events
 
-    def _forget_tx(self, txid: bytes) -> KeptTx | None:
+    def _forget_tx(self, txid: bytes) -> StoredTx | None:
         kept = self._kept.pop(txid, None)
         if kept is not None:
             self.batch.transactions[txid] = None
@@ -266,29 +270,30 @@ class Books:
 
     # Unconfirmed transactions
 
-    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False) -> list[WalletEvent]:
-        """Record an unconfirmed transaction, `own` if we broadcast it. Raises FormatError."""
+    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None) -> list[WalletEvent]:
+        """Record an unconfirmed transaction, `own` if we broadcast it, first `seen` now or earlier. Raises FormatError."""
         events: list[WalletEvent] = []
         waiting = [(raw, now)]
         while waiting:
-            each, seen = waiting.pop()
-            found, made = self._add(Transaction.parse(each), seen, own and each is raw)
+            each, since = waiting.pop()
+            first = seen if each is raw and seen is not None else since
+            found, made = self._add(Transaction.parse(each), first, since, own and each is raw)
             events += found
             for outpoint in made:
                 waiting += self.unconfirmed.take_waiting(outpoint)
         return events
 
-    def _add(self, tx: Transaction, now: int, own: bool) -> tuple[list[WalletEvent], list[bytes]]:
+    def _add(self, tx: Transaction, seen: int, since: int, own: bool) -> tuple[list[WalletEvent], list[bytes]]:
         """Its events, and the outpoints that became known."""
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
-                changed = self.batch.pending[tx.txid] = before._replace(raw=tx.raw, own=True)
+                changed = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, changed)
             return [], []
         hits = self.watch.table.scan_tx(tx.raw)
         if not hits and not own:
-            self.unconfirmed.set_aside(tx, now)
+            self.unconfirmed.set_aside(tx, since)
             return [], []
         if any(identity(hit) in self._confirmed for hit in hits):
             return [], []  # confirmed already
@@ -296,7 +301,7 @@ class Books:
             return [], []  # conflicts with a confirmed transaction
         if not own and not self.unconfirmed.has_room(tx.raw):
             return [], []
-        pending = self.batch.pending[tx.txid] = Pending(tx.raw, now, own)
+        pending = self.batch.transactions[tx.txid] = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
         self.unconfirmed.add(tx, pending)
         return self._record_unconfirmed(hits)
 
@@ -357,7 +362,7 @@ class Books:
             hits = self.unconfirmed.remove(each)
             if hits is None:
                 continue
-            self.batch.pending[each] = None
+            self.batch.transactions[each] = None
             self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in hits]
             self.batch.withdrawn += hits
             yield from (MatchWithdrawn(self.match_of(hit), reason) for hit in hits.values())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
-from spvfilter.store.store import Pending
+from spvfilter.store.ledger import StoredTx
 from spvfilter.transaction import Transaction
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
@@ -35,14 +35,14 @@ def identity(hit: Hit) -> Identity:
 class Unconfirmed:
     """Unconfirmed transactions by txid and by the outpoints that they spend."""
 
-    def __init__(self, pending: Mapping[bytes, Pending], hits: Iterable[Hit]) -> None:
-        self.pending: dict[bytes, Pending] = {}
+    def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
+        self.pending: dict[bytes, StoredTx] = {}
         self.size = 0  # bytes
         self._hits: dict[bytes, dict[Identity, Hit]] = {}
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
         self._unmatched: dict[bytes, tuple[bytes, int]] = {}  # txid → raw, and when it arrived; oldest first
         self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
-        for txid, each in sorted(pending.items(), key=lambda item: item[1].seen):
+        for txid, each in sorted(pending.items(), key=lambda item: item[1].seen or 0):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
         for hit in hits:
             self.record(hit)
@@ -62,14 +62,14 @@ class Unconfirmed:
         """Whether there is room for another transaction."""
         return self.size + len(raw) <= MAX_PENDING_SIZE
 
-    def add(self, tx: Transaction, pending: Pending) -> None:
+    def add(self, tx: Transaction, pending: StoredTx) -> None:
         """Keep a transaction that is not there yet."""
         self.pending[tx.txid] = pending
         self.size += len(pending.raw)
         for outpoint in tx.inputs:
             self._spenders.setdefault(outpoint, {})[tx.txid] = None
 
-    def replace(self, txid: bytes, pending: Pending) -> None:
+    def replace(self, txid: bytes, pending: StoredTx) -> None:
         """Change what is known of a transaction; a peer may have sent it with another witness."""
         self.size += len(pending.raw) - len(self.pending[txid].raw)
         self.pending[txid] = pending
@@ -109,9 +109,9 @@ class Unconfirmed:
                         family.append(child)
         return family
 
-    def older_than(self, seen: int) -> list[bytes]:
-        """The transactions that arrived at `seen` or before."""
-        return [txid for txid, pending in self.pending.items() if pending.seen <= seen]
+    def older_than(self, since: int) -> list[bytes]:
+        """The transactions that arrived at `since` or before."""
+        return [txid for txid, pending in self.pending.items() if (pending.since or 0) <= since]
 
     # Without a match so far
 

@@ -19,8 +19,8 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import check_block
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
-from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.p2p.clock import Clock
+from spvfilter.protocol import COINBASE_MATURITY
 from support.processes import on_terminal, process
 
 

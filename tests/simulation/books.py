@@ -23,12 +23,16 @@ class Books:
     matches: dict[Identity, Told] = field(default_factory=dict)
     warnings: list[PeerWarning] = field(default_factory=list)
     synced: Synced | None = None
+    coins: dict[Identity, tuple[bytes, int]] = field(default_factory=dict)  # outpoint and value of each match
     ahead: dict[Identity, Match] = field(default_factory=dict)  # told, but not in the database
 
     @classmethod
-    def start(cls, stored: Iterable[tuple[Identity, Told]]) -> Books:
+    def start(cls, stored: Iterable[tuple[Match, Completeness]]) -> Books:
         """With the matches of the database."""
-        return cls(dict(stored))
+        books = cls()
+        for match, completeness in stored:
+            books._put(match, completeness)
+        return books
 
     def take(self, event: Event) -> None:
         """Believe an event. Raises Violation."""
@@ -80,7 +84,18 @@ class Books:
         """Txids of the unconfirmed matches."""
         return {txid for (_, txid, _), (height, _, _) in self.matches.items() if height is None}
 
+    def unspent(self) -> dict[bytes, tuple[int | None, int]]:
+        """Height and value of each output that is told of: those in blocks that no block spends, those waiting that nothing spends."""
+        spent = {self.coins[mark][0]: height for mark, (height, _, _) in self.matches.items() if mark[0] == "input"}
+        found = {}
+        for mark, (height, _, _) in self.matches.items():
+            outpoint, value = self.coins[mark]
+            if mark[0] == "output" and (outpoint not in spent or (spent[outpoint] is None and height is not None)):
+                found[outpoint] = height, value
+        return found
+
     def _put(self, match: Match, completeness: Completeness) -> None:
+        self.coins[identity(match)] = bytes(match.outpoint), match.value or 0
         self.matches[identity(match)] = (match.height, match.block_hash, completeness)
 
     def _check(self, holds: bool, what: str, match: Match) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from simulation.books import Books, Told, identity
+from simulation.books import Books
 from simulation.connection import Connection
 from simulation.disk import SLOWEST_S, DiskQueue, open_store
 from simulation.node import Node
@@ -25,6 +25,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.store import Batch, Store
+from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import Message
@@ -279,9 +280,9 @@ def _call(function: Callable[[], object]) -> object:
         return error
 
 
-def _stored(store: Store, watch: WatchList) -> list[tuple[tuple[str, bytes, int], Told]]:
+def _stored(store: Store, watch: WatchList) -> list[tuple[Match, Completeness]]:
     found = []
     for hit, block, height, completeness in store.matches():
         (match,) = watch.matches((hit,), block_hash=block, height=height)
-        found.append((identity(match), (height, block, completeness)))
+        found.append((match, completeness))
     return found

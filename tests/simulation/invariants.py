@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulation import oracle
 from simulation.agreement import Agreement
+from simulation.balance import check_balance
 from simulation.behaviours.base import Behaviour
 from simulation.comparison import check_same
 from simulation.truth import Truth
@@ -90,7 +91,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
 def check_modest(engine: EngineLike, store: Store) -> None:
     """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed transactions."""
     weight = weigh(engine)
-    pending = sum(len(each.raw) for each in store.pending().values())
+    pending = sum(len(each.raw) for each in store.unconfirmed().values())
     if weight.objects > _MOST_OBJECTS + pending // 10 or weight.size > _MOST_BYTES + 3 * pending:
         raise Violation("modest", f"the engine holds {weight.objects:,} objects and {weight.size:,} bytes")
 
@@ -109,7 +110,7 @@ def unsent(world: World) -> list[bytes]:
     if world.process is None:
         return []
     regtest, found = world.truth.regtest, []
-    for txid, pending in world.process.disk.store.pending().items():
+    for txid, pending in world.process.disk.store.unconfirmed().items():
         if pending.own and txid not in regtest.mempool and world.truth.would_take(pending.raw):
             found.append(txid)
     return found
@@ -134,6 +135,7 @@ def check_end(world: World) -> None:
     allowed = world.truth.scan()  # a reorganisation from below the first height makes the client search from there
     check_same(process.books.confirmed(), there, "the events", allowed)
     check_same(process.stored(), there, "the database's matches", allowed)
+    check_balance(world)
     if not world.may_miss():
         check_waiting(world)
     if absent := world.absent_peers():
@@ -156,14 +158,14 @@ def check_waiting(world: World) -> None:
         for tx in oracle.read_block(block.raw):
             confirmed.add(tx.txid)
             spender.update((outpoint, tx.txid) for outpoint in tx.spends)
-    for txid, pending in store.pending().items():
+    for txid, pending in store.unconfirmed().items():
         if txid in confirmed:
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.options.mode is not Mode.COMPACT:
             continue  # a peer's filter does not have what foreign payments spend
         if txid in world.truth.relayed and any(outpoint in spender for outpoint in oracle.spends(pending.raw)):
             raise Violation("true", f"an unconfirmed transaction contradicts a block: {txid[::-1].hex()}")
-    if unknown := waiting - store.pending().keys():
+    if unknown := waiting - store.unconfirmed().keys():
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
 
 

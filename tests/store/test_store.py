@@ -27,8 +27,9 @@ from spvfilter.errors import (
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
+from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.sqlite import MarkedRows
-from spvfilter.store.store import MEMORY, Batch, Bip37Parameters, Pending, Store, StoredMatch
+from spvfilter.store.store import MEMORY, Batch, Bip37Parameters, Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.vectors import effort
@@ -69,7 +70,7 @@ def filled(path: Path) -> Store:
         each = found(height, height)
         watch.table.learn([each.hit])
         store.commit(Batch(matches=[each], cursor=height))
-    store.commit(Batch(matches=[found(30, None)], pending={bytes(32): Pending(b"raw", 7, True)}))
+    store.commit(Batch(matches=[found(30, None)], transactions={bytes(32): StoredTx(b"raw", TxStatus.PENDING, True, 7, 7)}))
     store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
     return store
 
@@ -83,7 +84,7 @@ def everything(store: Store) -> list[object]:
         store.bip37_parameters,
         b"".join(store.headers()),
         list(store.matches()),
-        store.pending(),
+        store.unconfirmed(),
     ]
 
 
@@ -213,7 +214,12 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
         with pytest.raises(StoreFullError, match="full"):
             for number in range(10_000):
                 whole = everything(store)
-                store.commit(Batch(pending={number.to_bytes(32, "little"): Pending(bytes(900), number, False)}, cursor=number % 19))
+                store.commit(
+                    Batch(
+                        transactions={number.to_bytes(32, "little"): StoredTx(bytes(900), TxStatus.PENDING, False, number)},
+                        cursor=number % 19,
+                    )
+                )
         assert everything(store) == whole
         store._db.execute("PRAGMA max_page_count = 1000000")
         store.commit(Batch(cursor=5))
@@ -320,7 +326,10 @@ TAMPERED = {
     "a part of a header": "UPDATE headers SET raw = substr(raw, 1, 1000)",
     "headers elsewhere": "UPDATE headers SET first = 2000",
     "headers that are text": "UPDATE headers SET raw = 'text'",
-    "a pending one": "UPDATE pending SET seen = 8",
+    "a total": "UPDATE meta SET value = x'312030203000' WHERE key = 'totals'",
+    "a label": "DELETE FROM tx_labels",
+    "a coin that is unspent": "DELETE FROM unspent WHERE height = 4",
+    "a pending one": "UPDATE transactions SET seen = 8",
 }
 
 

@@ -16,7 +16,19 @@ from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport
-from spvfilter.store import Batch, Bip37Parameters, CompactFilterBatch, ImportCounts, KeptTx, KnownAddress, Pending, StoredMatch
+from spvfilter.store import (
+    Balance,
+    Batch,
+    Bip37Parameters,
+    Coin as UnspentCoin,
+    CompactFilterBatch,
+    HistoryEntry,
+    ImportCounts,
+    KnownAddress,
+    StoredMatch,
+    StoredTx,
+    TxStatus,
+)
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch import Completeness, Match, MatchKind
@@ -124,9 +136,11 @@ VALUES: dict[str, list[object]] = {
         CompactFilterBatch(3, [H1], [(H2, b"")]),
         Bip37Parameters(1, 256, 0.0001, H1),
         ImportCounts(1, stale_blocks=[H1]),
-        Pending(WITNESS, 1, True),
+        StoredTx(WITNESS, TxStatus.PENDING, True, 1, 2),
+        Balance(1, 2, 3, 4, 5),
+        UnspentCoin(OutPoint(bytes(32), 1), 5, b"\x51", None, "label", 7, False, True, None, "7-00"),
+        HistoryEntry(bytes(32), -5, 1, TxStatus.CONFIRMED, 7, bytes(32), 8, None, 1, None, False, False, ("label",), WITNESS, "7-00"),
         StoredMatch(HIT, None, None, Completeness.PROVEN),
-        KeptTx(b"raw", 5, True),
         KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
     ],
     "wallet": [

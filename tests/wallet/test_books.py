@@ -17,6 +17,7 @@ from spvfilter.wallet.books import Books, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
+from support.ledger import check_ledger
 from support.lightworld import Books as Told, identity
 from support.vectors import effort
 
@@ -32,8 +33,8 @@ class Model:
         self.store = Store.open(MEMORY, REGTEST)
         self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
         self.watch = WatchList(REGTEST)
-        for script in OURS:
-            self.watch.add_script(script)
+        for number, script in enumerate(OURS):
+            self.watch.add_script(script, f"label {number // 2}")
         self.books = self.opened()
         self.told = Told()
         self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
@@ -46,7 +47,7 @@ class Model:
         self.store.attach(self.watch)
         saved = SavedBooks(
             matches=list(self.store.matches()),
-            pending=self.store.pending(),
+            unconfirmed=self.store.unconfirmed(),
             transactions=self.store.transactions(-1),
             cursor=self.store.cursor,
             searched=self.store.searched,
@@ -58,6 +59,7 @@ class Model:
         self.store.commit(*self.books.take_batches())
         for event in events:
             self.told.take(event)
+        check_ledger(self.store)
 
     # The world
 

@@ -19,8 +19,8 @@ from spvfilter.cli.term.progress import megabytes
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
-from spvfilter.node.consensus import COINBASE_MATURITY
 from spvfilter.p2p.clock import Clock
+from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store.store import Batch, Bip37Parameters, Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match

@@ -57,7 +57,7 @@ class Saved:
             rows=FilterRows(store.compact_filters.pieces()),
             books=SavedBooks(
                 matches=list(store.matches()),
-                pending=store.pending(),
+                unconfirmed=store.unconfirmed(),
                 transactions=store.transactions(store.tip - _KEPT_DEPTH),
                 cursor=store.cursor,
                 searched=store.searched,

@@ -1,0 +1,82 @@
+"""A wallet of many transactions: what its balance, a page of its history and a row of its database cost."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from measure import Row, best_of
+
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import Hit
+from spvfilter.network import REGTEST
+from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.reader import WalletStore
+from spvfilter.store.store import Batch, Store
+from spvfilter.watch.match import Completeness
+from spvfilter.watch.watchlist import WatchList
+
+_TXS = 1_000_000
+_PER_BLOCK = 200
+_RAW = bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)  # one input, one output
+_ADDRESSES = 1_000
+_GOAL_BALANCE_S = 0.001
+_GOAL_PAGE_S = 0.010
+_GOAL = "goal (s)"
+
+
+def ledger(folder: Path, rounds: int) -> list[Row]:
+    """The views of a million transactions, half of which spend what the other half received."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "wallet.db"
+        fill(path, _TXS)
+        size = path.stat().st_size
+        with WalletStore.open(path) as wallet:
+            deep = wallet.history(limit=1, before=f"{(_TXS // _PER_BLOCK // 2) << 32:x}-")[0].cursor
+            asked = {
+                "balance": (wallet.balance, _GOAL_BALANCE_S),
+                "a page of the history, 100 transactions": (wallet.history, _GOAL_PAGE_S),
+                "a page half way down": (partial(wallet.history, before=deep), _GOAL_PAGE_S),
+                "a page of a label that one in ten has": (partial(wallet.history, label="label 3"), _GOAL_PAGE_S),
+                "a page of coins": (partial(wallet.coins, limit=100), _GOAL_PAGE_S),
+                "one transaction": (partial(wallet.transaction, txid_of(77)), _GOAL_BALANCE_S),
+            }
+            rows = [
+                Row(f"{_TXS:,} transactions: {name}", best_of(rounds, call, int)[0], goal, _GOAL, 1.0)
+                for name, (call, goal) in asked.items()
+            ]
+        rows.append(Row(f"{_TXS:,} transactions: bytes of the database per transaction", size / _TXS, len(_RAW), "bytes of one"))
+    return rows
+
+
+def txid_of(number: int) -> bytes:
+    """A txid for each number."""
+    return sha256d(number.to_bytes(8, "little"))
+
+
+def fill(path: Path, count: int) -> None:
+    """A database with so many transactions: a payment, then its spend, some with a label."""
+    watch = WatchList(REGTEST)
+    scripts = [b"\x00\x14" + number.to_bytes(20, "big") for number in range(_ADDRESSES)]
+    for number, script in enumerate(scripts):
+        watch.add_script(script, f"label {number % 10}")
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch)
+        store._db.execute("PRAGMA synchronous = OFF")
+        header, height = REGTEST.genesis, 0
+        store.commit(Batch(headers=header))
+        for first in range(0, count, _PER_BLOCK):
+            header, height = header[:4] + sha256d(header) + header[36:], height + 1
+            batch, block = Batch(headers=header, cursor=height), sha256d(header)
+            for number in range(first, first + _PER_BLOCK):
+                made = number // 2  # each is paid, and spent by the next but for one in a hundred
+                txid, script = txid_of(number), scripts[made % _ADDRESSES]
+                if number % 2 and number % 100 != 1:
+                    hit = Hit(True, 1 + number - first, txid, 0, txid_of(number - 1) + bytes(4), 1_000 + made, script, made % _ADDRESSES)
+                else:
+                    hit = Hit(False, 1 + number - first, txid, 0, txid + bytes(4), 1_000 + made, script, made % _ADDRESSES)
+                    watch.table.learn([hit])
+                batch.matches.append(StoredMatch(hit, block, height, Completeness.PROVEN))
+                batch.transactions[txid] = StoredTx(_RAW, TxStatus.CONFIRMED, False, None, None, block, height, hit.position)
+            store.commit(batch)

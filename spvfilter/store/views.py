@@ -1,0 +1,280 @@
+"""Views of a wallet's database: balance, coins and history, each of one moment, whoever writes meanwhile. Every row read is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
+
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred, public
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.hashes import sha256d
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint, hash_to_hex
+from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
+from spvfilter.store.headers import PER_ROW
+from spvfilter.store.ledger import Totals, TxStatus
+from spvfilter.store.schema import MARKED
+from spvfilter.store.sqlite import mark, translated
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
+
+DEFAULT_LIMIT = 100  # entries of a page
+_TOP = (1 << 63) - 1  # above every place
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What the wallet has, in satoshi. Outputs that were found count, whatever entry of the watch list they match."""
+
+    confirmed: int  # outputs in the best chain that no transaction of it spends, but for immature ones; what is pending changes nothing
+    immature: int  # outputs of coinbases with fewer than 100 confirmations, which the next block may not spend
+    pending_in: int  # outputs of pending transactions that no pending transaction spends: payments, and the change of own spends
+    pending_out: int  # outputs in the best chain that pending transactions spend, each with its whole value
+    spendable: int  # what of `confirmed` no pending transaction spends; change counts once a block has it
+
+    @property
+    def total(self) -> int:
+        """What the wallet has once blocks have all that is pending: confirmed + immature + pending_in - pending_out."""
+        return self.confirmed + self.immature + self.pending_in - self.pending_out
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class Coin:
+    """An output that no transaction of the best chain spends, in a block of it or pending."""
+
+    outpoint: OutPoint
+    value: int  # satoshi
+    script_pubkey: bytes
+    address: str | None  # of the scriptPubKey, if it has one
+    label: str | None  # of the entry that it matches
+    height: int | None  # None while it is pending
+    is_coinbase: bool
+    is_spendable: bool  # in a block, mature, and not spent by a pending transaction
+    spent_by: bytes | None  # txid of the pending transaction that spends it
+    cursor: str  # to go on behind it
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A transaction that concerns the wallet, and what became of it."""
+
+    txid: bytes  # 32 bytes, wire order
+    net: int  # satoshi: outputs that match less inputs that match and whose value is known; of what no longer counts, as it was
+    fee: int | None  # satoshi, where every input matches and its value is known
+    status: TxStatus
+    height: int | None  # of its block; None unless it is confirmed
+    block_hash: bytes | None  # of its block; of one that is conflicted, of the block that has its rival
+    time: int | None  # seconds since 1970: of its block, or when it was first seen
+    first_seen: int | None  # when it was first seen unconfirmed; None if that was in a block
+    confirmations: int  # 1 in the last block of the best chain, 0 unless it is confirmed
+    rival: bytes | None  # txid of what replaced it or conflicts with it
+    is_own: bool  # whether it was broadcast here
+    is_coinbase: bool
+    labels: tuple[str, ...]  # of the entries that it matches
+    raw: bytes
+    cursor: str  # to go on behind it
+
+
+@public
+class Views:
+    """Balance, coins and history from one connection to the database. Methods raise StoreError."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, network: Network) -> None:
+        self._db = db
+        self._path = path
+        self._network = network
+
+    @property
+    def network(self) -> Network:
+        """The network of the wallet."""
+        return self._network
+
+    def tip(self) -> int:
+        """Height of the last header of the best chain; -1 for none. Raises StoreError."""
+        with self._moment():
+            return self._tip()
+
+    def searched_height(self) -> int:
+        """Height up to which blocks have been searched for every entry of the watch list; -1 for none.
+
+        Raises StoreCorruptError.
+        """
+        with self._moment():
+            raw = self._meta("cursor")
+            return -1 if raw is None else int.from_bytes(raw[:8], "little", signed=True)
+
+    def balance(self, label: str | None = None) -> Balance:
+        """The balance: of everything, from sums that each commit keeps, or of the coins of a label, which are added up.
+
+        Raises StoreCorruptError.
+        """
+        with self._moment():
+            totals = Totals.parse(self._meta("totals")) if label is None else self._totals_of(label)
+            immature = held = 0
+            for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label):
+                immature += coin[2]
+                held += coin[2] if coin[6] is not None else 0  # that a pending transaction spends, though it cannot be valid
+        mature = totals.confirmed - immature
+        return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held))
+
+    def _totals_of(self, label: str) -> Totals:
+        totals = Totals()
+        for coin in self._coins_where("1", (), label):
+            totals = totals.plus(coin[2], coin[4], coin[6])
+        return totals
+
+    def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> list[Coin]:
+        """The coins, of a label or all: pending ones, then those of blocks, the latest first.
+
+        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or cursor,
+        StoreCorruptError.
+        """
+        where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
+        with self._moment():
+            tip = self._tip()
+            return [self._coin(row, tip) for row in self._coins_where(where, (*_behind(before), _checked_limit(limit)), label)]
+
+    def history(self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None) -> list[HistoryEntry]:
+        """The transactions, of a label or all: unconfirmed ones, then those of blocks, the latest first.
+
+        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens: a page
+        leaves none out that was below it then, but shows again what a block has confirmed meanwhile. What was abandoned, expired or is
+        in conflict stands where the chain ended then. Of what ended so and was not broadcast here, the latest 1,000 are kept. Raises
+        ParameterError for a bad limit or cursor, StoreCorruptError.
+        """
+        values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
+        if label is None:
+            where = "FROM transactions WHERE (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
+        else:
+            where = (
+                "FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND (tx_labels.place, tx_labels.txid) < (?, ?)"
+                " ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
+            )
+            values = (label, *values)
+        with self._moment():
+            return list(self._entries(where, values))
+
+    def transaction(self, txid: bytes) -> HistoryEntry | None:
+        """One transaction by its txid (32 bytes, wire order), or None. Raises StoreCorruptError."""
+        with self._moment():
+            return next(self._entries("FROM transactions WHERE txid = ?", (txid,)), None)
+
+    # Rows
+
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """All reads see the same commit."""
+        with translated(self._path):
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("ROLLBACK")
+
+    def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        """Rows of a table without their marks. Raises StoreCorruptError for a damaged one."""
+        columns = ", ".join(f"{table}.{column}" for column in MARKED[table].split(", "))
+        for *row, stated in self._db.execute(f"SELECT {columns}, {table}.mark {select}", values):  # constant names
+            if stated != mark(table, row):
+                raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+            yield tuple(row)
+
+    def _meta(self, key: str) -> bytes | None:
+        row = next(self._checked("meta", "FROM meta WHERE key = ?", (key,)), None)
+        return None if row is None else bytes(row[1])
+
+    def _tip(self) -> int:
+        row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()
+        return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
+
+    def _coins_where(self, where: str, values: tuple[object, ...], label: str | None) -> Iterator[tuple[Any, ...]]:
+        if label is not None:
+            where, values = f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}", (label, *values)  # noqa: S608  # constants
+        return self._checked("unspent", f"FROM unspent WHERE {where}", values)
+
+    def _coin(self, row: tuple[Any, ...], tip: int) -> Coin:
+        outpoint, entry, value, script, height, is_coinbase, spender, place = row
+        (_, _, _, label) = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)))
+        is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
+        return Coin(
+            outpoint=OutPoint.parse(outpoint),
+            value=value,
+            script_pubkey=script,
+            address=script_to_address(script, self._network),
+            label=label,
+            height=height,
+            is_coinbase=bool(is_coinbase),
+            is_spendable=is_mature and spender is None,
+            spent_by=spender,
+            cursor=_cursor(place, outpoint),
+        )
+
+    def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:
+        tip = self._tip()
+        for row in self._checked("transactions", where, values):
+            txid, raw, status, own, seen, _, block, height, position, rival, place, net, fee = row
+            is_confirmed = status == TxStatus.CONFIRMED
+            yield HistoryEntry(
+                txid=txid,
+                net=net,
+                fee=fee,
+                status=TxStatus(status),
+                height=height if is_confirmed else None,
+                block_hash=block,
+                time=self._time_of(height, block) if is_confirmed else seen,
+                first_seen=seen,
+                confirmations=tip - height + 1 if is_confirmed else 0,
+                rival=rival,
+                is_own=bool(own),
+                is_coinbase=is_confirmed and position == 0,
+                labels=tuple(label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))),
+                raw=raw,
+                cursor=_cursor(place, txid),
+            )
+
+    def _time_of(self, height: int, block: bytes) -> int:
+        """The time in a block's header."""
+        header = b""
+        if height <= self._tip():
+            with self._db.blobopen("headers", "raw", height - height % PER_ROW, readonly=True) as headers:
+                headers.seek(height % PER_ROW * HEADER_SIZE)
+                header = headers.read(HEADER_SIZE)
+        if sha256d(header) != block:
+            raise StoreCorruptError(f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block)}")
+        return int.from_bytes(header[68:72], "little")
+
+
+def _checked_limit(limit: int | None) -> int:
+    if limit is None:
+        return -1
+    if limit < 1:
+        raise ParameterError(f"a limit is at least 1, not {limit}")
+    return limit
+
+
+def _cursor(place: int, key: bytes) -> str:
+    return f"{place:x}-{key.hex()}"
+
+
+def _behind(cursor: str | None) -> tuple[int, bytes]:
+    """Place and key of a cursor."""
+    if cursor is None:
+        return _TOP, b""
+    try:
+        place, key = cursor.split("-")
+        found = int(place, 16), bytes.fromhex(key)
+    except ValueError:
+        raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}") from None
+    if not 0 <= found[0] <= _TOP:
+        raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}")
+    return found

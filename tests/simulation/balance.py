@@ -1,0 +1,36 @@
+"""Balance: what the events add up to, what the views say and what the chain has are the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.violation import Violation
+from spvfilter.store.ledger import TxStatus
+from support.ledger import check_ledger
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+def check_balance(world: World) -> None:
+    """True: the views are what follows from the database's matches, from the events and from the chain."""
+    process = world.process
+    assert process is not None
+    store = process.disk.store
+    try:
+        check_ledger(store)
+    except AssertionError as error:
+        raise Violation("true", f"the views differ from the database's matches: {error}") from error
+    balance, told = store.views.balance(), process.books.unspent()
+    confirmed = sum(value for height, value in told.values() if height is not None)
+    waiting = sum(value for height, value in told.values() if height is None)
+    if (balance.confirmed + balance.immature, balance.pending_in) != (confirmed, waiting):
+        raise Violation("true", f"the events have {confirmed} and {waiting} satoshi, the views {balance}")
+    if world.options.from_height == 0 and not world.may_miss():
+        scripts = world.truth.scripts()
+        there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
+        if there != balance.confirmed + balance.immature:
+            raise Violation("true", f"the chain has {there} satoshi of ours, the views {balance}")
+    waiting_txs = {entry.txid for entry in store.views.history(limit=None) if entry.status is TxStatus.PENDING and entry.net}
+    if unknown := waiting_txs - process.books.waiting():
+        raise Violation("true", f"{len(unknown)} pending transactions of the history were not told of")

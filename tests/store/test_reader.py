@@ -1,0 +1,157 @@
+"""A wallet's database is read by others while it is written; a second writer is told who holds it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreLockedError
+from spvfilter.network import REGTEST
+from spvfilter.store.lock import WriterLock
+from spvfilter.store.reader import WalletStore
+from spvfilter.store.store import Store
+from store.test_views import OURS, Ledger, pay
+
+READ = "import sys\nfrom spvfilter import WalletStore\n"
+READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.balance().confirmed)"
+
+
+def read_elsewhere(path: Path) -> str:
+    """What another process reads."""
+    told = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+def test_another_process_reads_what_is_committed_while_the_file_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a wallet?.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    ledger.put(pay(1, (100, OURS)), 3)
+    assert read_elsewhere(path) == "regtest 5 100"
+    with WalletStore.open(path) as wallet:
+        ledger.put(pay(2, (20, OURS)), 4)
+        assert wallet.balance().confirmed == 120
+        assert wallet.searched_height() == 5
+    ledger.store.close()
+    assert read_elsewhere(path) == "regtest 5 120"
+    Store.open(path, REGTEST).close()
+
+
+def test_a_reader_changes_nothing_and_stops_no_writer(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    ledger.store.close()
+    before = path.read_bytes()
+    with WalletStore.open(path) as wallet:
+        assert wallet.balance().total == 0
+        assert path.read_bytes() == before
+        with Store.open(path, REGTEST) as store:
+            assert store.tip == 5
+    assert path.read_bytes() == before
+
+
+def test_each_view_is_of_one_moment(tmp_path: Path) -> None:
+    """A coin moves from one label to another and back, a commit each time: no reader sees both or neither."""
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    txid = ledger.put(pay(1, (100, OURS)), 3)
+    seen: list[tuple[int, int]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        with WalletStore.open(path) as wallet:
+            while not done.is_set():
+                seen.append((wallet.balance().total, sum(entry.net for entry in wallet.history())))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(60):
+        raw = ledger.store.views.transaction(txid)
+        assert raw is not None
+        ledger.put(raw.raw, None if number % 2 else 3, seen=number)
+    done.set()
+    reader.join()
+    assert set(seen) == {(100, 100)}
+    ledger.store.close()
+
+
+def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with Ledger(path).store:
+        with pytest.raises(StoreLockedError, match="another client of this process"):
+            Store.open(path, REGTEST)
+        code = f"from spvfilter.store import Store\nfrom spvfilter import REGTEST\nStore.open({str(path)!r}, REGTEST)"
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert f"in use by process {os.getpid()}" in told.stderr
+        with pytest.raises(StoreLockedError, match="another client of this process"):
+            Store.open(path, REGTEST, rebuild=True)
+    Store.open(path, REGTEST).close()
+
+
+def test_what_a_killed_process_leaves_locks_nobody_out(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    code = (
+        "import os, signal\nfrom spvfilter.store import Store\nfrom spvfilter import REGTEST\n"
+        f"store = Store.open({str(path)!r}, REGTEST)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert (tmp_path / "w.db-lock").exists()
+    Store.open(path, REGTEST).close()
+    assert not (tmp_path / "w.db-lock").exists()
+
+
+def test_a_lock_is_taken_by_one_of_many_however_they_meet(tmp_path: Path) -> None:
+    path, held, most = tmp_path / "w.db", [0], [0]
+    taken: list[int] = []
+
+    def contend(number: int) -> None:
+        for _ in range(200):
+            try:
+                lock = WriterLock.take(path)
+            except StoreLockedError:
+                continue
+            held[0] += 1
+            most[0] = max(most[0], held[0])
+            taken.append(number)
+            held[0] -= 1
+            lock.release()
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == [1]
+    assert len(taken) > 10
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"nothing\.db: there is no such file"):
+        WalletStore.open(tmp_path / "nothing.db")
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(StoreForeignError, match="another program"):
+        WalletStore.open(empty)
+    text = tmp_path / "text"
+    text.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreForeignError):
+        WalletStore.open(text)
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    with ledger.store._rows.transaction():
+        ledger.store._rows.set_meta("network", bytes(32))
+    with pytest.raises(StoreCorruptError, match="unknown network"):
+        WalletStore.open(path)
+    ledger.store._db.execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreForeignError, match=r"version 3, .* --rebuild"):
+        WalletStore.open(path)
+    ledger.store.close()
+    with pytest.raises(StoreForeignError, match=r"version 3, .* --rebuild"):
+        Store.open(path, REGTEST)

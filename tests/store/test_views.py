@@ -1,0 +1,227 @@
+"""Views of a wallet's database: balance, coins and history, pages and labels, and what damages them."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import Hit
+from spvfilter.network import REGTEST
+from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
+from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.reader import WalletStore
+from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.store.views import Balance
+from spvfilter.watch.match import Completeness
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.ledger import check_ledger
+
+OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
+
+
+class Ledger:
+    """A database with blocks of time 1,000 + height, and transactions put into it by hand."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.store = Store.open(path, REGTEST)
+        self.watch = WatchList(REGTEST)
+        self.watch.add_script(OURS, "daily")
+        self.watch.add_script(SAVINGS, "savings")
+        self.store.attach(self.watch)
+        self.headers = [REGTEST.genesis]
+        self.store.commit(Batch(headers=REGTEST.genesis))
+
+    def mine(self, blocks: int) -> None:
+        made = b""
+        for _ in range(blocks):
+            last = self.headers[-1]
+            time = (1_000 + len(self.headers)).to_bytes(4, "little")
+            self.headers.append(last[:4] + sha256d(last) + last[36:68] + time + last[72:])
+            made += self.headers[-1]
+        self.store.commit(Batch(headers=made, cursor=len(self.headers) - 1))
+
+    def put(self, raw: bytes, height: int | None = None, position: int = 1, seen: int | None = None) -> bytes:
+        hits = [hit._replace(position=position) for hit in self.watch.table.scan_tx(raw)]
+        self.watch.table.learn(hits)
+        block = None if height is None else sha256d(self.headers[height])
+        status = TxStatus.PENDING if height is None else TxStatus.CONFIRMED
+        at = None if height is None else position
+        self.store.commit(
+            Batch(
+                matches=[StoredMatch(hit, block, height, Completeness.PROVEN) for hit in hits],
+                transactions={txid(raw): StoredTx(raw, status, False, seen, seen, block, height, at)},
+            )
+        )
+        check_ledger(self.store)
+        return txid(raw)
+
+
+def pay(number: int, *outputs: tuple[int, bytes]) -> bytes:
+    """A stranger's payment."""
+    return tx([TxIn(bytes([number]) * 32, 0)], [TxOut(value, script) for value, script in outputs])
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(MEMORY)
+
+
+def test_a_balance_counts_each_coin_once_by_what_became_of_it(ledger: Ledger) -> None:
+    views = ledger.store.views
+    assert views.balance() == Balance(0, 0, 0, 0, 0)
+    ledger.mine(10)
+    first = ledger.put(pay(1, (100, OURS)), 3)
+    ledger.put(pay(2, (50, SAVINGS)), 4)
+    ledger.put(pay(3, (7, OURS)), seen=5_000)
+    assert views.balance() == Balance(150, 0, 7, 0, 150)
+    spend = ledger.put(tx([TxIn(first, 0)], [TxOut(30, OURS), TxOut(60, p2wpkh(b"\xee" * 20))]), seen=6_000)
+    assert views.balance() == Balance(150, 0, 37, 100, 50)
+    assert views.balance().total == 87
+    assert views.balance("savings") == Balance(50, 0, 0, 0, 50)
+    assert views.balance("nobody's") == Balance(0, 0, 0, 0, 0)
+    assert [(coin.value, coin.spent_by, coin.is_spendable) for coin in views.coins(label="daily")][-1] == (100, spend, False)
+    entry = views.transaction(spend)
+    assert entry is not None
+    assert (entry.net, entry.fee, entry.status, entry.height, entry.time, entry.confirmations) == (-70, 10, "pending", None, 6_000, 0)
+    ledger.put(tx([TxIn(first, 0)], [TxOut(30, OURS), TxOut(60, p2wpkh(b"\xee" * 20))]), 10, seen=6_000)
+    assert views.balance() == Balance(80, 0, 7, 0, 80)
+    entry = views.transaction(spend)
+    assert entry is not None
+    assert (entry.height, entry.time, entry.first_seen, entry.confirmations) == (10, 1_010, 6_000, 1)
+    assert (entry.block_hash, entry.fee, entry.labels) == (sha256d(ledger.headers[10]), 10, ("daily",))
+
+
+def test_a_coinbase_is_immature_until_the_next_block_may_spend_it(ledger: Ledger) -> None:
+    ledger.mine(1)
+    raw = tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5_000, OURS)])
+    ledger.put(raw, 1, position=0)
+    ledger.mine(COINBASE_MATURITY - 2)
+    assert ledger.store.views.balance() == Balance(0, 5_000, 0, 0, 0)
+    assert [coin.is_spendable for coin in ledger.store.views.coins()] == [False]
+    ledger.mine(1)  # it has 100 confirmations, and the next block is 100 above it
+    assert ledger.store.views.balance() == Balance(5_000, 0, 0, 0, 5_000)
+    assert [(coin.is_spendable, coin.is_coinbase) for coin in ledger.store.views.coins()] == [(True, True)]
+    check_ledger(ledger.store)
+
+
+def test_a_pending_spend_of_an_immature_coinbase_frees_nothing(ledger: Ledger) -> None:
+    ledger.mine(5)
+    made = ledger.put(tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5_000, OURS)]), 1, position=0)
+    ledger.put(pay(2, (50, OURS)), 4)
+    ledger.put(tx([TxIn(made, 0)], [TxOut(1, p2wpkh(b"\xee" * 20))]), seen=5)
+    assert ledger.store.views.balance() == Balance(50, 5_000, 0, 5_000, 50)
+
+
+def test_a_fork_takes_coins_and_history_away(ledger: Ledger) -> None:
+    ledger.mine(10)
+    first = ledger.put(pay(1, (100, OURS)), 3)
+    ledger.put(tx([TxIn(first, 0)], [TxOut(90, SAVINGS)]), 8)
+    ledger.store.commit(Batch(fork=7))
+    check_ledger(ledger.store)
+    assert ledger.store.views.balance() == Balance(100, 0, 0, 0, 100)
+    assert [entry.txid for entry in ledger.store.views.history()] == [first]
+
+
+def test_sums_that_no_64_bits_hold_are_kept(ledger: Ledger) -> None:
+    """A stranger invents payments; none of them is worth more than there can be, but together they are."""
+    for number in range(3):
+        outputs = [(MAX_MONEY, OURS)] * 2_000
+        ledger.put(pay(number, *outputs), seen=number)
+    assert ledger.store.views.balance().pending_in == 6_000 * MAX_MONEY > 1 << 63
+
+
+def test_labels_are_of_today(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS), (2, SAVINGS)), 3)
+    ledger.put(pay(2, (4, OURS)), 4)
+    ledger.store.close()
+    renamed = WatchList(REGTEST)
+    renamed.add_script(OURS, "rent")
+    with Store.open(path, REGTEST) as store:
+        store.attach(renamed)
+        check_ledger(store)
+        assert [entry.labels for entry in store.views.history()] == [("rent",), ("rent", "savings")]
+        assert store.views.history(label="daily") == []
+        assert [entry.net for entry in store.views.history(label="savings")] == [3]
+        assert sorted(str(coin.label) for coin in store.views.coins()) == ["rent", "rent", "savings"]
+
+
+def test_a_page_goes_on_behind_its_cursor_whatever_has_come_meanwhile(ledger: Ledger) -> None:
+    ledger.mine(10)
+    txids = [ledger.put(pay(number, (number, OURS)), number // 2 + 1, position=number % 2 + 1) for number in range(1, 9)]
+    page = ledger.store.views.history(limit=3)
+    assert [entry.txid for entry in page] == txids[:-4:-1]
+    ledger.put(pay(100, (1, OURS)), seen=9)
+    ledger.put(pay(101, (1, OURS)), 9)
+    assert [entry.txid for entry in ledger.store.views.history(before=page[-1].cursor)] == txids[-4::-1]
+    coins = ledger.store.views.coins(limit=4)
+    assert ledger.store.views.coins(limit=4) + ledger.store.views.coins(before=coins[-1].cursor) == ledger.store.views.coins()
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3"])
+def test_what_is_no_cursor_is_refused(cursor: str, ledger: Ledger) -> None:
+    with pytest.raises(ParameterError, match="not a cursor"):
+        ledger.store.views.history(before=cursor)
+    with pytest.raises(ParameterError, match="not a cursor"):
+        ledger.store.views.coins(before=cursor)
+
+
+def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(ParameterError, match="at least 1, not 0"):
+        ledger.store.views.history(limit=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        ("UPDATE transactions SET net = net + 1", "history"),
+        ("UPDATE unspent SET value = value + 1", "coins"),
+        ("UPDATE meta SET value = x'3920302030' WHERE key = 'totals'", "balance"),
+        ("UPDATE tx_labels SET label = 'mine'", "history"),
+        ("UPDATE headers SET raw = zeroblob(480)", "history"),
+    ],
+)
+def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS)), 3)
+    ledger.store.close()
+    connection = sqlite3.connect(path)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError):
+        getattr(wallet, call)()
+
+
+def test_a_total_that_is_not_the_sum_is_found_on_opening(tmp_path: Path) -> None:
+    """Even one whose row is whole, as after a bug of ours."""
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS)), 3)
+    with ledger.store._rows.transaction():
+        ledger.store._rows.set_meta("totals", b"2 0 0")
+    ledger.store.close()
+    with pytest.raises(StoreCorruptError, match="totals"):
+        Store.open(path, REGTEST)
+
+
+def test_a_commit_that_fails_leaves_the_totals(ledger: Ledger) -> None:
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS)), 3)
+    hit = Hit(False, 1, bytes(32), 0, bytes(36), 7, OURS, 0)
+    with pytest.raises(IndexError):
+        bad = StoredMatch(hit._replace(entry=99), bytes(32), 4, Completeness.PROVEN)
+        ledger.store.commit(Batch(matches=[StoredMatch(hit, bytes(32), 4, Completeness.PROVEN), bad]))
+    check_ledger(ledger.store)
+    ledger.mine(1)
+    assert ledger.store.views.balance().confirmed == 1

@@ -1,0 +1,83 @@
+"""What a wallet's database derives from its matches, computed anew: unspent coins, nets, fees, labels and the balance."""
+
+from __future__ import annotations
+
+from spvfilter.kernel import NO_VALUE
+from spvfilter.protocol import COINBASE_MATURITY
+from spvfilter.store.ledger import TxStatus
+from spvfilter.store.store import Store
+from spvfilter.store.views import Balance, HistoryEntry
+from spvfilter.transaction import Transaction
+
+
+def recomputed(store: Store) -> tuple[Balance, dict[bytes, bytes | None]]:
+    """The balance, and the unspent outpoints with the pending transaction that spends each."""
+    tip = store.tip
+    found = list(store.matches())
+    spent = {each.hit.outpoint for each in found if each.hit.spend and each.height is not None}
+    pending = {each.hit.outpoint: each.hit.txid for each in found if each.hit.spend and each.height is None}
+    confirmed = immature = pending_in = pending_out = spendable = 0
+    coins: dict[bytes, bytes | None] = {}
+    for hit, _, height, _ in found:
+        if hit.spend or hit.outpoint in spent:
+            continue
+        coins[hit.outpoint] = pending.get(hit.outpoint)
+        if height is None:
+            pending_in += 0 if hit.outpoint in pending else hit.value
+            continue
+        is_immature = hit.position == 0 and tip + 1 - height < COINBASE_MATURITY
+        immature += hit.value if is_immature else 0
+        confirmed += 0 if is_immature else hit.value
+        pending_out += hit.value if hit.outpoint in pending else 0
+        spendable += 0 if is_immature or hit.outpoint in pending else hit.value
+    return Balance(confirmed, immature, pending_in, pending_out, spendable), coins
+
+
+def check_ledger(store: Store) -> None:
+    """The views of a database are what follows from its matches, and every row is as it was written."""
+    store._verify()
+    balance, coins = recomputed(store)
+    assert store.views.balance() == balance
+    there = store.views.coins()
+    assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
+    assert sum(coin.value for coin in there if coin.is_spendable) == balance.spendable
+    check_history(store)
+
+
+def check_history(store: Store) -> None:
+    """Every transaction with a match is in the history, once, with the sums of its matches; nothing else counts."""
+    nets: dict[bytes, int] = {}
+    spends: dict[bytes, list[int]] = {}
+    places: dict[bytes, int | None] = {}
+    for hit, _, height, _ in store.matches():
+        value = 0 if hit.value == NO_VALUE else hit.value
+        nets[hit.txid] = nets.get(hit.txid, 0) + (-value if hit.spend else value)
+        places[hit.txid] = height
+        if hit.spend:
+            spends.setdefault(hit.txid, []).append(hit.value)
+    entries = store.views.history(limit=None)
+    assert [each.cursor for each in entries] == [each.cursor for each in paged(store, 3)]
+    live = {each.txid: each for each in entries if each.status in (TxStatus.CONFIRMED, TxStatus.PENDING)}
+    assert live.keys() >= nets.keys()
+    for txid, entry in live.items():
+        tx = Transaction.parse(entry.raw)
+        assert tx.txid == txid
+        assert (entry.net, entry.height) == (nets.get(txid, 0), places.get(txid))
+        values = spends.get(txid, [])
+        is_known = bool(values) and NO_VALUE not in values and len(values) == len(tx.inputs)
+        fee = sum(values) - sum(output.value for output in tx.outputs)
+        assert entry.fee == (fee if is_known and fee >= 0 else None)
+        assert store.views.transaction(txid) == entry
+    for label in {label for entry in entries for label in entry.labels}:
+        mine = [entry for entry in entries if label in entry.labels]
+        assert store.views.history(label=label, limit=None) == mine == paged(store, 2, label)
+
+
+def paged(store: Store, limit: int, label: str | None = None) -> list[HistoryEntry]:
+    """The history page by page."""
+    found: list[HistoryEntry] = []
+    before = None
+    while page := store.views.history(limit=limit, before=before, label=label):
+        found += page
+        before = page[-1].cursor
+    return found
