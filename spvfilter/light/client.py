@@ -23,7 +23,7 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
 from spvfilter.store.store import MEMORY, Store
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
 from spvfilter.transaction import Transaction
@@ -240,8 +240,8 @@ class LightClient:
 
         A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises NotRunningError.
         """
-        books = self._checked().engine.books
-        return books.false_positives / max(1, books.filtered_txs)
+        filtered = self._checked().engine.books.filtered
+        return filtered.false_positives / max(1, filtered.txs)
 
     def fee_floor(self) -> FeeFloor | None:
         """The fee rate that the connected peers ask for, as their median; None if no peer has told. Raises NotRunningError."""
@@ -252,21 +252,32 @@ class LightClient:
 
         Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. It is offered again, to every
         peer and in every run, until a peer announces it by itself or a block has it. One that is in the books, in a block or waiting, is
-        offered again, but not waited for.
+        offered again, but not waited for. It takes the place of unconfirmed ones that spend the same (see TxStatus).
 
         FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
         `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.
 
-        Raises FormatError for a malformed one, ParameterError for input values that cannot be, UselessPeerError if no peer takes it in
-        time, NotRunningError.
+        Raises FormatError for a malformed one, ParameterError for one that spends what a block has spent or for input values that cannot
+        be, UselessPeerError if no peer takes it in time, NotRunningError.
         """
         running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
+        spender = running.engine.books.spender_of(tx)
+        if spender not in (None, tx.txid):
+            raise ParameterError(f"it spends what {hash_to_hex(spender or b'')} has spent, which is in a block")
         await running.broadcast(tx, values)
         return tx.txid
+
+    async def abandon(self, txid: bytes) -> None:
+        """Give up an unconfirmed transaction that was broadcast here, its descendants, and those from here that it had replaced.
+
+        They are not offered again, and the coins that they spend can be spent. If a block has one anyway, it is confirmed. Broadcasting it
+        again takes this back. Raises ParameterError for one that is not unconfirmed, or not from here, NotRunningError.
+        """
+        await self._checked().abandon(txid)
 
     async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
         """Watch another address; blocks from `from_height` on are searched again. Raises AddressError, NotRunningError, StoreError."""

@@ -13,7 +13,7 @@ from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerErro
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
-from spvfilter.light.engine.inputs import Broadcast, Input, Instant, Resumed, SeedAnswer, Seeded, Tick, WatchChanged, Worked
+from spvfilter.light.engine.inputs import Abandon, Broadcast, Input, Instant, Resumed, SeedAnswer, Seeded, Tick, WatchChanged, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Event, Mode
@@ -231,6 +231,12 @@ class Running:
                 await taken
         except TimeoutError:
             raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction") from None
+
+    async def abandon(self, txid: bytes) -> None:
+        """Give up a transaction of ours; wait until that is stored. Raises ParameterError."""
+        self.engine.books.check_abandon(txid)
+        self.feed(Abandon(txid))
+        await self._database.drain()
 
     async def read(self, function: Callable[[Views], T]) -> T:
         """Views of the database, with everything that was told. Raises StoreError."""

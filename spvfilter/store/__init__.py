@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spvfilter.store.addresses import KnownAddress as KnownAddress
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
-    from spvfilter.store.ledger import StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
+    from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
     from spvfilter.store.reader import WalletStore as WalletStore
     from spvfilter.store.store import (
         MEMORY as MEMORY,
@@ -25,7 +25,7 @@ else:
         addresses="KnownAddress",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
-        ledger="StoredMatch StoredTx TxStatus",
+        ledger="Ended StoredMatch StoredTx TxStatus",
         reader="WalletStore",
         store="Batch Bip37Parameters MEMORY Store",
         views="Balance Coin HistoryEntry Views",

@@ -71,9 +71,9 @@ class StoredTx(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Its place in the history, in ascending order: by block and position, then what is unconfirmed in order of arrival."""
+        """Its place in the history, in ascending order: by block and position, then what is unconfirmed by its second of arrival."""
         if self.status in UNCONFIRMED:
-            return UNCONFIRMED_PLACE + (self.seen or 0)
+            return UNCONFIRMED_PLACE + 2 * (self.seen or 0) + (self.status is TxStatus.PENDING)
         return place_of(self.height or 0, _MASK if self.position is None else self.position)
 
 
@@ -82,6 +82,7 @@ def place_of(height: int, position: int) -> int:
     return height << 32 | position
 
 
+@public
 class Ended(NamedTuple):
     """A transaction that no longer counts, but is kept."""
 

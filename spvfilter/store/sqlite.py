@@ -74,11 +74,11 @@ def translated(path: Path) -> Iterator[None]:
 
 def mark(table: str, row: Sequence[object]) -> int:
     """63-bit checksum over a row of str, bytes, int and None; it shows whether the row is as it was written."""
-    digest = hashlib.blake2b(table.encode(), digest_size=8)
+    parts = [table.encode()]
     for value in row:
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        digest.update(type(value).__name__[:1].encode() + len(data).to_bytes(8, "little") + data)
-    return int.from_bytes(digest.digest(), "little") >> 1
+        parts += (type(value).__name__[:1].encode(), len(data).to_bytes(8, "little"), data)
+    return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest(), "little") >> 1
 
 
 def number(value: int) -> bytes:

@@ -22,7 +22,7 @@ from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows, KnownAddress
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.headers import HeaderRows
-from spvfilter.store.ledger import UNCONFIRMED, UNCONFIRMED_PLACE, Ledger, StoredMatch, StoredTx, TxStatus, place_of, stored_tx
+from spvfilter.store.ledger import UNCONFIRMED, UNCONFIRMED_PLACE, Ended, Ledger, StoredMatch, StoredTx, TxStatus, place_of, stored_tx
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema
@@ -299,6 +299,12 @@ class Store:
         """The transactions of blocks above a height, and those that conflict with one of these, by txid."""
         kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
         return self._transactions("place >= ? AND place < ? AND status IN (?, ?)", (place_of(above + 1, 0), UNCONFIRMED_PLACE, *kinds))
+
+    def ended(self) -> list[Ended]:
+        """What became neither confirmed nor is unconfirmed any more, the oldest first."""
+        query = "SELECT txid, status, own, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place"
+        kinds = tuple(status.value for status in UNCONFIRMED)
+        return [Ended(txid, TxStatus(status), bool(own), size) for txid, status, own, size in self._rows_of(query, kinds)]
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place"  # noqa: S608

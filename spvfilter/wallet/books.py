@@ -10,15 +10,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
-from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, walk_block
-from spvfilter.protocol import MEMPOOL_EXPIRY_S, OUTPOINT_SIZE
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.ledger import Ended, StoredMatch, StoredTx, TxStatus
 from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wallet.unconfirmed import Identity, Unconfirmed, identity, made_by
+from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, is_sane, made_by
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -29,9 +32,18 @@ class SavedBooks:
 
     matches: Sequence[StoredMatch] = ()
     unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)  # by txid
-    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks, by txid
+    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks and in conflict with these, by txid
+    ended: Sequence[Ended] = ()  # what counts no more, the oldest first
     cursor: int = -1
     searched: int = -1
+
+
+@dataclass(slots=True)
+class Filtered:
+    """Transactions of the blocks that peers searched by our BIP-37 filter."""
+
+    txs: int = 0
+    false_positives: int = 0  # that the filter let through and the watch list did not match
 
 
 class Books:
@@ -42,15 +54,15 @@ class Books:
         self._entries = len(watch)  # that are stored
         self.cursor = saved.cursor  # height up to which blocks have been searched
         self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
-        self.filtered_txs = 0  # transactions of the blocks that peers searched by our BIP-37 filter
-        self.false_positives = 0  # those of them that the filter let through and the watch list did not match
+        self.filtered = Filtered()
         self.batch = Batch()  # changes that are not committed yet
         self._sealed: list[Batch] = []  # those before, which must be applied first
         self._confirmed: dict[Identity, StoredMatch] = {}
         self._at: dict[int, list[Identity]] = {}  # height → matches
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
         self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
-        self._kept = dict(saved.transactions)
+        self._kept = {txid: tx for txid, tx in saved.transactions.items() if tx.status is TxStatus.CONFIRMED}
+        self._ended = Endings(saved.ended, saved.transactions)
         self._invented: set[bytes] = set()  # outpoints of outputs that only unconfirmed transactions of others made
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed)
@@ -114,8 +126,14 @@ class Books:
         return {hit.position: hit.txid for hit in hits}
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
-        """Unconfirmed transactions that we broadcast (txid, raw), parents first."""
-        return [(txid, pending.raw) for txid, pending in self.unconfirmed.pending.items() if pending.own]
+        """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
+        pending = self.unconfirmed.pending
+        replaced = {txid for txid, tx in pending.items() if tx.rival in pending and pending[tx.rival].own}
+        return [(txid, tx.raw) for txid, tx in pending.items() if tx.own and txid not in replaced]
+
+    def spender_of(self, tx: Transaction) -> bytes | None:
+        """The txid of the confirmed transaction of the wallet's that spends what another spends, or None."""
+        return next((self._spender[outpoint] for outpoint in tx.inputs if outpoint in self._spender), None)
 
     # Searching blocks
 
@@ -136,8 +154,8 @@ class Books:
         self.watch.table.learn(hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
         if block.raw is None:
-            self.filtered_txs += block.total
-            self.false_positives += len(block.txs) - len({hit.position for hit in hits})
+            self.filtered.txs += block.total
+            self.filtered.false_positives += len(block.txs) - len({hit.position for hit in hits})
         events += self._record(block, hits)
         self._move_cursor(block.height)
         return events
@@ -163,31 +181,37 @@ class Books:
 
     def _keep_transactions(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """Keep matched transactions: a reorganisation makes them unconfirmed again, but for coinbases."""
-        raws = _by_position(block)
+        raws = block.by_position()
         for hit in hits:
             if hit.txid in self._kept:
                 continue
             pending = self.unconfirmed.pending.get(hit.txid)
             raw = raws[hit.position] if pending is None or not pending.own else pending.raw
             kept = StoredTx(raw, TxStatus.CONFIRMED, own=False) if pending is None else pending
-            kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, block_hash=block.hash, height=block.height, position=hit.position)
+            kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, rival=None, hits=())
+            kept = kept._replace(block_hash=block.hash, height=block.height, position=hit.position)
+            self._ended.forget(hit.txid)
             self.batch.transactions[hit.txid] = kept
             if hit.position:
                 self._kept[hit.txid] = kept
 
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
-        """Transactions of the block are no longer pending; pending ones that conflict with them are withdrawn.
+        """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
 
         Either kind spends an outpoint that an unconfirmed transaction spends.
         """
-        for raw, inputs in _inputs(block):
+        freed: list[bytes] = []
+        for raw, inputs in block.inputs():
             rivals = [txid for outpoint in inputs for txid in self.unconfirmed.spenders(outpoint)]
             if rivals:
-                confirmed = Transaction.parse(raw).txid
-                self._confirm_pending(confirmed)
+                tx = Transaction.parse(raw)
+                self._confirm_pending(tx.txid)
+                freed += map(tx.outpoint, range(len(tx.span.outputs)))
+                end = Ending(TxStatus.CONFLICTED, Reason.CONFLICT, block.height, block.hash, tx.txid)
                 for rival in dict.fromkeys(rivals):
-                    if rival != confirmed and rival in self.unconfirmed.pending:
-                        yield from self._withdraw(rival, Reason.CONFLICT)
+                    if rival != tx.txid:
+                        yield from self._end(rival, end, freed)
+        yield from self._come_back(freed)
 
     def _confirm_pending(self, txid: bytes) -> None:
         if self.unconfirmed.remove(txid) is not None and txid not in self._kept:
@@ -231,6 +255,8 @@ class Books:
         self.batch.fork, self.batch.headers = fork, headers
         events: list[WalletEvent] = []
         returning: list[StoredTx] = []
+        freed: list[bytes] = []
+        gone: set[bytes] = set()  # txids that no block can contain any more
         for height in range(fork + len(hashes), fork, -1):
             lost = [self._confirmed.pop(mark) for mark in self._at.pop(height, ())]
             for found in reversed(lost):
@@ -238,17 +264,22 @@ class Books:
                 if found.hit.spend and self._spender.get(found.hit.outpoint) == found.hit.txid:
                     del self._spender[found.hit.outpoint]
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
+                    gone.add(found.hit.txid)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
-                        events += self._withdraw(child, Reason.REORG)
+                        events += self._end(child, Ending(TxStatus.CONFLICTED, Reason.REORG, fork), freed)
                 events.append(MatchWithdrawn(self.match_of(found.hit, found.block_hash, found.height), Reason.REORG))
             if height <= self.searched or lost:
                 events.append(BlockDisconnected(height, hashes[height - fork - 1]))
             txids = dict.fromkeys(found.hit.txid for found in lost)
             returning += (kept for txid in reversed(txids) if (kept := self._forget_tx(txid)) is not None)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
-        for kept in reversed(returning):  # parents first
-            events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
-        return events
+        for kept in [*self._ended.undone(fork, self.batch), *reversed(returning)]:  # parents first; what was in a block was seen last
+            tx = Transaction.parse(kept.raw)
+            if any(outpoint[:32] in gone for outpoint in tx.inputs):
+                gone.add(tx.txid)
+            else:
+                events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
+        return [*events, *self._come_back(freed)]
 
     def _forget_tx(self, txid: bytes) -> StoredTx | None:
         kept = self._kept.pop(txid, None)
@@ -288,22 +319,76 @@ class Books:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
-                changed = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
-                self.unconfirmed.replace(tx.txid, changed)
+                before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
+                self.unconfirmed.replace(tx.txid, before)
+            return (self.see_again(tx.txid) if own else []), []
+        if not is_sane(tx):
             return [], []
         hits = self.watch.table.scan_tx(tx.raw)
+        contest = self.unconfirmed.contest(tx)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since)
-            return [], []
+            displaced = () if contest is None else contest.displaced
+            freed = self._inputs_of(displaced)
+            return [*self._displace(displaced, tx.txid), *self._come_back(freed)], []
         if any(identity(hit) in self._confirmed for hit in hits):
             return [], []  # confirmed already
         if any(hit.outpoint in self._spender for hit in hits if hit.spend):
             return [], []  # conflicts with a confirmed transaction
-        if not own and not self.unconfirmed.has_room(tx.raw):
+        if contest is None or self._ended.rules_out(tx, own=own) or not (own or self.unconfirmed.has_room(tx.raw)):
             return [], []
-        pending = self.batch.transactions[tx.txid] = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
-        self.unconfirmed.add(tx, pending)
-        return self._record_unconfirmed(hits)
+        self._ended.forget(tx.txid)
+        self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
+        return self._count(tx.txid, contest)
+
+    def see_again(self, txid: bytes) -> list[WalletEvent]:
+        """A transaction is known to have come after what replaced it: it counts again."""
+        pending = self.unconfirmed.pending.get(txid)
+        contest = self.unconfirmed.contest(Transaction.parse(pending.raw)) if pending is not None else None
+        if contest is None or self.unconfirmed.is_live(txid):
+            return []
+        return self._count(txid, contest)[0]
+
+    def _count(self, txid: bytes, contest: Contest) -> tuple[list[WalletEvent], list[bytes]]:
+        """A transaction counts from now on, and its ancestors with it; its events, and the outpoints that became known."""
+        freed = self._inputs_of(contest.displaced)
+        events, made = self._displace(contest.displaced, txid), list[bytes]()
+        for each in (*contest.revived, txid):
+            self.unconfirmed.see(each)
+            found, known = self._make_live(each)
+            events += found
+            made += known
+            freed += self.unconfirmed.outpoints(each)
+        return [*events, *self._come_back(freed)], made
+
+    def _make_live(self, txid: bytes) -> tuple[list[WalletEvent], list[bytes]]:
+        live = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
+        self.batch.transactions[txid] = live
+        self.unconfirmed.replace(txid, live)
+        return self._record_unconfirmed(self._hits_of(txid))
+
+    def _displace(self, txids: Sequence[bytes], by: bytes) -> list[WalletEvent]:
+        """Transactions count no more, because another came that spends the same. They are kept as rivals."""
+        events: list[WalletEvent] = []
+        for txid in txids:
+            hits = self.unconfirmed.take_hits(txid)
+            before = self.unconfirmed.pending[txid]
+            rival = before._replace(status=TxStatus.REPLACED, rival=by, hits=tuple(hits.values()))
+            self.batch.transactions[txid] = rival
+            self.unconfirmed.replace(txid, rival)
+            events += self._withdraw(hits, Reason.REPLACED, by)
+        for each in self.unconfirmed.excess(txids):
+            self.unconfirmed.remove(each)
+            self.batch.transactions[each] = None
+        return events
+
+    def _come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
+        """Rivals count again against which nothing stands any more."""
+        for txid in self.unconfirmed.comebacks(freed):
+            yield from self._make_live(txid)[0]
+
+    def _inputs_of(self, txids: Iterable[bytes]) -> list[bytes]:
+        return [outpoint for txid in txids for outpoint in Transaction.parse(self.unconfirmed.pending[txid].raw).inputs]
 
     def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
@@ -327,7 +412,7 @@ class Books:
         return events, made
 
     def _hits_of(self, txid: bytes) -> list[Hit]:
-        return self.watch.table.scan_tx(self.unconfirmed.pending[txid].raw)
+        return self.watch.table.scan_tx(self.unconfirmed.pending[txid].raw) if self.unconfirmed.is_live(txid) else []
 
     def _rescan(self, txids: Iterable[bytes]) -> list[WalletEvent]:
         """Match pending transactions again, which spend what has become known."""
@@ -353,19 +438,47 @@ class Books:
 
     def expire(self, now: int) -> list[WalletEvent]:
         """Withdraw transactions that have been unconfirmed for 336 hours."""
+        end, freed = Ending(TxStatus.EXPIRED, Reason.EXPIRED, self.cursor), list[bytes]()
         old = self.unconfirmed.older_than(now - MEMPOOL_EXPIRY_S)
-        return [event for txid in old for event in self._withdraw(txid, Reason.EXPIRED)]
+        events = [event for txid in old for event in self._end(txid, end, freed)]
+        return [*events, *self._come_back(freed)]
 
-    def _withdraw(self, txid: bytes, reason: Reason) -> Iterator[WalletEvent]:
-        """Withdraw an unconfirmed transaction and its descendants."""
+    def check_abandon(self, txid: bytes) -> None:
+        """Raises ParameterError for a transaction that is not unconfirmed, or not ours."""
+        pending = self.unconfirmed.pending.get(txid)
+        if pending is None:
+            raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")
+        if not pending.own:
+            raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only own transactions can be abandoned")
+
+    def abandon(self, txid: bytes) -> list[WalletEvent]:
+        """Give up an unconfirmed transaction that we broadcast, its descendants, and those of ours that it replaced.
+
+        Raises ParameterError as `check_abandon`.
+        """
+        self.check_abandon(txid)
+        rivals = (each for outpoint in self._inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint))
+        own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
+        end, freed = Ending(TxStatus.ABANDONED, Reason.ABANDONED, self.cursor), list[bytes]()
+        events = [event for each in dict.fromkeys([txid, *own]) for event in self._end(each, end, freed)]
+        return [*events, *self._come_back(freed)]
+
+    def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
+        """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they spent."""
         for each in self.unconfirmed.descendants(txid):
-            hits = self.unconfirmed.remove(each)
-            if hits is None:
+            before = self.unconfirmed.pending.get(each)
+            if before is None:
                 continue
-            self.batch.transactions[each] = None
-            self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in hits]
-            self.batch.withdrawn += hits
-            yield from (MatchWithdrawn(self.match_of(hit), reason) for hit in hits.values())
+            freed += self._inputs_of([each])
+            hits = self.unconfirmed.remove(each) or {}
+            self._ended.put(each, end.of(before, hits.values()), self.batch)
+            yield from self._withdraw(hits, end.reason, end.by)
+
+    def _withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
+        """Matches of an unconfirmed transaction hold no more."""
+        self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in hits]
+        self.batch.withdrawn += hits
+        yield from (MatchWithdrawn(self.match_of(hit), reason, by) for hit in hits.values())
 
     # Elements of filters
 
@@ -382,19 +495,3 @@ class Books:
         for _, raw in self.own_unconfirmed():
             elements.update(dict.fromkeys(Transaction.parse(raw).inputs))
         return list(elements)
-
-
-def _by_position(block: ScannedBlock) -> dict[int, bytes]:
-    if block.raw is None:
-        return {tx.position: tx.raw for tx in block.txs}
-    return {position: block.raw[span.start : span.end] for position, span in enumerate(walk_block(block.raw))}
-
-
-def _inputs(block: ScannedBlock) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Each transaction of a block with the outpoints it spends."""
-    if block.raw is None:
-        yield from ((tx.raw, list(Transaction.parse(tx.raw).inputs)) for tx in block.txs)
-        return
-    raw = block.raw
-    for span in walk_block(raw):
-        yield raw[span.start : span.end], [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs]

@@ -15,6 +15,8 @@ class Reason(StrEnum):
 
     REORG = "reorg"  # its block left the best chain; another block may confirm it again
     CONFLICT = "conflict"  # a confirmed transaction spends an input of it or of one of its ancestors
+    REPLACED = "replaced"  # a later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it
+    ABANDONED = "abandoned"  # given up by `abandon`, or a descendant of such a transaction
     EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
 
 
@@ -43,6 +45,7 @@ class MatchWithdrawn:
 
     match: Match
     reason: Reason
+    by: bytes | None = None  # txid of the transaction that replaced it or conflicts with it
 
 
 @public

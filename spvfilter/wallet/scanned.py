@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass
+from spvfilter.kernel import walk_block
+from spvfilter.protocol import OUTPOINT_SIZE
+from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 
 
@@ -26,3 +29,18 @@ class ScannedBlock:
     raw: bytes | None = None  # the whole block, if it was fetched
     completeness: Completeness = Completeness.UNPROVEN
     total: int = 0  # number of transactions in the block, if a peer searched it by filter
+
+    def by_position(self) -> dict[int, bytes]:
+        """The transactions that are there, by position."""
+        if self.raw is None:
+            return {tx.position: tx.raw for tx in self.txs}
+        return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}
+
+    def inputs(self) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Each transaction that is there with the outpoints it spends."""
+        if self.raw is None:
+            yield from ((tx.raw, list(Transaction.parse(tx.raw).inputs)) for tx in self.txs)
+            return
+        raw = self.raw
+        for span in walk_block(raw):
+            yield raw[span.start : span.end], [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs]

@@ -1,4 +1,7 @@
-"""Unconfirmed transactions of a wallet: those that match, those that a late parent may turn into a match, and what each of them spends.
+"""Unconfirmed transactions of a wallet: those that count, their rivals, and those that a late parent may turn into a match.
+
+Of transactions that spend the same coin one counts, the one that was seen last; a descendant of one that does not count does not count
+either. The others are kept as rivals: a block may have them, and they count again when nothing newer stands against them.
 
 Everything is found by outpoint, so that the work for one transaction does not grow with the number of the others: anybody can invent
 unconfirmed payments.
@@ -11,12 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
-from spvfilter.store.ledger import StoredTx
+from spvfilter.protocol import MAX_MONEY
+from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import Transaction
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
 MAX_PENDING_SIZE = 50_000_000  # bytes of unconfirmed matched transactions; those beyond are found once a block confirms them
+MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
+MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
+MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
 
 class Identity(NamedTuple):
@@ -32,14 +39,25 @@ def identity(hit: Hit) -> Identity:
     return Identity(hit.spend, hit.txid, hit.n)
 
 
+class Contest(NamedTuple):
+    """What becomes of others if a transaction counts."""
+
+    revived: list[bytes]  # its ancestors that count again, parents first
+    displaced: list[bytes]  # that count no more: rivals of it and of these, and their descendants
+
+
 class Unconfirmed:
     """Unconfirmed transactions by txid and by the outpoints that they spend."""
 
     def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
-        self.pending: dict[bytes, StoredTx] = {}
+        self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
         self.size = 0  # bytes
-        self._hits: dict[bytes, dict[Identity, Hit]] = {}
+        self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
+        self._by_hash: dict[bytes, bytes] = {}  # txid and wtxid → txid
+        self._ages: dict[bytes, int] = {}  # txid → number; the higher, the later it was seen
+        self._seen = 0  # of these numbers
+        self._rivals: dict[bytes, None] = {}  # txids of those that were replaced
         self._unmatched: dict[bytes, tuple[bytes, int]] = {}  # txid → raw, and when it arrived; oldest first
         self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen or 0):
@@ -62,17 +80,45 @@ class Unconfirmed:
         """Whether there is room for another transaction."""
         return self.size + len(raw) <= MAX_PENDING_SIZE
 
+    def find(self, tx_hash: bytes) -> bytes | None:
+        """The txid of a transaction by its txid or wtxid."""
+        return self._by_hash.get(tx_hash)
+
+    def is_live(self, txid: bytes) -> bool:
+        """Whether a transaction is there and counts."""
+        return txid in self.pending and txid not in self._rivals
+
     def add(self, tx: Transaction, pending: StoredTx) -> None:
-        """Keep a transaction that is not there yet."""
+        """Keep a transaction that is not there yet, as the one seen last."""
         self.pending[tx.txid] = pending
         self.size += len(pending.raw)
+        self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = tx.txid
+        self.see(tx.txid)
+        if pending.status is TxStatus.REPLACED:
+            self._rivals[tx.txid] = None
         for outpoint in tx.inputs:
             self._spenders.setdefault(outpoint, {})[tx.txid] = None
 
+    def see(self, txid: bytes) -> None:
+        """A transaction was seen last."""
+        self._seen += 1
+        self._ages[txid] = self._seen
+
     def replace(self, txid: bytes, pending: StoredTx) -> None:
         """Change what is known of a transaction; a peer may have sent it with another witness."""
-        self.size += len(pending.raw) - len(self.pending[txid].raw)
+        before = self.pending[txid]
+        self.size += len(pending.raw) - len(before.raw)
         self.pending[txid] = pending
+        if pending.raw != before.raw:
+            self._by_hash.pop(Transaction.parse(before.raw).wtxid, None)
+            self._by_hash[txid] = self._by_hash[Transaction.parse(pending.raw).wtxid] = txid
+        self._rivals.pop(txid, None)
+        if pending.status is TxStatus.REPLACED:
+            self._rivals[txid] = None
+
+    def take_hits(self, txid: bytes) -> dict[Identity, Hit]:
+        """Remove and return the matches of a transaction that counts no more."""
+        return self._hits.pop(txid, {})
 
     def record(self, hit: Hit) -> bool:
         """Keep a match of a transaction; whether it is new."""
@@ -87,12 +133,17 @@ class Unconfirmed:
         pending = self.pending.pop(txid, None)
         if pending is None:
             return None
+        tx = Transaction.parse(pending.raw)
         self.size -= len(pending.raw)
-        for outpoint in set(Transaction.parse(pending.raw).inputs):
+        for outpoint in set(tx.inputs):
             spenders = self._spenders[outpoint]
             del spenders[txid]
             if not spenders:
                 del self._spenders[outpoint]
+        self._rivals.pop(txid, None)
+        del self._ages[txid]
+        for tx_hash in {txid, tx.wtxid}:
+            self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 
     def descendants(self, txid: bytes) -> list[bytes]:
@@ -112,6 +163,93 @@ class Unconfirmed:
     def older_than(self, since: int) -> list[bytes]:
         """The transactions that arrived at `since` or before."""
         return [txid for txid, pending in self.pending.items() if (pending.since or 0) <= since]
+
+    # Rivals
+
+    def contest(self, tx: Transaction) -> Contest | None:
+        """What becomes of others if a transaction counts; None if it cannot.
+
+        That is so if it spends what one of its ancestors spends, or from two that spend the same, or if too many ancestors would have to
+        count again.
+        """
+        family = self._replaced_ancestors(tx)
+        if family is None:
+            return None
+        members = [*(Transaction.parse(self.pending[txid].raw) for txid in family), tx]
+        spent: set[bytes] = set()
+        for member in members:
+            inputs = set(member.inputs)
+            if inputs & spent:
+                return None
+            spent |= inputs
+        rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)}
+        displaced: dict[bytes, None] = {}
+        for rival in rivals - {tx.txid}:
+            displaced.update(dict.fromkeys(txid for txid in self.descendants(rival) if self.is_live(txid)))
+        if any(parent in displaced for member in members for parent in self._parents(member)):
+            return None
+        return Contest(family, sorted(displaced, key=self._ages.__getitem__))
+
+    def _replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
+        """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are too many."""
+        parents: dict[bytes, set[bytes]] = {}
+        waiting = self._parents(tx) & self._rivals.keys()
+        while waiting:
+            txid = waiting.pop()
+            if txid not in parents:
+                parents[txid] = self._parents(Transaction.parse(self.pending[txid].raw)) & self._rivals.keys()
+                waiting |= parents[txid]
+            if len(parents) > MAX_FAMILY:
+                return None
+        found: dict[bytes, None] = {}
+        while len(found) < len(parents):  # a transaction is not its own ancestor: its txid is a hash over theirs
+            found.update(dict.fromkeys(txid for txid in parents if parents[txid] <= found.keys()))
+        return list(found)
+
+    def outpoints(self, txid: bytes) -> list[bytes]:
+        """The outpoints of its outputs."""
+        tx = Transaction.parse(self.pending[txid].raw)
+        return [tx.outpoint(index) for index in range(len(tx.span.outputs))]
+
+    def _parents(self, tx: Transaction) -> set[bytes]:
+        return {outpoint[:32] for outpoint in tx.inputs if outpoint[:32] in self.pending}
+
+    def comebacks(self, freed: Iterable[bytes]) -> Iterator[bytes]:
+        """Rivals that spend these outpoints, or from each other, and against which nothing stands: the one seen last first.
+
+        Each must be made to count before the next is asked for.
+        """
+        waiting = set(freed)
+        while waiting:
+            rivals = {txid for outpoint in waiting for txid in self._spenders.get(outpoint, ()) if txid in self._rivals}
+            waiting = set()
+            for txid in sorted(rivals, key=self._ages.__getitem__, reverse=True):
+                if self._is_uncontested(txid):
+                    yield txid
+                    waiting.update(self.outpoints(txid))
+
+    def _is_uncontested(self, txid: bytes) -> bool:
+        if self.pending[txid].rival in self._unmatched:
+            return False
+        for outpoint in Transaction.parse(self.pending[txid].raw).inputs:
+            if outpoint[:32] in self._rivals or any(map(self.is_live, self._spenders[outpoint])):
+                return False
+        return True
+
+    def excess(self, replaced: Iterable[bytes]) -> list[bytes]:
+        """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them."""
+        coins = {outpoint for txid in replaced for outpoint in Transaction.parse(self.pending[txid].raw).inputs}
+        groups = [([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN) for outpoint in coins]
+        if len(self._rivals) > MAX_RIVALS:
+            groups.append((list(self._rivals), MAX_RIVALS))
+        found: dict[bytes, None] = {}
+        for rivals, most in groups:
+            others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
+            for txid in sorted(others, key=self._ages.__getitem__)[: max(0, len(others) - most)]:
+                family = self.descendants(txid)
+                if not any(self.pending[each].own for each in family):
+                    found.update(dict.fromkeys(family))
+        return list(found)
 
     # Without a match so far
 
@@ -141,6 +279,14 @@ class Unconfirmed:
     def take_unmatched(self) -> list[tuple[bytes, int]]:
         """Remove and return all unmatched transactions (raw, and when each arrived)."""
         return [self._drop_unmatched(txid) for txid in list(self._unmatched)]
+
+
+def is_sane(tx: Transaction) -> bool:
+    """Whether a transaction may be in a mempool, as far as it tells by itself (Core consensus/tx_check.cpp CheckTransaction)."""
+    inputs, values = tx.inputs, [output.value for output in tx.outputs]
+    if tx.is_coinbase or len(set(inputs)) < len(inputs):
+        return False
+    return all(0 <= value <= MAX_MONEY for value in values) and sum(values) <= MAX_MONEY
 
 
 def made_by(hits: Iterable[Hit]) -> Iterator[bytes]:

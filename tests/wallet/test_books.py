@@ -49,6 +49,7 @@ class Model:
             matches=list(self.store.matches()),
             unconfirmed=self.store.unconfirmed(),
             transactions=self.store.transactions(-1),
+            ended=self.store.ended(),
             cursor=self.store.cursor,
             searched=self.store.searched,
         )
@@ -60,6 +61,7 @@ class Model:
         for event in events:
             self.told.take(event)
         check_ledger(self.store)
+        self.check_rivals()
 
     # The world
 
@@ -90,6 +92,7 @@ class Model:
     # Steps
 
     def announce(self) -> None:
+        self.now += 1
         raw = self.make()
         self.mempool[txid(raw)] = raw
         self.tell(self.books.add_unconfirmed(raw, self.now))
@@ -174,7 +177,43 @@ class Model:
         self.now += MEMPOOL_EXPIRY_S // 3
         self.tell(self.books.expire(self.now))
 
+    def broadcast(self) -> None:
+        self.now += 1
+        raw = self.make()
+        self.mempool[txid(raw)] = raw
+        self.tell(self.books.add_unconfirmed(raw, self.now, own=True))
+
+    def again(self) -> None:
+        for digest in self.rng.sample(list(self.books.unconfirmed.pending), min(2, len(self.books.unconfirmed.pending))):
+            self.tell(self.books.see_again(digest))
+
+    def abandon(self) -> None:
+        own = [digest for digest, each in self.books.unconfirmed.pending.items() if each.own]
+        if own:
+            given_up = self.rng.choice(own)
+            self.tell(self.books.abandon(given_up))
+            assert given_up not in self.books.unconfirmed.pending
+            entry = self.store.views.transaction(given_up)
+            assert entry is not None
+            assert entry.status == "abandoned"
+
     # Invariants
+
+    def check_rivals(self) -> None:
+        """Of transactions that spend the same coin one counts at most; a descendant follows its parent; what counts is told of."""
+        unconfirmed = self.books.unconfirmed
+        live = {digest: each for digest, each in unconfirmed.pending.items() if unconfirmed.is_live(digest)}
+        spent = [point for each in live.values() for point in spends(each.raw)]
+        assert len(spent) == len(set(spent))
+        for digest, each in unconfirmed.pending.items():
+            replaced = {point[:32] for point in spends(each.raw)} & (unconfirmed.pending.keys() - live.keys())
+            assert not (digest in live and replaced)
+            if digest not in live and not replaced and each.rival in unconfirmed.pending:
+                assert spends(each.raw) & set(spent), "nothing stands against it"
+        assert self.told.waiting() == {digest for digest in live if unconfirmed.hits(digest)}
+        assert {digest: each.status for digest, each in unconfirmed.pending.items()} == {
+            entry.txid: entry.status for entry in self.store.views.history(limit=None) if entry.status in ("pending", "replaced")
+        }
 
     def check(self) -> None:
         kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.books.matches()}
@@ -205,7 +244,24 @@ def spends(raw: bytes) -> set[bytes]:
     return {outpoint for outpoint in Transaction.parse(raw).inputs if outpoint[:32] != bytes(32)}
 
 
-STEPS = ["announce", "announce", "announce", "repeat", "mine", "mine", "search", "search", "search", "reorg", "rewind", "crash", "expire"]
+STEPS = [
+    "announce",
+    "announce",
+    "announce",
+    "repeat",
+    "mine",
+    "mine",
+    "search",
+    "search",
+    "search",
+    "reorg",
+    "rewind",
+    "crash",
+    "expire",
+    "broadcast",
+    "again",
+    "abandon",
+]
 
 
 @settings(max_examples=effort(15, 60, 2_000))

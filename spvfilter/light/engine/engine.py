@@ -23,6 +23,7 @@ from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import (
+    Abandon,
     Broadcast,
     Committed,
     Connected,
@@ -177,6 +178,8 @@ class Engine:
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
+            case Abandon(txid):
+                self._mempool.abandon(txid)
             case Resumed():
                 self._context.pool.excuse(now)
                 self._tick()

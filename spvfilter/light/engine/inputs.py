@@ -108,6 +108,13 @@ class Seeded:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """An unconfirmed transaction of ours is to be given up."""
+
+    txid: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed:
     """For a while nothing was taken from the peers, since the user read no events: what they seem to owe since then is not their fault."""
 
@@ -117,4 +124,18 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Seeded | Resumed | Tick
+Input = (
+    Connected
+    | Lost
+    | Heard
+    | Fenced
+    | Malformed
+    | Committed
+    | Worked
+    | WatchChanged
+    | Broadcast
+    | Abandon
+    | Seeded
+    | Resumed
+    | Tick
+)

@@ -28,6 +28,7 @@ MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter 
 MAX_ASKED_UNFILTERED = 625  # ours: the same without a filter
 MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
 _MAX_HEARD = 50_000  # txids and wtxids that are remembered; ours
+_MAX_ORDERED = 2_000  # announcements of each peer whose order is remembered; ours
 _AT_ONCE = 20  # transactions recorded in one step
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
@@ -41,6 +42,7 @@ class _Stand:
     offered: dict[bytes, Transaction] = field(default_factory=dict)  # by txid and by wtxid
     was_asked_for_all: bool = False  # by a mempool message
     has_ours: bool = False  # whether it was offered all that is ours
+    heard: dict[bytes, None] = field(default_factory=dict)  # txids and wtxids that it announced, the latest last
     fenced: set[bytes] = field(default_factory=set)  # txids of ours that it fetched, and whose ping is under way
 
 
@@ -75,6 +77,7 @@ class MempoolWatch:
                     self._relayed.add(own.txid)
                 self._taken(own)
                 self._context.out.taken(own.txid)
+        self._order(stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
             stand.announced.extend(items)
@@ -85,6 +88,22 @@ class MempoolWatch:
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
         link.unanswered.update(item.hash for item in wanted)
         self._ask(peer, stand, wanted)
+
+    def _order(self, stand: _Stand, items: Sequence[InvItem]) -> None:
+        """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late."""
+        unconfirmed = self._context.books.unconfirmed
+        for item in items:
+            if item.hash in stand.heard:
+                continue
+            txid = unconfirmed.find(item.hash)
+            if txid is not None and not unconfirmed.is_live(txid):
+                rival = unconfirmed.pending[txid].rival or b""
+                known = unconfirmed.pending.get(rival)
+                if rival in stand.heard or (known is not None and Transaction.parse(known.raw).wtxid in stand.heard):
+                    self._context.out.emit(*self._context.books.see_again(txid))
+            stand.heard[item.hash] = None
+            if len(stand.heard) > _MAX_ORDERED:
+                del stand.heard[next(iter(stand.heard))]
 
     def _ask(self, peer: Peer, stand: _Stand, items: Collection[InvItem]) -> None:
         if items:
@@ -218,9 +237,23 @@ class MempoolWatch:
         tx = Transaction.parse(raw)
         if not self._context.books.is_own(tx.txid):
             self._sending[tx.txid] = tx, self._context.now.monotonic
+        elif self._context.books.has_tx(tx.txid):
+            self._context.out.emit(*self._context.books.add_unconfirmed(tx.raw, int(self._context.lived), own=True))
         self.load_own()
         for peer in self._context.pool.ready():
             self.offer(peer, tx)
+
+    def abandon(self, txid: bytes) -> None:
+        """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""
+        if txid not in self._context.books.unconfirmed.pending:
+            return
+        self._context.out.emit(*self._context.books.abandon(txid))
+        before = set(self._own)
+        self.load_own()
+        for stand in self._stands.values():
+            for tx_hash in before - self._own.keys():
+                stand.offered.pop(tx_hash, None)
+        self._context.changed()
 
     def _taken(self, tx: Transaction) -> None:
         """A peer has a transaction that we are sending."""

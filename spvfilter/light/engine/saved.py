@@ -59,6 +59,7 @@ class Saved:
                 matches=list(store.matches()),
                 unconfirmed=store.unconfirmed(),
                 transactions=store.transactions(store.tip - _KEPT_DEPTH),
+                ended=store.ended(),
                 cursor=store.cursor,
                 searched=store.searched,
             ),

@@ -1,0 +1,77 @@
+"""Transactions of a wallet that ended without a block: why, which of them are kept, and what they rule out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from spvfilter.kernel import Hit
+from spvfilter.store.ledger import Ended, StoredTx, TxStatus
+from spvfilter.store.store import Batch
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import Reason
+
+MAX_ENDED = 1_000  # transactions that were not broadcast here
+MAX_ENDED_SIZE = 10_000_000  # bytes of these
+
+
+class Ending(NamedTuple):
+    """How an unconfirmed transaction ends."""
+
+    status: TxStatus
+    reason: Reason
+    height: int  # of the block in which its rival is, or up to which blocks have been searched
+    block_hash: bytes | None = None  # of that block
+    by: bytes | None = None  # txid of its rival
+
+    def of(self, tx: StoredTx, hits: Iterable[Hit]) -> StoredTx:
+        """A transaction that ended so, with its last matches."""
+        ended = tx._replace(status=self.status, block_hash=self.block_hash, height=max(self.height, 0), rival=self.by)
+        return ended._replace(position=None, hits=tuple(hits) or tx.hits)
+
+
+class Endings:
+    """What ended: all of what was broadcast here, and the latest of the others."""
+
+    def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx]) -> None:
+        """As the database has them; the conflicted ones of recent blocks are among the `transactions`."""
+        self._others = {ended.txid: ended.size for ended in stored if not ended.own}  # the oldest first
+        self._size = sum(self._others.values())
+        self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
+        self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
+
+    def put(self, txid: bytes, tx: StoredTx, batch: Batch) -> None:
+        """Keep a transaction that has ended."""
+        self.forget(txid)
+        batch.transactions[txid] = tx
+        if tx.status is TxStatus.ABANDONED:
+            self._abandoned.add(txid)
+        if tx.status is TxStatus.CONFLICTED:
+            self._conflicted[txid] = tx
+        if tx.own:
+            return
+        self._others[txid] = len(tx.raw)
+        self._size += len(tx.raw)
+        while len(self._others) > MAX_ENDED or self._size > MAX_ENDED_SIZE:
+            oldest = next(iter(self._others))
+            self.forget(oldest)
+            batch.transactions[oldest] = None
+
+    def forget(self, txid: bytes) -> None:
+        """A transaction is unconfirmed again, in a block, or not kept any more."""
+        self._size -= self._others.pop(txid, 0)
+        self._abandoned.discard(txid)
+        self._conflicted.pop(txid, None)
+
+    def rules_out(self, tx: Transaction, *, own: bool) -> bool:
+        """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones may come again."""
+        family = {tx.txid, *(outpoint[:32] for outpoint in tx.inputs)}
+        return not family.isdisjoint(self._conflicted) or (not own and not family.isdisjoint(self._abandoned))
+
+    def undone(self, fork: int, batch: Batch) -> list[StoredTx]:
+        """Remove and return what conflicts with blocks above a height, which have left the best chain."""
+        found = {txid: tx for txid, tx in self._conflicted.items() if (tx.height or 0) > fork and tx.block_hash is not None}
+        for txid in found:
+            self.forget(txid)
+            batch.transactions[txid] = None
+        return list(found.values())

@@ -1,0 +1,325 @@
+"""Unconfirmed transactions that spend the same: one counts, the others are kept, and a block decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from spvfilter.errors import ParameterError
+from spvfilter.network import REGTEST
+from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
+from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.endings import MAX_ENDED
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.wallet.unconfirmed import MAX_RIVALS, MAX_RIVALS_OF_COIN
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, coinbase, header, p2wpkh, sha256d, tx, txid
+from support.ledger import check_ledger
+from support.lightworld import Books as Told
+
+OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
+
+
+class Wallet:
+    """Books with their database, which hear of transactions and blocks."""
+
+    def __init__(self) -> None:
+        self.store = Store.open(MEMORY, REGTEST)
+        self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
+        self.told = Told()
+        self.chain = [REGTEST.genesis]
+        self.now = 1_700_000_000
+        self.restart()
+        self.books.skip_to(0)
+
+    def restart(self) -> None:
+        watch = WatchList(REGTEST)
+        watch.add_script(OURS, "ours")
+        self.store.attach(watch)
+        self.books = Books(
+            watch,
+            SavedBooks(
+                list(self.store.matches()),
+                self.store.unconfirmed(),
+                self.store.transactions(-1),
+                self.store.ended(),
+                self.store.cursor,
+                self.store.searched,
+            ),
+        )
+
+    def tell(self, events: Iterable[WalletEvent]) -> list[WalletEvent]:
+        known = list(events)
+        self.store.commit(*self.books.take_batches())
+        for event in known:
+            self.told.take(event)
+        check_ledger(self.store)
+        return [event for event in known if isinstance(event, (MatchFound, MatchConfirmed, MatchWithdrawn))]
+
+    def hear(self, raw: bytes, *, own: bool = False) -> list[WalletEvent]:
+        self.now += 1
+        return self.tell(self.books.add_unconfirmed(raw, self.now, own=own))
+
+    def mine(self, *raws: bytes) -> list[WalletEvent]:
+        height = len(self.chain)
+        self.chain.append(header(sha256d(self.chain[-1]), sha256d(b"".join(raws) + bytes([height]))))
+        self.books.extend(self.chain[-1])
+        txs = [FoundTx(at, raw) for at, raw in enumerate((coinbase(height, [TxOut(5, THEIRS)], b"c"), *raws))]
+        block = ScannedBlock(height, sha256d(self.chain[-1]), txs)
+        return self.tell(self.books.connect(block, self.books.scan(block)))
+
+    def reorganise(self) -> list[WalletEvent]:
+        """The last block is replaced by two, which are searched when `mine` is called next: they are empty."""
+        fork, lost = len(self.chain) - 2, sha256d(self.chain.pop())
+        return self.tell(self.books.disconnect(fork, [lost], b"", self.now))
+
+    def statuses(self) -> dict[bytes, str]:
+        return {entry.txid: str(entry.status) for entry in self.store.views.history()}
+
+    @property
+    def pending(self) -> int:
+        return self.store.views.balance().pending_in
+
+
+@pytest.fixture
+def wallet() -> Wallet:
+    return Wallet()
+
+
+def pay(value: int, *spends: bytes, to: bytes = OURS) -> bytes:
+    """A transaction that spends these outpoints."""
+    return tx([TxIn(each[:32], int.from_bytes(each[32:], "little")) for each in spends], [TxOut(value, to), TxOut(7, THEIRS)])
+
+
+def coin(number: int) -> bytes:
+    return bytes([number]) * 32 + bytes(4)
+
+
+def out(raw: bytes, index: int = 0) -> bytes:
+    return txid(raw) + index.to_bytes(4, "little")
+
+
+def test_an_incoming_payment_that_is_replaced_twice_counts_once(wallet: Wallet) -> None:
+    raws = [pay(value, coin(1)) for value in (100, 90, 80)]
+    wallet.hear(raws[0])
+    events = wallet.hear(raws[1])
+    assert isinstance(events[0], MatchWithdrawn)
+    assert (events[0].match.txid, events[0].reason, events[0].by) == (txid(raws[0]), Reason.REPLACED, txid(raws[1]))
+    assert isinstance(events[1], MatchFound)
+    wallet.hear(raws[2])
+    assert wallet.pending == 80
+    assert wallet.statuses() == {txid(raws[2]): "pending", txid(raws[1]): "replaced", txid(raws[0]): "replaced"}
+    entry = wallet.store.views.transaction(txid(raws[0]))
+    assert entry is not None
+    assert (entry.net, entry.rival, entry.labels) == (100, txid(raws[1]), ("ours",))
+
+
+def test_an_own_fee_bump_counts_once(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    first, bump = (tx([TxIn(txid(funding), 0)], [TxOut(250, THEIRS), TxOut(change, OURS)]) for change in (740, 700))
+    wallet.hear(first, own=True)
+    wallet.hear(bump, own=True)
+    balance = wallet.store.views.balance()
+    assert (balance.total, balance.pending_in, balance.pending_out) == (700, 700, 1_000)
+    entry = wallet.store.views.transaction(txid(bump))
+    assert entry is not None
+    assert (entry.net, entry.fee) == (-300, 50)
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]  # the first is offered no more
+    wallet.mine(bump)
+    assert wallet.statuses() == {txid(funding): "confirmed", txid(bump): "confirmed", txid(first): "conflicted"}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_block_decides_for_whichever_rival_it_has(wallet: Wallet, restarts: bool) -> None:
+    old, new = pay(100, coin(1)), pay(90, coin(1))
+    wallet.hear(old)
+    wallet.hear(new)
+    if restarts:
+        wallet.restart()
+    events = wallet.mine(old)
+    assert [type(event) for event in events] == [MatchFound, MatchWithdrawn]
+    assert isinstance(events[1], MatchWithdrawn)
+    assert (events[1].reason, events[1].by) == (Reason.CONFLICT, txid(old))
+    assert wallet.store.views.balance().total == 100
+    entry = wallet.store.views.transaction(txid(new))
+    assert entry is not None
+    assert (entry.status, entry.rival, entry.block_hash, entry.net) == ("conflicted", txid(old), sha256d(wallet.chain[1]), 90)
+    wallet.hear(new)  # a peer that is late
+    assert wallet.statuses()[txid(new)] == "conflicted"
+    assert wallet.pending == 0
+
+
+def test_a_descendant_follows_its_parent_there_and_back(wallet: Wallet) -> None:
+    parent = pay(100, coin(1))
+    child = pay(60, out(parent))
+    rival = pay(90, coin(1))
+    for raw in (parent, child, rival):
+        wallet.hear(raw)
+    assert wallet.statuses() == {txid(parent): "replaced", txid(child): "replaced", txid(rival): "pending"}
+    assert wallet.pending == 90
+    wallet.mine(parent)
+    assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "pending", txid(rival): "conflicted"}
+    assert wallet.store.views.balance().total == 60
+
+
+def test_a_child_that_comes_after_shows_that_its_parent_is_there(wallet: Wallet) -> None:
+    parent, rival = pay(100, coin(1)), pay(90, coin(1))
+    wallet.hear(parent)
+    wallet.hear(rival)
+    child = pay(60, out(parent))
+    wallet.hear(child)
+    assert wallet.statuses() == {txid(child): "pending", txid(rival): "replaced", txid(parent): "pending"}
+    assert wallet.pending == 60
+
+
+def test_a_rival_comes_back_when_what_replaced_it_was_itself_replaced_or_ends(wallet: Wallet) -> None:
+    first, second = pay(100, coin(1)), pay(90, coin(1), coin(2))
+    wallet.hear(first)
+    wallet.hear(second)
+    third = pay(50, coin(2))
+    wallet.hear(third)  # against which the first has nothing
+    assert wallet.statuses() == {txid(first): "pending", txid(second): "replaced", txid(third): "pending"}
+    assert wallet.pending == 150
+
+
+def test_a_double_spend_that_does_not_pay_us_takes_the_payment_back(wallet: Wallet) -> None:
+    payment, away = pay(100, coin(1)), pay(100, coin(1), to=THEIRS)
+    wallet.hear(payment)
+    events = wallet.hear(away)
+    assert isinstance(events[0], MatchWithdrawn)
+    assert (events[0].reason, events[0].by) == (Reason.REPLACED, txid(away))
+    assert wallet.pending == 0
+    wallet.mine(payment)
+    assert wallet.store.views.balance().confirmed == 100
+
+
+def test_what_contradicts_itself_is_ignored(wallet: Wallet) -> None:
+    first, second = pay(100, coin(1)), pay(90, coin(1))
+    wallet.hear(first)
+    wallet.hear(second)
+    too_much = MAX_MONEY + 1
+    for raw in (
+        pay(10, out(first), out(second)),  # of two that cannot both be
+        pay(10, out(second), coin(1)),  # its parent spends the same
+        pay(10, coin(3), coin(3)),
+        pay(too_much, coin(3)),
+        tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5, OURS)]),
+    ):
+        assert wallet.hear(raw) == []
+    assert wallet.pending == 90
+
+
+def test_an_abandoned_transaction_frees_its_coins_for_good_unless_a_block_has_it(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    first, bump = pay(900, out(funding)), pay(800, out(funding))
+    child = pay(700, out(bump))
+    for raw in (first, bump, child):
+        wallet.hear(raw, own=True)
+    assert wallet.store.views.balance().spendable == 0
+    events = wallet.tell(wallet.books.abandon(txid(bump)))
+    assert {event.reason for event in events if isinstance(event, MatchWithdrawn)} == {Reason.ABANDONED}
+    assert wallet.store.views.balance().spendable == 1_000
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == []
+        for raw in (first, bump, child):
+            assert wallet.hear(raw) == []  # from a peer that has it yet
+        assert {wallet.statuses()[txid(raw)] for raw in (first, bump, child)} == {"abandoned"}
+        wallet.restart()
+    wallet.mine(bump)
+    assert wallet.statuses()[txid(bump)] == "confirmed"
+    assert wallet.store.views.balance().total == 800
+    with pytest.raises(ParameterError, match="not an unconfirmed transaction"):
+        wallet.books.abandon(txid(bump))
+
+
+def test_abandoning_is_taken_back_by_broadcasting_again(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    spend = pay(900, out(funding))
+    wallet.hear(spend, own=True)
+    wallet.tell(wallet.books.abandon(txid(spend)))
+    wallet.hear(spend, own=True)
+    assert wallet.statuses()[txid(spend)] == "pending"
+
+
+def test_what_others_sent_cannot_be_abandoned(wallet: Wallet) -> None:
+    raw = pay(100, coin(1))
+    wallet.hear(raw)
+    with pytest.raises(ParameterError, match="not broadcast here"):
+        wallet.books.abandon(txid(raw))
+
+
+def test_an_own_transaction_that_a_stranger_contradicts_is_still_offered(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    own = pay(900, out(funding))
+    wallet.hear(own, own=True)
+    wallet.hear(pay(1, out(funding)))
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(own)]
+
+
+def test_what_a_block_decided_is_open_again_once_it_has_left_the_chain(wallet: Wallet) -> None:
+    payment, rival = pay(100, coin(1)), pay(90, coin(1))
+    wallet.hear(payment)
+    wallet.hear(rival)
+    wallet.mine(payment)
+    wallet.reorganise()
+    assert wallet.statuses() == {txid(payment): "pending", txid(rival): "replaced"}
+    assert wallet.pending == 100
+    wallet.mine(rival)
+    assert wallet.statuses() == {txid(payment): "conflicted", txid(rival): "confirmed"}
+    assert wallet.store.views.balance().total == 90
+
+
+def test_a_spend_and_its_coin_leave_the_chain_together_and_return(wallet: Wallet) -> None:
+    payment = pay(100, coin(1))
+    spend = pay(40, out(payment), to=THEIRS)
+    wallet.hear(spend)  # before what it spends
+    wallet.mine(payment, spend)
+    assert wallet.store.views.balance().total == 0
+    wallet.reorganise()
+    assert wallet.statuses() == {txid(payment): "pending", txid(spend): "pending"}
+    assert wallet.store.views.balance().total == 0
+    wallet.mine(payment)
+    balance = wallet.store.views.balance()
+    assert (balance.confirmed, balance.pending_out, balance.total) == (100, 100, 0)
+
+
+def test_what_expired_is_told_of_in_the_history(wallet: Wallet) -> None:
+    raw = pay(100, coin(1))
+    wallet.hear(raw)
+    wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    assert wallet.statuses() == {txid(raw): "expired"}
+    assert wallet.pending == 0
+    wallet.mine(raw)
+    assert wallet.statuses() == {txid(raw): "confirmed"}
+
+
+def test_rivals_are_bounded_for_each_coin_and_in_all(wallet: Wallet) -> None:
+    for number in range(3 * MAX_RIVALS_OF_COIN):
+        wallet.books.add_unconfirmed(pay(1_000 + number, coin(1)), wallet.now)
+    assert len(wallet.books.unconfirmed) == MAX_RIVALS_OF_COIN + 1
+    for number in range(MAX_RIVALS):
+        at = number.to_bytes(32, "big") + bytes(4)
+        wallet.books.add_unconfirmed(pay(1_000, at), wallet.now)
+        wallet.books.add_unconfirmed(pay(2_000, at), wallet.now)
+    replaced = [each for each in wallet.books.unconfirmed.pending if not wallet.books.unconfirmed.is_live(each)]
+    assert len(replaced) == MAX_RIVALS
+    wallet.tell(())
+
+
+def test_what_ended_is_bounded(wallet: Wallet) -> None:
+    for number in range(MAX_ENDED + 20):
+        wallet.books.add_unconfirmed(pay(1_000, number.to_bytes(32, "big") + bytes(4)), wallet.now)
+    own = pay(500, coin(9))
+    wallet.books.add_unconfirmed(own, wallet.now, own=True)
+    wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S)
+    wallet.store.commit(*wallet.books.take_batches())
+    ended = wallet.store.ended()
+    assert len(ended) == MAX_ENDED + 1
+    assert txid(own) in {each.txid for each in ended}
