@@ -27,6 +27,7 @@ Which of these transactions concern my wallet?
   inspect     show what a filterload payload, a transaction or a block holds
   scan        find a wallet's payments in blocks
   watch       follow a wallet live through full nodes
+  wallet      show a wallet's balance, coins and history from its database
   cfilter     compact filters in files: build, match, info, import, export
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
@@ -40,6 +41,7 @@ COMMANDS = {  # the module of each
     "inspect": "inspect.command",
     "scan": "scan",
     "watch": "watch.command",
+    "wallet": "wallet",
     "cfilter": "cfilter.command",
     "bloom": "bloom.command",
     "node": "node",

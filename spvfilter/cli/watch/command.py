@@ -307,8 +307,7 @@ class _Watch:
         if not (self._balances.remove(event.match) if withdrawn else self._balances.put(event.match)):
             return  # printed before: an event may have waited while all matches were read from the database
         if self._json:
-            how = {"reason": event.reason.value} if isinstance(event, MatchWithdrawn) else {"completeness": event.completeness}
-            self._line({"event": name, **record(event.match), **how})
+            self._line({"event": name, **record(event.match), **_how(event)})
             return
         shown.clear()
         if isinstance(event, MatchWithdrawn):
@@ -355,6 +354,14 @@ class _Watch:
 
     def _line(self, fields: dict[str, object]) -> None:
         self._page.line(json.dumps(fields, separators=(",", ":")))
+
+
+def _how(event: MatchFound | MatchConfirmed | MatchWithdrawn) -> dict[str, str]:
+    """How certain a match is, or why it was withdrawn, and by which transaction."""
+    if not isinstance(event, MatchWithdrawn):
+        return {"completeness": event.completeness.value}
+    by = {} if event.by is None else {"by": hash_to_hex(event.by)}
+    return {"reason": event.reason.value, **by}
 
 
 async def _tick(shown: Status) -> None:

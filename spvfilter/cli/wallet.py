@@ -1,0 +1,239 @@
+"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network, also while `watch` writes it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.arguments import whole
+from spvfilter.cli.term.matches import FORMATS, bitcoin
+from spvfilter.cli.term.page import Align, Page, shorten
+from spvfilter.errors import ParameterError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.reader import WalletStore
+from spvfilter.store.views import Balance, Coin, HistoryEntry
+
+if TYPE_CHECKING:
+    import csv
+    import datetime
+    import json
+else:
+    csv = deferred("csv")
+    datetime = deferred("datetime")
+    json = deferred("json")
+
+_VIEWS = ("balance", "coins", "history", "tx")
+_PAGE = 500  # rows read at once
+_LABEL_SIZE = 24  # characters of a label in a table
+_DEFAULT_LIMIT = 100  # rows of a table
+Fields = dict[str, str | int | bool | None]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter wallet {balance|coins|history|tx TXID} --db FILE [OPTION ...]"
+    parser.description = (
+        "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch` may run meanwhile. "
+        "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database."
+    )
+    parser.add_argument(
+        "view", metavar="VIEW", choices=_VIEWS,
+        help="balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction",
+    )  # fmt: skip
+    parser.add_argument("txid", metavar="TXID", nargs="?", help="of the transaction that tx shows")
+    parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
+    parser.add_argument("--label", metavar="LABEL", help="only what concerns entries of the watch list with this label")
+    parser.add_argument(
+        "--limit", metavar="N", type=whole(1, 1 << 62), help=f"at most so many rows; default: {_DEFAULT_LIMIT} in a table, else all"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table" if sys.stdout.isatty() else "jsonl",
+        help="default: table on a terminal, JSON lines elsewhere",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    if (args.txid is None) == (args.view == "tx"):
+        raise ParameterError("give the TXID of the transaction: wallet tx TXID" if args.txid is None else f"{args.view} takes no TXID")
+    if args.view == "tx" and (args.label is not None or args.limit is not None):
+        raise ParameterError("tx shows one transaction: it takes neither --label nor --limit")
+    page = Page(sys.stdout)
+    limit = _DEFAULT_LIMIT if args.limit is None and args.format == "table" else args.limit
+    with WalletStore.open(args.db) as wallet:
+        if args.view == "balance":
+            _show_balance(page, wallet.balance(args.label), args.format)
+        elif args.view == "coins":
+            coins = islice(_all_coins(wallet, args.label), limit)
+            if args.format == "table":
+                _coin_table(page, list(coins))
+            else:
+                _print(page, map(_coin_fields, coins), args.format, _COIN_COLUMNS)
+        elif args.view == "history":
+            entries = islice(_all_entries(wallet, args.label), limit)
+            if args.format == "table":
+                _history_table(page, list(entries))
+            else:
+                _print(page, map(_entry_fields, entries), args.format, _ENTRY_COLUMNS)
+        else:
+            _show_tx(page, _entry(wallet, args.txid), args.format)
+    return 0
+
+
+# Rows
+
+
+def _all_coins(wallet: WalletStore, label: str | None) -> Iterator[Coin]:
+    before: str | None = None
+    while page := wallet.coins(label=label, limit=_PAGE, before=before):
+        yield from page
+        before = page[-1].cursor
+
+
+def _all_entries(wallet: WalletStore, label: str | None) -> Iterator[HistoryEntry]:
+    before: str | None = None
+    while page := wallet.history(label=label, limit=_PAGE, before=before):
+        yield from page
+        before = page[-1].cursor
+
+
+def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
+    try:
+        txid = bytes.fromhex(text)[::-1]
+    except ValueError:
+        txid = b""
+    if len(txid) != 32:
+        raise ParameterError(f"a txid has 64 hexadecimal digits: {text[:80]!r}")
+    entry = wallet.transaction(txid)
+    if entry is None:
+        raise ParameterError(f"the wallet has no transaction {text}")
+    return entry
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return None if digest is None else hash_to_hex(digest)
+
+
+_COIN_COLUMNS = ("outpoint", "value", "address", "script", "label", "height", "coinbase", "spendable", "spent_by")
+_ENTRY_COLUMNS = (
+    *("txid", "net", "fee", "status", "height", "block", "time", "first_seen", "confirmations", "rival", "own", "coinbase"),
+    *("labels", "raw"),
+)
+
+
+def _coin_fields(coin: Coin) -> Fields:
+    named = (coin.address, coin.script_pubkey.hex(), coin.label)
+    row = (str(coin.outpoint), coin.value, *named, coin.height, coin.is_coinbase, coin.is_spendable, _hex(coin.spent_by))
+    return dict(zip(_COIN_COLUMNS, row, strict=True))
+
+
+def _entry_fields(entry: HistoryEntry) -> dict[str, object]:
+    place = (entry.height, _hex(entry.block_hash), entry.time, entry.first_seen, entry.confirmations)
+    kind = (_hex(entry.rival), entry.is_own, entry.is_coinbase, list(entry.labels), entry.raw.hex())
+    return dict(zip(_ENTRY_COLUMNS, (_hex(entry.txid), entry.net, entry.fee, entry.status.value, *place, *kind), strict=True))
+
+
+def _print(page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]) -> None:
+    """Print rows as JSON lines, or as CSV with a header; a list there is separated by semicolons."""
+    if chosen == "jsonl":
+        for row in rows:
+            page.line(json.dumps(row, separators=(",", ":")))
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["; ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row.values()])
+
+
+# Tables
+
+
+def _signed(value: int) -> str:
+    return f"{'+' if value > 0 else ''}{bitcoin(value)}"
+
+
+def _when(time: int | None) -> str:
+    return "" if time is None else f"{datetime.datetime.fromtimestamp(time, datetime.UTC):%Y-%m-%d %H:%M}"
+
+
+def _show_balance(page: Page, balance: Balance, chosen: str) -> None:
+    names = ("confirmed", "immature", "pending_in", "pending_out", "spendable", "total")
+    if chosen != "table":
+        _print(page, iter([{name: getattr(balance, name) for name in names}]), chosen, names)
+        return
+    parts = [
+        ("in blocks", bitcoin(balance.confirmed)),
+        ("immature", bitcoin(balance.immature)),
+        ("pending", _signed(balance.pending_in - balance.pending_out)),
+        ("total", bitcoin(balance.total)),
+        ("spendable now", bitcoin(balance.spendable)),
+    ]
+    wide = max(len(value) for _, value in parts)
+    page.facts([(name, f"{value.rjust(wide)} BTC") for name, value in parts if name != "immature" or balance.immature])
+
+
+def _coin_table(page: Page, coins: list[Coin]) -> None:
+    if not coins:
+        page.line("no coins")
+        return
+    columns: dict[str, Align] = {"height": "right", "BTC": "right", "outpoint": "left", "": "left", "label": "left"}
+    rows = [
+        ["" if coin.height is None else str(coin.height), bitcoin(coin.value), str(coin.outpoint), _state(coin), _short(coin.label or "")]
+        for coin in coins
+    ]
+    page.table(columns, rows, shrink="outpoint")
+
+
+def _state(coin: Coin) -> str:
+    if coin.spent_by is not None:
+        return "being spent"
+    if coin.height is None:
+        return "pending"
+    return "" if coin.is_spendable else "immature"
+
+
+def _history_table(page: Page, entries: list[HistoryEntry]) -> None:
+    if not entries:
+        page.line("no transactions")
+        return
+    columns: dict[str, Align] = {"time, UTC": "left", "height": "right", "BTC": "right", "txid": "left", "label": "left"}
+    rows = [
+        [
+            _when(entry.time),
+            str(entry.height) if entry.height is not None else entry.status.value,
+            _signed(entry.net),
+            hash_to_hex(entry.txid),
+            _short(", ".join(entry.labels)),
+        ]
+        for entry in entries
+    ]
+    page.table(columns, rows, shrink="txid")
+
+
+def _short(label: str) -> str:
+    return shorten(label, _LABEL_SIZE)
+
+
+def _show_tx(page: Page, entry: HistoryEntry, chosen: str) -> None:
+    if chosen != "table":
+        _print(page, iter([_entry_fields(entry)]), chosen, _ENTRY_COLUMNS)
+        return
+    facts: list[tuple[str, str | None]] = [
+        ("txid", hash_to_hex(entry.txid)),
+        ("status", entry.status.value),
+        ("confirmations", f"{entry.confirmations:,}" if entry.confirmations else None),
+        ("height", None if entry.height is None else str(entry.height)),
+        ("block", _hex(entry.block_hash) if entry.height is not None else None),
+        ("rival", _hex(entry.rival)),
+        ("rival's block", _hex(entry.block_hash) if entry.height is None else None),
+        ("time", f"{_when(entry.time)} UTC" if entry.time is not None else None),
+        ("first seen", f"{_when(entry.first_seen)} UTC" if entry.first_seen is not None else None),
+        ("net", f"{_signed(entry.net)} BTC"),
+        ("fee", None if entry.fee is None else f"{bitcoin(entry.fee)} BTC"),
+        ("label", ", ".join(entry.labels) or None),
+        ("broadcast here", "yes" if entry.is_own else None),
+        ("raw", entry.raw.hex()),
+    ]
+    page.facts([(name, value) for name, value in facts if value is not None])

@@ -1,0 +1,151 @@
+"""`wallet`: a wallet's balance, coins and history from its database, as a person and as a program read it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.store.ledger import StoredTx, TxStatus
+from spvfilter.store.store import Batch
+from store.test_views import OURS, SAVINGS, Ledger, pay
+from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.processes import on_terminal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database with two payments, one of which is being spent, and a pending one; blocks are of 1970."""
+    made = tmp_path / "wallet.db"
+    ledger = Ledger(made)
+    ledger.mine(12)
+    first = ledger.put(pay(1, (150_000_000, OURS)), 3)
+    ledger.put(pay(2, (50_000, SAVINGS)), 4)
+    ledger.put(tx([TxIn(first, 0)], [TxOut(30_000_000, OURS), TxOut(119_999_000, p2wpkh(b"\xee" * 20))]), seen=1_700_000_000)
+    ledger.store.close()
+    return made
+
+
+def shown(raw: bytes) -> str:
+    return txid(raw)[::-1].hex()
+
+
+def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
+    assert run("wallet", "balance", "--db", path, "--format", "table").out.splitlines() == [
+        "in blocks       1.50050000 BTC",
+        "pending        -1.20000000 BTC",
+        "total           0.30050000 BTC",
+        "spendable now   0.00050000 BTC",
+    ]
+    numbers = {"confirmed": 150_050_000, "immature": 0, "pending_in": 30_000_000, "pending_out": 150_000_000}
+    numbers |= {"spendable": 50_000, "total": 30_050_000}
+    assert json.loads(run("wallet", "balance", "--db", path).out) == numbers
+    ran = run("wallet", "balance", "--db", path, "--format", "csv", "--label", "savings")
+    assert ran.out == "confirmed,immature,pending_in,pending_out,spendable,total\n50000,0,0,0,50000,50000\n"
+
+
+def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
+    rows = [json.loads(line) for line in run("wallet", "coins", "--db", path).out.splitlines()]
+    assert [(row["value"], row["height"], row["label"], row["spendable"]) for row in rows] == [
+        (30_000_000, None, "daily", False),
+        (50_000, 4, "savings", True),
+        (150_000_000, 3, "daily", False),
+    ]
+    assert rows[2]["spent_by"] == rows[0]["outpoint"].split(":")[0]
+    table = run("wallet", "coins", "--db", path, "--format", "table", "--label", "daily").out
+    assert "pending" in table
+    assert "being spent" in table
+    assert "savings" not in table
+
+
+def test_a_history_in_every_format(run: Any, path: Path) -> None:
+    rows = [json.loads(line) for line in run("wallet", "history", "--db", path).out.splitlines()]
+    assert [(row["net"], row["status"], row["height"], row["confirmations"], row["labels"]) for row in rows] == [
+        (-120_000_000, "pending", None, 0, ["daily"]),
+        (50_000, "confirmed", 4, 9, ["savings"]),
+        (150_000_000, "confirmed", 3, 10, ["daily"]),
+    ]
+    assert rows[0]["fee"] == 1_000
+    table = list(csv.DictReader(io.StringIO(run("wallet", "history", "--db", path, "--format", "csv", "--limit", 2).out)))
+    assert [row["net"] for row in table] == ["-120000000", "50000"]
+    assert [row["raw"] for row in table] == [row["raw"] for row in rows[:2]]
+    assert run("wallet", "history", "--db", path, "--label", "savings").out.count("\n") == 1
+
+
+def plain(seen: str) -> list[str]:
+    """Lines of a terminal without their colours."""
+    return [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in seen.splitlines()]
+
+
+def test_a_history_fits_a_terminal(path: Path) -> None:
+    code, seen = on_terminal("wallet", "history", "--db", path)
+    assert code == 0
+    lines = plain(seen)
+    assert max(map(len, lines)) <= 80
+    assert any("2023-11-14 22:13" in line and "pending" in line and "-1.20000000" in line and "daily" in line for line in lines)
+    assert any(" 4 " in line and "+0.00050000" in line and "savings" in line for line in lines)
+    _, seen = on_terminal("wallet", "coins", "--db", path)
+    assert max(map(len, plain(seen))) <= 80
+
+
+def test_a_transaction_by_its_txid(run: Any, path: Path) -> None:
+    raw = pay(2, (50_000, SAVINGS))
+    told = run("wallet", "tx", shown(raw), "--db", path, "--format", "table").out
+    assert "status         confirmed" in told
+    assert "net            +0.00050000 BTC" in told
+    assert raw.hex() in told
+    assert json.loads(run("wallet", "tx", shown(raw), "--db", path).out)["raw"] == raw.hex()
+    assert run("wallet", "tx", "00" * 32, "--db", path) == (2, "", f"spvfilter: the wallet has no transaction {'00' * 32}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tx"], "give the TXID"),
+        (["tx", "12"], "a txid has 64 hexadecimal digits: '12'"),
+        (["tx", "zz" * 32], "a txid has 64 hexadecimal digits"),
+        (["balance", "12"], "balance takes no TXID"),
+        (["tx", "00" * 32, "--limit", "3"], "neither --label nor --limit"),
+        (["history", "--limit", "0"], "--limit"),
+        (["sums"], "sums"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], said: str, run: Any, path: Path) -> None:
+    code, out, err = run("wallet", *arguments, "--db", path)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_file_that_is_not_there_is_named(run: Any, tmp_path: Path) -> None:
+    assert run("wallet", "balance", "--db", tmp_path / "none.db") == (
+        2,
+        "",
+        f"spvfilter: {tmp_path / 'none.db'}: there is no such file\n",
+    )
+
+
+def test_an_empty_wallet_has_nothing_to_show(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.store.commit(Batch(cursor=0))
+    ledger.store.close()
+    assert run("wallet", "history", "--db", path, "--format", "table").out == "no transactions\n"
+    assert run("wallet", "coins", "--db", path, "--format", "table").out == "no coins\n"
+    assert run("wallet", "history", "--db", path).out == ""
+
+
+def test_a_history_of_many_pages_is_whole(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    ledger = Ledger(path)
+    ledger.mine(3)
+    raws = [tx([TxIn(number.to_bytes(32, "big"), 0)], [TxOut(number + 1, OURS)]) for number in range(501)]
+    kept = {txid(raw): StoredTx(raw, TxStatus.PENDING, False, number) for number, raw in enumerate(raws)}
+    ledger.store.commit(Batch(transactions=dict(kept)))
+    ledger.store.close()
+    rows = [json.loads(line) for line in run("wallet", "history", "--db", path).out.splitlines()]
+    assert [row["txid"] for row in rows] == [shown(raw) for raw in raws[::-1]]
