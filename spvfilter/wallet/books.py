@@ -255,7 +255,7 @@ class Books:
         self.batch.fork, self.batch.headers = fork, headers
         events: list[WalletEvent] = []
         returning: list[StoredTx] = []
-        freed: list[bytes] = []
+        end, freed = Ending(TxStatus.CONFLICTED, Reason.REORG, fork), list[bytes]()
         gone: set[bytes] = set()  # txids that no block can contain any more
         for height in range(fork + len(hashes), fork, -1):
             lost = [self._confirmed.pop(mark) for mark in self._at.pop(height, ())]
@@ -266,7 +266,7 @@ class Books:
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
                     gone.add(found.hit.txid)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
-                        events += self._end(child, Ending(TxStatus.CONFLICTED, Reason.REORG, fork), freed)
+                        events += self._end(child, end, freed)
                 events.append(MatchWithdrawn(self.match_of(found.hit, found.block_hash, found.height), Reason.REORG))
             if height <= self.searched or lost:
                 events.append(BlockDisconnected(height, hashes[height - fork - 1]))
@@ -277,6 +277,9 @@ class Books:
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
                 gone.add(tx.txid)
+                self._ended.put(tx.txid, end.of(kept, ()), self.batch)
+                for child in (each for index in range(len(tx.span.outputs)) for each in self.unconfirmed.spenders(tx.outpoint(index))):
+                    events += self._end(child, end, freed)
             else:
                 events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
         return [*events, *self._come_back(freed)]

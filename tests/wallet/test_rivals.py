@@ -63,11 +63,12 @@ class Wallet:
         self.now += 1
         return self.tell(self.books.add_unconfirmed(raw, self.now, own=own))
 
-    def mine(self, *raws: bytes) -> list[WalletEvent]:
+    def mine(self, *raws: bytes, reward: bytes | None = None) -> list[WalletEvent]:
         height = len(self.chain)
+        first = reward or coinbase(height, [TxOut(5, THEIRS)], b"c")
         self.chain.append(header(sha256d(self.chain[-1]), sha256d(b"".join(raws) + bytes([height]))))
         self.books.extend(self.chain[-1])
-        txs = [FoundTx(at, raw) for at, raw in enumerate((coinbase(height, [TxOut(5, THEIRS)], b"c"), *raws))]
+        txs = [FoundTx(at, raw) for at, raw in enumerate((first, *raws))]
         block = ScannedBlock(height, sha256d(self.chain[-1]), txs)
         return self.tell(self.books.connect(block, self.books.scan(block)))
 
@@ -323,3 +324,17 @@ def test_what_ended_is_bounded(wallet: Wallet) -> None:
     ended = wallet.store.ended()
     assert len(ended) == MAX_ENDED + 1
     assert txid(own) in {each.txid for each in ended}
+
+
+def test_nothing_is_left_of_a_coinbase_that_has_left_the_chain(wallet: Wallet) -> None:
+    """Neither its spend in a later transaction of the lost blocks, nor what an unconfirmed one spends from that."""
+    reward = coinbase(1, [TxOut(5_000, OURS)], b"ours")
+    spend = pay(4_000, out(reward))
+    child = pay(3_000, out(spend))
+    wallet.mine(spend, reward=reward)
+    wallet.hear(child)
+    assert wallet.store.views.balance().total == 3_000
+    wallet.reorganise()
+    assert wallet.statuses() == {txid(spend): "conflicted", txid(child): "conflicted"}
+    assert wallet.store.views.balance().total == 0
+    assert wallet.hear(child) == wallet.hear(spend) == []

@@ -1,0 +1,124 @@
+"""BDK as judge: its wallet, given the same chain and the same unconfirmed transactions, has the same balance, coins and history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spvfilter._public import deferred
+from spvfilter.hashes import sha256d
+from spvfilter.protocol import COINBASE_MATURITY
+from spvfilter.store.ledger import LIVE
+from support.build import txid
+from support.vectors import effort
+from wallet import test_books
+from wallet.test_books import Model
+
+pytestmark = pytest.mark.kyoto
+if TYPE_CHECKING:
+    bdk: Any
+else:
+    bdk = deferred("bdkpython")
+
+_WORDS = "abandon " * 11 + "about"
+_STEPS = ["announce", "announce", "announce", "repeat", "mine", "mine", "search", "search", "reorg", "broadcast"]
+
+
+def descriptor() -> Any:
+    """Of one keychain: BDK counts all that is unconfirmed as untrusted then."""
+    secret = bdk.DescriptorSecretKey(bdk.NetworkKind.TEST, bdk.Mnemonic.from_string(_WORDS), None)
+    return bdk.Descriptor.new_bip84(secret, bdk.KeychainKind.EXTERNAL, bdk.NetworkKind.TEST)
+
+
+def scripts() -> list[bytes]:
+    """The first scripts of the descriptor."""
+    made = bdk.Wallet.create_single(descriptor(), bdk.Network.REGTEST, bdk.Persister.new_in_memory())
+    return [made.peek_address(bdk.KeychainKind.EXTERNAL, number).address.script_pubkey().to_bytes() for number in range(3)]
+
+
+class Judged(Model):
+    """A model whose transactions BDK is told of, in the order in which the books saw them last."""
+
+    def make(self) -> bytes:
+        """A transaction that pays us: of others a BDK wallet keeps none."""
+        while True:
+            raw = super().make()
+            if any(script in raw for script in test_books.OURS):
+                return raw
+
+    def graph(self) -> tuple[list[Any], list[Any], dict[Any, int]]:
+        """Transactions, where the chain has them, and when each of the others was seen last."""
+        raws: dict[bytes, bytes] = {}
+        anchors = []
+        for height, (header, txs) in enumerate(self.chain):
+            block = bdk.BlockId(height=height, hash=bdk.BlockHash.from_bytes(sha256d(header)))
+            for raw in txs:
+                raws[txid(raw)] = raw
+                time = bdk.ConfirmationBlockTime(block_id=block, confirmation_time=height)
+                anchors.append(bdk.Anchor(confirmation_block_time=time, txid=bdk.Txid.from_bytes(txid(raw))))
+        seen: dict[bytes, int] = {}
+        unconfirmed = self.books.unconfirmed
+        for digest, each in unconfirmed.pending.items():
+            raws[digest], seen[digest] = each.raw, unconfirmed._ages[digest]
+        return [bdk.Transaction(raw) for raw in raws.values()], anchors, {bdk.Txid.from_bytes(each): at for each, at in seen.items()}
+
+    def judge(self) -> Any:
+        """BDK's wallet of the same facts."""
+        changes = [bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(sha256d(raw))) for at, (raw, _) in enumerate(self.chain)]
+        txs, anchors, seen = self.graph()
+        facts = bdk.ChangeSet.from_aggregate(
+            descriptor(),
+            None,
+            bdk.Network.REGTEST,
+            bdk.LocalChainChangeSet(changes=changes),
+            bdk.TxGraphChangeSet(txs=txs, txouts={}, anchors=anchors, last_seen=seen, first_seen={}, last_evicted={}),
+            bdk.IndexerChangeSet(last_revealed={}),
+        )
+
+        class Facts(bdk.Persistence):  # type: ignore[misc]  # without types
+            def initialize(self) -> Any:
+                return facts
+
+            def persist(self, changeset: Any) -> None:
+                raise AssertionError("nothing is to be written")
+
+        return bdk.Wallet.load_single(descriptor(), bdk.Persister.custom(Facts()))
+
+    def compare(self) -> None:
+        """Balance, coins and history."""
+        judge, views = self.judge(), self.store.views
+        ours, theirs = views.balance(), judge.balance()
+        coins = views.coins()
+        young = [coin for coin in coins if coin.is_coinbase and len(self.chain) - (coin.height or 0) < COINBASE_MATURITY]
+        held = sum(coin.value for coin in young if coin.spent_by is not None)  # which BDK does not count
+        assert theirs.immature.to_sat() == ours.immature - held
+        assert theirs.confirmed.to_sat() == ours.spendable
+        assert theirs.trusted_pending.to_sat() + theirs.untrusted_pending.to_sat() == ours.pending_in
+        assert theirs.total.to_sat() == ours.total
+        unspent = {(each.outpoint.txid.serialize(), each.outpoint.vout): each.txout.value.to_sat() for each in judge.list_unspent()}
+        assert {(coin.outpoint.txid, coin.outpoint.index): coin.value for coin in coins if coin.spent_by is None} == unspent
+        mine = {match.txid for match in self.told.matches.values()}
+        history = {entry.txid: entry for entry in views.history(limit=None) if entry.status in LIVE and entry.txid in mine}
+        listed = {each.transaction.compute_txid().serialize(): each for each in judge.transactions()}
+        assert history.keys() == listed.keys()
+        for digest, entry in history.items():
+            moved = judge.sent_and_received(listed[digest].transaction)
+            assert entry.net == moved.received.to_sat() - moved.sent.to_sat()
+            position = listed[digest].chain_position
+            if entry.height is None:
+                assert position.is_unconfirmed()
+            else:
+                assert position.confirmation_block_time.block_id.height == entry.height
+
+
+@pytest.mark.parametrize("seed", range(effort(3, 12, 150)))
+def test_bdk_has_the_same_balance_coins_and_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_books, "OURS", scripts())
+    model = Judged(seed)
+    for _ in range(60):
+        getattr(model, model.rng.choice(_STEPS))()
+        while model.books.cursor < len(model.chain) - 1:
+            model.search()
+        model.compare()
+    model.store.close()
