@@ -22,6 +22,7 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
+from support.ledger import check_ledger
 from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, key as key
 
 START = 1_700_000_000  # seconds since 1970
@@ -199,6 +200,7 @@ def check_stored(path: Path, world: World) -> None:
     """Check the database of a client that ended in any way: it has every match of the blocks searched, and no other."""
     with Store.open(path, REGTEST) as store:
         store.attach(world.watch())
+        check_ledger(store)
         chain = world.regtest.chain.active
         if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
             return  # on a branch that it has not left yet
