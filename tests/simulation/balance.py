@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation import oracle
 from simulation.violation import Violation
 from spvfilter.store.ledger import TxStatus
 from support.ledger import check_ledger
 
 if TYPE_CHECKING:
     from simulation.world import World
+    from spvfilter.store.store import Store
 
 
 def check_balance(world: World) -> None:
@@ -31,6 +33,14 @@ def check_balance(world: World) -> None:
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
         if there != balance.confirmed + balance.immature:
             raise Violation("true", f"the chain has {there} satoshi of ours, the views {balance}")
+    check_rivals(store)
     waiting_txs = {entry.txid for entry in store.views.history(limit=None) if entry.status is TxStatus.PENDING and entry.net}
     if unknown := waiting_txs - process.books.waiting():
         raise Violation("true", f"{len(unknown)} pending transactions of the history were not told of")
+
+
+def check_rivals(store: Store) -> None:
+    """True: of unconfirmed transactions that spend the same, one counts."""
+    spent = [point for each in store.unconfirmed().values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)]
+    if len(set(spent)) < len(spent):
+        raise Violation("true", "two pending transactions that spend the same count")

@@ -24,6 +24,7 @@ from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.events import Mode
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.unconfirmed import Contest, Unconfirmed
 from spvfilter.watch.match import Completeness
 
 Change = tuple[object, str, object]  # owner, attribute, what takes its place
@@ -141,6 +142,11 @@ def a_reorganisation_leaves_filter_headers() -> list[Change]:
 @bug(Mode.COMPACT, "Honest", "Honest")
 def conflicts_stay_pending() -> list[Change]:
     return [(Books, "_resolve", lambda self, block: iter(()))]
+
+
+@bug(Mode.COMPACT, "Honest")
+def what_was_replaced_counts_on() -> list[Change]:
+    return [(Unconfirmed, "contest", lambda self, tx: Contest([], []))]
 
 
 @bug(Mode.COMPACT)

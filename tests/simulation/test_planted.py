@@ -10,6 +10,7 @@ from spvfilter.watch.match import Completeness
 
 QUICK = {  # noticed in the first lives
     "matches_stay_after_a_reorganisation": "true",
+    "what_was_replaced_counts_on": "true",
     "events_come_before_their_commit": "true",
     "own_transactions_are_offered_to_nobody": "alive",
     "a_damaged_line_is_a_lie": "just",

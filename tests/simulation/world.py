@@ -10,6 +10,7 @@ from pathlib import Path
 
 from simulation import invariants, oracle
 from simulation.agreement import Agreement, group_of
+from simulation.balance import check_rivals
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
 from simulation.node import Node
@@ -22,6 +23,7 @@ from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
+from spvfilter.wallet.events import MatchFound
 
 _TAKEN_S = 60.0  # in which a transaction of ours must have reached a peer that was there all the time
 _RESTART_S = 30.0  # longest time until the client is started again
@@ -135,6 +137,8 @@ class World:
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
         process.books.compare(event, process.disk.store)
+        if isinstance(event, MatchFound) and event.match.height is None:
+            check_rivals(process.disk.store)
         if isinstance(event, Synced):
             invariants.check_synced(self, process, event)
 
