@@ -124,18 +124,4 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-Input = (
-    Connected
-    | Lost
-    | Heard
-    | Fenced
-    | Malformed
-    | Committed
-    | Worked
-    | WatchChanged
-    | Broadcast
-    | Abandon
-    | Seeded
-    | Resumed
-    | Tick
-)
+Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Abandon | Seeded | Resumed | Tick
