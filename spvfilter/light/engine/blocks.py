@@ -71,9 +71,11 @@ class BlockRequests:
             peer = self._choose(wanted)
             if peer is not None:
                 wanted.asked.add(peer)
-                self._asked.setdefault(peer, set()).add(block_hash)
-                question = GetData((InvItem(InvType.WITNESS_BLOCK, block_hash),))
-                self._context.pool.ask(peer, ("block", block_hash), self._context.now, question)
+                owed = self._asked.setdefault(peer, set())
+                if block_hash not in owed:  # else it was wanted before, given up, and may come yet: once
+                    owed.add(block_hash)
+                    question = GetData((InvItem(InvType.WITNESS_BLOCK, block_hash),))
+                    self._context.pool.ask(peer, ("block", block_hash), self._context.now, question)
 
     def _choose(self, wanted: _Wanted) -> Peer | None:
         depth = self._context.chain.height - wanted.height

@@ -1,0 +1,58 @@
+"""Whole blocks: what is asked of whom, and how often."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import LieError
+from spvfilter.light.engine.blocks import BlockRequests
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.effects import Send
+from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import PeerPool, PeerState
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.messages.table import GetData
+
+NOW = Instant(0.0, 1_700_000_000.0)
+
+
+def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second answer would be one that nobody asked for: an honest peer was banned for it."""
+    regtest = Regtest()
+    regtest.mine(3)
+    chain = HeaderChain(REGTEST)
+    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
+    block = regtest.chain.active[2]
+    books = Books(WatchList(REGTEST), SavedBooks())
+    out = Outbox(books)
+    pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
+    context = Context(Options(), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+    pool.advance(NOW)
+    peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
+    assert peer is not None
+    peer.state = PeerState.READY
+    headers = Headers(context, lambda update: None)
+    monkeypatch.setattr(headers, "knows", lambda peer: 3)
+    requests = BlockRequests(context, headers)
+    came: list[bytes] = []
+    for _ in range(2):
+        requests.want(2, block.hash, came.append)
+        requests.advance()
+        requests.turned(1)
+    requests.want(2, block.hash, came.append)
+    requests.advance()
+    asked = [effect for effect in out.take() if isinstance(effect, Send) and isinstance(effect.message, GetData)]
+    assert len(asked) == 1
+    requests.take(peer, block.raw)
+    with pytest.raises(LieError):
+        requests.take(peer, block.raw)
