@@ -6,6 +6,7 @@ It shares no code with the engine, the wallet or the kernel: nothing here import
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ def txid(raw: bytes) -> bytes:
     return found
 
 
+@lru_cache(maxsize=20_000)
 def spends(raw: bytes) -> tuple[bytes, ...]:
     """The outpoints that a serialised transaction spends."""
     return read_tx(CTransaction.deserialize(raw)).spends

@@ -27,6 +27,7 @@ from spvfilter.wallet.events import MatchFound
 
 _TAKEN_S = 60.0  # in which a transaction of ours must have reached a peer that was there all the time
 _RESTART_S = 30.0  # longest time until the client is started again
+_RIVALS_S = 1.0  # between looks at what unconfirmed transactions spend: there may be thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class World:
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
+        self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
         self._make = make
         self._path = path
@@ -137,7 +139,8 @@ class World:
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
         process.books.compare(event, process.disk.store)
-        if isinstance(event, MatchFound) and event.match.height is None:
+        if isinstance(event, MatchFound) and event.match.height is None and self.timeline.now >= self._rivals_at:
+            self._rivals_at = self.timeline.now + _RIVALS_S
             check_rivals(process.disk.store)
         if isinstance(event, Synced):
             invariants.check_synced(self, process, event)
