@@ -13,6 +13,7 @@ from simulation.truth import Truth
 from simulation.violation import Violation
 from simulation.weight import weigh
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.table import FilterLoad, Message
@@ -117,10 +118,15 @@ def unsent(world: World) -> list[bytes]:
 
 
 def untold(world: World) -> set[bytes]:
-    """Txids of payments to us in every honest mempool that the client has not told of."""
+    """Txids of payments to us in every honest mempool that the client has not told of.
+
+    One that a later transaction stands against, by whomever that was told, is told of as replaced: which of them counts a block decides.
+    """
     if world.process is None or not world.options.mempool:
         return set()
-    return world.truth.ours_waiting() - world.process.books.waiting()
+    missing = world.truth.ours_waiting() - world.process.books.waiting()
+    known = world.process.disk.store.unconfirmed()
+    return {txid for txid in missing if txid not in known or known[txid].status is not TxStatus.REPLACED}
 
 
 def check_end(world: World) -> None:
