@@ -20,6 +20,7 @@ from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.ledger import check_ledger
+from support.stores import opened
 
 OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 
@@ -28,7 +29,7 @@ class Ledger:
     """A database with blocks of time 1,000 + height, and transactions put into it by hand."""
 
     def __init__(self, path: Path | str) -> None:
-        self.store = Store.open(path, REGTEST)
+        self.store = opened(path)
         self.watch = WatchList(REGTEST)
         self.watch.add_script(OURS, "daily")
         self.watch.add_script(SAVINGS, "savings")

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.store.store import MEMORY, Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -19,6 +19,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
 from support.ledger import check_ledger
 from support.lightworld import Books as Told, identity
+from support.stores import opened
 from support.vectors import effort
 
 OURS = [p2wpkh(bytes([number]) * 20) for number in range(1, 4)]
@@ -30,7 +31,7 @@ class Model:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.store = Store.open(MEMORY, REGTEST)
+        self.store = opened(MEMORY)
         self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
         self.watch = WatchList(REGTEST)
         for number, script in enumerate(OURS):

@@ -9,7 +9,7 @@ import pytest
 from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
-from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.store.store import MEMORY, Batch
 from spvfilter.wallet.books import Books, SavedBooks
 from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
@@ -19,6 +19,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, p2wpkh, sha256d, tx, txid
 from support.ledger import check_ledger
 from support.lightworld import Books as Told
+from support.stores import opened
 
 OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
 
@@ -27,7 +28,7 @@ class Wallet:
     """Books with their database, which hear of transactions and blocks."""
 
     def __init__(self) -> None:
-        self.store = Store.open(MEMORY, REGTEST)
+        self.store = opened(MEMORY)
         self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
         self.told = Told()
         self.chain = [REGTEST.genesis]
