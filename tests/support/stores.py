@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.network import REGTEST
+from spvfilter.network import REGTEST, Network
 from spvfilter.store.store import Store
 
 _open: list[Store] = []
 
 
-def opened(path: Path | str) -> Store:
-    """A regtest wallet's database, until the test ends."""
-    store = Store.open(path, REGTEST)
+def opened(path: Path | str, network: Network = REGTEST) -> Store:
+    """A wallet's database, until the test ends."""
+    store = Store.open(path, network)
     _open.append(store)
     return store
 

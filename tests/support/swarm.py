@@ -24,6 +24,7 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from spvfilter.wire.messages.table import Message
+from support.stores import opened
 
 START = 1_700_000_000  # seconds since 1970
 FULL, WITH_FILTERS = 0x409, 0x449  # NETWORK, WITNESS, NETWORK_LIMITED; and COMPACT_FILTERS
@@ -301,7 +302,7 @@ class Client:
 
 def _store(secret: bytes) -> Store:
     """An empty database; the secret is all that it would draw by lot."""
-    store = Store.open(MEMORY, NETWORK)
+    store = opened(MEMORY, NETWORK)
     with store._rows.transaction():
         store._rows.set_meta("secret", secret)
     store.commit(Batch(headers=NETWORK.genesis))
