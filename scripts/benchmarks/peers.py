@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import multiprocessing
@@ -14,8 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from measure import Row
+from sync import answer
 
-from spvfilter import Node
 from spvfilter.node import Regtest, scripts
 from spvfilter.primitives import TxOut
 
@@ -38,13 +37,7 @@ def _serve(ours: list[bytes], pipe: Connection) -> None:
         regtest.pay(TxOut(_VALUE, foreign if other else ours[turn % len(ours)]))
         if number % _TXS == _TXS - 1:
             regtest.mine()
-
-    async def serve() -> None:
-        async with Node(regtest) as node:
-            pipe.send((node.port, regtest.height))
-            await asyncio.to_thread(pipe.recv)
-
-    asyncio.run(serve())
+    answer(regtest, pipe)
 
 
 def peers(_: Path, rounds: int) -> list[Row]:

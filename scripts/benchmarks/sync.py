@@ -38,6 +38,11 @@ def _serve(blocks: int, txs: int, pipe: Connection) -> None:
             script = kind(key[1:] if kind is scripts.p2tr else key).script_pubkey
             regtest.pay(TxOut(1_000, mine if (number * txs + each) % _RELEVANT == 0 else script))
         regtest.mine()
+    answer(regtest, pipe)
+
+
+def answer(regtest: Regtest, pipe: Connection) -> None:
+    """Tell the port and the height of a node with this chain, and run it until something comes."""
 
     async def serve() -> None:
         async with Node(regtest) as node:

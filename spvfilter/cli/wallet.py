@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import whole
@@ -31,6 +31,7 @@ _PAGE = 500  # rows read at once
 _LABEL_SIZE = 24  # characters of a label in a table
 _DEFAULT_LIMIT = 100  # rows of a table
 Fields = dict[str, str | int | bool | None]
+Row = TypeVar("Row", Coin, HistoryEntry)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
         if args.view == "balance":
             _show_balance(page, wallet.balance(args.label), args.format)
         elif args.view == "coins":
-            coins = islice(_all_coins(wallet, args.label), limit)
+            coins = islice(_all(wallet.coins, args.label), limit)
             if args.format == "table":
                 _coin_table(page, list(coins))
             else:
                 _print(page, map(_coin_fields, coins), args.format, _COIN_COLUMNS)
         elif args.view == "history":
-            entries = islice(_all_entries(wallet, args.label), limit)
+            entries = islice(_all(wallet.history, args.label), limit)
             if args.format == "table":
                 _history_table(page, list(entries))
             else:
@@ -85,16 +86,10 @@ def run(args: argparse.Namespace) -> int:
 # Rows
 
 
-def _all_coins(wallet: WalletStore, label: str | None) -> Iterator[Coin]:
+def _all(view: Callable[..., list[Row]], label: str | None) -> Iterator[Row]:
+    """All rows of a view, page by page."""
     before: str | None = None
-    while page := wallet.coins(label=label, limit=_PAGE, before=before):
-        yield from page
-        before = page[-1].cursor
-
-
-def _all_entries(wallet: WalletStore, label: str | None) -> Iterator[HistoryEntry]:
-    before: str | None = None
-    while page := wallet.history(label=label, limit=_PAGE, before=before):
+    while page := view(label=label, limit=_PAGE, before=before):
         yield from page
         before = page[-1].cursor
 

@@ -28,6 +28,7 @@ from spvfilter.store.store import MEMORY, Store
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.unconfirmed import is_sane
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -257,14 +258,16 @@ class LightClient:
         FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
         `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.
 
-        Raises FormatError for a malformed one, ParameterError for one that spends what a block has spent or for input values that cannot
-        be, UselessPeerError if no peer takes it in time, NotRunningError.
+        Raises FormatError for a malformed one, ParameterError for one that spends what a block has spent or that no block can have, and
+        for input values that cannot be, UselessPeerError if no peer takes it in time, NotRunningError.
         """
         running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
+        if not is_sane(tx):
+            raise ParameterError("no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts")
         spender = running.engine.books.spender_of(tx)
         if spender not in (None, tx.txid):
             raise ParameterError(f"it spends what {hash_to_hex(spender or b'')} has spent, which is in a block")

@@ -128,13 +128,17 @@ class Ledger:
         self._txs: dict[bytes, StoredTx | None] = {}  # by txid: what the commit makes of it
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
 
-    def load(self) -> None:
-        """Read the totals; what a failed commit left is forgotten."""
+    def state(self) -> Totals:
+        """The totals now, for `reset`."""
+        return self._totals
+
+    def reset(self, totals: Totals) -> None:
+        """Forget what a commit that failed has touched: the totals are as they were."""
+        self._totals = totals
         self._forget()
-        self._totals = Totals.parse(self._rows.meta("totals"))
 
     def verify(self) -> None:
-        """Raises StoreCorruptError if the totals are not the sums over the unspent coins."""
+        """Read the totals. Raises StoreCorruptError if they are not the sums over the unspent coins."""
         query = (  # halves of the values: a sum of them fits into 64 bits
             "SELECT coalesce(sum(value >> 32), 0), coalesce(sum(value & 4294967295), 0) FROM unspent WHERE height IS "
         )
@@ -142,7 +146,7 @@ class Ledger:
         sums = [(high << 32) + low for high, low in (self._db.execute(query + part).fetchone() for part in parts)]
         if Totals(*sums) != Totals.parse(self._rows.meta("totals")):
             raise StoreCorruptError(f"{self._path}: the totals are not the sums of the unspent coins")
-        self.load()
+        self.reset(Totals(*sums))
 
     def _forget(self) -> None:
         self._coins, self._txs, self._touched = {}, {}, {}

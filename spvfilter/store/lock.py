@@ -29,7 +29,7 @@ class WriterLock:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
         path = database.with_name(database.name + SUFFIX)
         while True:
-            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(file, path):  # else it was released and removed since it was opened

@@ -39,6 +39,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _NOTE = "note: "  # prefix of the light client's names in the table "meta"
+_PATIENCE_S = 5.0  # for a reader that recovers the file after a crash, or is just leaving it
 MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
 
 
@@ -124,7 +125,7 @@ class Store:
         try:
             with translated(file):
                 fresh = lock is None or create(file)
-                connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
+                connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
                 store = cls(file, network, connection, lock)
                 store._prepare(fresh)
         except BaseException:
@@ -348,7 +349,7 @@ class Store:
     def commit(self, *batches: Batch) -> None:
         """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
         tip, cursor, searched, ids = self.tip, self._cursor, self._searched, len(self._ids)
-        filters = self.compact_filters.state()
+        filters, totals = self.compact_filters.state(), self._ledger.state()
         try:
             with translated(self.path), self._rows.transaction():
                 for batch in batches:
@@ -357,7 +358,7 @@ class Store:
         except BaseException:
             self._headers.tip, self._cursor, self._searched = tip, cursor, searched
             del self._ids[ids:]
-            self._ledger.load()
+            self._ledger.reset(totals)
             self.compact_filters.reset(filters)
             raise
 

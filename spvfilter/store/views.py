@@ -259,7 +259,7 @@ def _checked_limit(limit: int | None) -> int:
         return -1
     if limit < 1:
         raise ParameterError(f"a limit is at least 1, not {limit}")
-    return limit
+    return min(limit, _TOP)
 
 
 def _cursor(place: int, key: bytes) -> str:

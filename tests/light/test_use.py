@@ -390,3 +390,15 @@ async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_cli
         assert not run.books.warnings[0].banned
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
+
+
+async def test_a_transaction_that_no_block_can_have_is_not_broadcast() -> None:
+    world = World()
+    coin = OutPoint(world.receive(LOCKS[0]), 0)
+    async with Node(world.regtest) as node, client_of(world, node) as client:
+        for raw in (
+            build_tx([LOCKS[0].spends(coin)] * 2, [STRANGER.pays(1)]),
+            build_tx([LOCKS[0].spends(coin)], [STRANGER.pays(21_000_000 * 100_000_000), STRANGER.pays(1)]),
+        ):
+            with pytest.raises(ParameterError, match="no block can have it"):
+                await client.broadcast(raw)

@@ -95,6 +95,16 @@ def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) ->
     Store.open(path, REGTEST).close()
 
 
+def test_a_lock_that_is_a_link_leaves_the_file_it_leads_to_alone(tmp_path: Path) -> None:
+    """Whoever may write into the folder could have another file of ours emptied."""
+    other = tmp_path / "other"
+    other.write_text("kept")
+    (tmp_path / "w.db-lock").symlink_to(other)
+    with pytest.raises(StoreError):
+        Store.open(tmp_path / "w.db", REGTEST)
+    assert other.read_text() == "kept"
+
+
 def test_what_a_killed_process_leaves_locks_nobody_out(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     code = (

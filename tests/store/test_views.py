@@ -174,6 +174,12 @@ def test_what_is_no_cursor_is_refused(cursor: str, ledger: Ledger) -> None:
         ledger.store.views.coins(before=cursor)
 
 
+def test_a_limit_above_all_rows_gives_all(ledger: Ledger) -> None:
+    ledger.mine(5)
+    ledger.put(pay(1, (1, OURS)), 3)
+    assert len(ledger.store.views.history(limit=1 << 70)) == len(ledger.store.views.coins(limit=1 << 70)) == 1
+
+
 def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="at least 1, not 0"):
         ledger.store.views.history(limit=0)
