@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("tx shows one transaction: it takes neither --label nor --limit")
     page = Page(sys.stdout)
     limit = _DEFAULT_LIMIT if args.limit is None and args.format == "table" else args.limit
-    with WalletStore.open(args.db) as wallet:
+    with WalletStore.open(args.db) as wallet, wallet.moment():  # pages of one commit, whoever writes meanwhile
         if args.view == "balance":
             _show_balance(page, wallet.balance(args.label), args.format)
         elif args.view == "coins":

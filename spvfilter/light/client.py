@@ -23,12 +23,12 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.store.store import MEMORY, Store
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.unconfirmed import is_sane
+from spvfilter.wallet.refusals import refusal
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
+
+MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 
 
 @public
@@ -118,8 +120,7 @@ class LightClient:
                 raise ParameterError(f"{self.network} has no DNS seeds: name peers")
         if not self._addresses and not discover:
             raise ParameterError("no peers: name some, or let them be discovered")
-        if from_height < 0:
-            raise ParameterError(f"from_height is not below 0: {from_height}")
+        _check(mode, max_peers, fp_rate, from_height)
         self.watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
@@ -258,19 +259,17 @@ class LightClient:
         FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
         `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.
 
-        Raises FormatError for a malformed one, ParameterError for one that spends what a block has spent or that no block can have, and
-        for input values that cannot be, UselessPeerError if no peer takes it in time, NotRunningError.
+        Raises FormatError for a malformed one, ParameterError for one that cannot count (it spends what a block has spent, or no
+        block can have it) and for input values that cannot be, UselessPeerError if no peer takes it in time, NotRunningError.
         """
         running = self._checked()
         raw = to_bytes(raw_tx)
         tx = Transaction.parse(raw)
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
-        if not is_sane(tx):
-            raise ParameterError("no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts")
-        spender = running.engine.books.spender_of(tx)
-        if spender not in (None, tx.txid):
-            raise ParameterError(f"it spends what {hash_to_hex(spender or b'')} has spent, which is in a block")
+        why = refusal(running.engine.books, tx)
+        if why is not None:
+            raise ParameterError(why)
         await running.broadcast(tx, values)
         return tx.txid
 
@@ -306,6 +305,18 @@ class LightClient:
         change(self.watch)
         await running.watch_changed(from_height)
         self._options = replace(self._options, from_height=min(self._options.from_height, from_height))
+
+
+def _check(mode: Mode | str, max_peers: int, fp_rate: float, from_height: int) -> None:
+    """Raises ParameterError for what a client cannot be made with."""
+    if mode not in list(Mode):
+        raise ParameterError(f"mode is one of {', '.join(Mode)}, not {mode!r}")
+    if not 1 <= max_peers <= MAX_PEERS:
+        raise ParameterError(f"max_peers is from 1 to {MAX_PEERS}, not {max_peers}")
+    if not 0.0 < fp_rate < 1.0:
+        raise ParameterError(f"fp_rate is above 0 and below 1, not {fp_rate}")
+    if from_height < 0:
+        raise ParameterError(f"from_height is not below 0: {from_height}")
 
 
 def _close(opening: futures.Future[tuple[Store, Saved]]) -> None:

@@ -26,6 +26,7 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
 from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.refusals import check_abandon
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
@@ -234,7 +235,7 @@ class Running:
 
     async def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours; wait until that is stored. Raises ParameterError."""
-        self.engine.books.check_abandon(txid)
+        check_abandon(self.engine.books, txid)
         self.feed(Abandon(txid))
         await self._database.drain()
 

@@ -20,7 +20,7 @@ else:
 
 
 MAX_WAITING = 1_000  # events that wait to be read, before they are thinned out
-MAX_LEFT = 50_000  # events that are left then; above it the client takes nothing in until some are read
+MAX_LEFT = 50_000  # events that are never thinned out; from then on the client takes nothing in until some are read
 _MAX_ALIKE = {BlockConnected: 1, PeerChanged: 1, PeerWarning: 100, Progress: 1, Synced: 1}  # of a kind that are left: the latest
 
 
@@ -50,17 +50,20 @@ class EventQueue:
         self._drained = drained
         self._changed = asyncio.Event()
         self._thin_at = MAX_WAITING
+        self._lasting = 0  # events that are never thinned out
         self.error: Exception | None = None  # what ended the client
         self.has_ended = False
 
     @property
     def is_full(self) -> bool:
         """Whether the client should wait."""
-        return len(self._events) >= MAX_LEFT
+        return self._lasting >= MAX_LEFT
 
     def put(self, events: Iterable[Event]) -> None:
         """Add events."""
-        self._events.extend(events)
+        for event in events:
+            self._events.append(event)
+            self._lasting += type(event) not in _MAX_ALIKE
         if len(self._events) >= self._thin_at:
             self._thin_out()
         self._changed.set()
@@ -95,6 +98,7 @@ class EventQueue:
             await self._changed.wait()
         was_full = self.is_full
         event = self._events.popleft()
+        self._lasting -= type(event) not in _MAX_ALIKE
         if was_full and not self.is_full:
             self._drained()
         return event

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent import futures
+    import threading
 else:
     asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
+    threading = deferred("threading")
 
 SEED_S = 10.0  # for one seed's answers; ours
 MAX_HOSTS = 256  # of one answer that are looked at; a DNS answer over TCP may have thousands
@@ -40,13 +40,7 @@ async def ask_seeds(seeds: Iterable[str], services: int, resolve: Resolve | None
     names = list(seeds)
     if resolve is not None:
         return await asyncio.gather(*(_ask(name, services, resolve, timeout_s) for name in names))
-    # threads of their own: a resolver that hangs keeps its thread for as long as the system lets it
-    with_threads = futures.ThreadPoolExecutor(max(1, len(names)), "spvfilter-dns")
-    try:
-        system = _system(with_threads)
-        return await asyncio.gather(*(_ask(name, services, system, timeout_s) for name in names))
-    finally:
-        with_threads.shutdown(wait=False, cancel_futures=True)
+    return await asyncio.gather(*(_ask(name, services, _resolved, timeout_s) for name in names))
 
 
 async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> SeedHosts:
@@ -56,7 +50,7 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
             for name, stated in ((f"x{services:x}.{seed}", services), (seed, 0)):
                 try:
                     hosts = await resolve(name)
-                except OSError as failed:
+                except Exception as failed:  # a name that cannot be encoded, no thread: none must keep the others from being asked
                     error = failed
                     continue
                 if hosts:
@@ -66,12 +60,28 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
     return SeedHosts(seed, 0, (), error)
 
 
-def _system(threads: futures.ThreadPoolExecutor) -> Resolve:
-    """The system's resolver."""
+async def _resolved(name: str) -> list[str]:
+    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang for long."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[str]] = loop.create_future()
 
-    async def resolve(name: str) -> list[str]:
-        look_up = partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM)
-        answer = await asyncio.get_running_loop().run_in_executor(threads, look_up)
-        return [str(place[0]) for _, _, _, _, place in answer]
+    def tell(hosts: list[str], error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(hosts)
+        else:
+            answer.set_exception(error)
 
-    return resolve
+    def look_up() -> None:
+        hosts: list[str] = []
+        error: Exception | None = None
+        try:
+            hosts = [str(place[0]) for _, _, _, _, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+        except Exception as failed:
+            error = failed
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, hosts, error)
+
+    threading.Thread(target=look_up, name="spvfilter-dns", daemon=True).start()
+    return await answer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
-from spvfilter.store.sqlite import MarkedRows, translated
+from spvfilter.store.sqlite import MarkedRows, mark, translated
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,7 +34,10 @@ class KnownAddress(NamedTuple):
 
 
 class AddressRows:
-    """The rows of the table "addresses"; their order means nothing."""
+    """The rows of the table "addresses"; their order means nothing.
+
+    A damaged row is left out, and no sum shows a missing one: addresses can be had anew, and must keep nobody from his wallet.
+    """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
         self._db = db
@@ -42,10 +45,10 @@ class AddressRows:
         self._path = path
 
     def load(self) -> list[KnownAddress]:
-        """All rows. Raises StoreError."""
-        query = "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed FROM addresses"
+        """All rows that are as they were written. Raises StoreError."""
+        query = "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed, mark FROM addresses"
         with translated(self._path):
-            rows = self._db.execute(query).fetchall()
+            rows = [row for *row, stated in self._db.execute(query) if stated == mark("addresses", row)]
         return [KnownAddress(address, services, seen, source, bool(tried), *rest) for address, services, seen, source, tried, *rest in rows]
 
     def write(self, changes: Mapping[str, KnownAddress | None]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
-from spvfilter.errors import StoreCorruptError
+from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
@@ -40,12 +40,13 @@ class CompactFilterBatch:
     kept: Sequence[tuple[bytes, bytes]] = ()  # filters to store: hash and bytes
 
 
-class _Row(NamedTuple):
-    """Filter hashes of the blocks from height `first` on, and their filter headers."""
+@dataclass(slots=True)
+class _Row:
+    """Filter hashes of the blocks from height `first` on; their filter headers once they are asked for."""
 
     first: int
     hashes: bytes
-    headers: bytes
+    headers: bytes = b""
 
 
 class FilterState(NamedTuple):
@@ -82,6 +83,8 @@ class CompactFilterRows:
         if height == self.height:
             return self._state.last
         row = self._row(height)
+        if not row.headers and row.hashes:
+            row.headers = chain_filter_headers(row.hashes, self._state.below[row.first // PER_ROW])
         return row.headers[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def headers(self, first: int, last: int) -> list[bytes]:
@@ -134,9 +137,7 @@ class CompactFilterRows:
         """The row of a height."""
         first = height - height % PER_ROW
         if self._read is None or self._read.first != first:
-            hashes = self._hashes(first)
-            below = self._state.below[first // PER_ROW] if hashes else b""
-            self._read = _Row(first, hashes, chain_filter_headers(hashes, below) if hashes else b"")
+            self._read = _Row(first, self._hashes(first))
         return self._read
 
     def _hashes(self, first: int) -> bytes:
@@ -167,12 +168,12 @@ class CompactFilterRows:
         self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
-        """Delete the filter hashes above a height; within a transaction."""
+        """Delete the filter hashes above a height; within a transaction. Raises ParameterError below -1."""
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Apply a batch, within a transaction; if that fails, call `reset` afterwards."""
+        """Apply a batch, within a transaction; if that fails, call `reset` afterwards. Raises ParameterError for no hashes of 32 bytes."""
         if batch.fork is not None and batch.fork < self.height:
             first = batch.fork + 1 - (batch.fork + 1) % PER_ROW
             kept = self._hashes(first)[: _SIZE * (batch.fork + 1 - first)]
@@ -180,6 +181,8 @@ class CompactFilterRows:
             below = self._state.below[: first // PER_ROW + 1]
             self.reset(FilterState(first - 1, below[-1], below[:-1]))
             self._append(kept)
+        if any(len(each) != _SIZE for each in batch.hashes):
+            raise ParameterError("filter hashes have 32 bytes each")
         self._append(b"".join(batch.hashes))
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta(_LAST, self._state.last if self.height >= 0 else None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.errors import FormatError, StoreCorruptError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import header_hashes, linked_headers
 from spvfilter.protocol import HEADER_SIZE
@@ -73,7 +73,9 @@ class HeaderRows:
         return row[0] if row else b""
 
     def cut(self, height: int) -> None:
-        """Delete the headers above a height; within a transaction, which `append` must complete."""
+        """Delete the headers above a height; within a transaction, which `append` must complete. Raises ParameterError below -1."""
+        if height < -1:
+            raise ParameterError(f"a chain is cut at height -1 at the lowest, not {height}")
         first = height + 1 - (height + 1) % PER_ROW
         kept = self._row(first)[: HEADER_SIZE * (height + 1 - first)]
         self._db.execute("DELETE FROM headers WHERE first >= ?", (first,))
@@ -82,7 +84,17 @@ class HeaderRows:
         self.tip = height
 
     def append(self, headers: bytes) -> None:
-        """Add the next headers, 80 bytes each, or none, and record which is the last; within a transaction."""
+        """Add the next headers, 80 bytes each, or none, and record which is the last; within a transaction.
+
+        Raises ParameterError for headers that are no whole ones, or do not follow the last one and each other.
+        """
+        if len(headers) % HEADER_SIZE:
+            raise ParameterError(f"headers have {HEADER_SIZE} bytes each, not {len(headers)} in all")
+        before = self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:] if self.tip >= 0 else b""
+        if headers:
+            every = before + headers
+            if linked_headers(every, header_hashes(every)) * HEADER_SIZE < len(every):
+                raise ParameterError(f"headers that do not follow the one at height {self.tip}, or each other")
         at = 0
         while at < len(headers):
             first = self.tip + 1 - (self.tip + 1) % PER_ROW

@@ -88,8 +88,8 @@ class Ended(NamedTuple):
 
     txid: bytes
     status: TxStatus
-    own: bool
     size: int  # bytes
+    tx: StoredTx | None  # only of what was broadcast here
 
 
 class Totals(NamedTuple):

@@ -27,7 +27,8 @@ class WriterLock:
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
-        path = database.with_name(database.name + SUFFIX)
+        real = database.resolve()  # by whatever name it is opened
+        path = real.with_name(real.name + SUFFIX)
         while True:
             file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

@@ -37,8 +37,8 @@ class WalletStore(Views):
     def open(cls, path: str | os.PathLike[str]) -> Self:
         """Open the database at `path`. Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none."""
         file = Path(path)
-        if not file.exists():
-            raise StoreError(f"{file}: there is no such file")
+        if not file.is_file():
+            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: is no file")
         with translated(file):
             name = f"{file.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)

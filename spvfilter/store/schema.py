@@ -53,7 +53,6 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
     "tx_labels": "txid, label, place",
     "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
-    "addresses": "address, services, seen, source, tried, succeeded, attempted, failures, faults, speed",
 }
 
 

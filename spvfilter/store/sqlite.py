@@ -102,6 +102,7 @@ class MarkedRows:
         self._path = path
         self._columns = columns
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
+        self.is_committed = False  # the last transaction
 
     def verify(self) -> None:
         """Raises StoreCorruptError if a row is damaged or missing."""
@@ -148,15 +149,32 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything written in the block, or nothing."""
+        """Commit everything written in the block, or nothing: `is_committed` tells which, if this raises.
+
+        It may have been committed all the same where a signal came while the disk was waited for.
+        """
         before = dict(self._sums)
+        self.is_committed, is_written = False, False
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self.set_meta("sums", b"".join(map(number, self._sums.values())))
+            self.set_meta("sums", self._all_sums())
+            is_written = True
             self._db.execute("COMMIT")
-        except BaseException:
-            self._sums = before
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            self.is_committed = True
+        except BaseException as error:
+            if is_written and not self._db.in_transaction and not isinstance(error, sqlite3.Error):
+                self.is_committed = True
+            else:
+                self._sums = before
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
             raise
+
+    def check_unchanged(self) -> None:
+        """Raises StoreLockedError if someone else has written the file, whom the lock did not keep out; within a transaction."""
+        if self.meta("sums") != self._all_sums():
+            raise StoreLockedError(f"{self._path}: another process has written it meanwhile")
+
+    def _all_sums(self) -> bytes:
+        return b"".join(map(number, self._sums.values()))

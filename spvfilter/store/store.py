@@ -303,9 +303,10 @@ class Store:
 
     def ended(self) -> list[Ended]:
         """What became neither confirmed nor is unconfirmed any more, the oldest first."""
-        query = "SELECT txid, status, own, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place"
+        query = "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place"
         kinds = tuple(status.value for status in UNCONFIRMED)
-        return [Ended(txid, TxStatus(status), bool(own), size) for txid, status, own, size in self._rows_of(query, kinds)]
+        own = self._transactions("own = 1 AND status NOT IN ('confirmed', ?, ?)", kinds)
+        return [Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)]
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place"  # noqa: S608
@@ -336,6 +337,7 @@ class Store:
             self._watch = watch
             self._ids = []
             with self._rows.transaction():
+                self._rows.check_unchanged()
                 self._write_entries(known)
                 self._write_coins(
                     outpoint
@@ -347,19 +349,25 @@ class Store:
                     self._move_cursor(min(self._cursor, max(since, 0) - 1))
 
     def commit(self, *batches: Batch) -> None:
-        """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed."""
+        """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed.
+
+        Another exception, such as KeyboardInterrupt, may come when everything is committed already. Raises ParameterError for headers that
+        do not follow the stored ones and for hashes of a wrong size.
+        """
         tip, cursor, searched, ids = self.tip, self._cursor, self._searched, len(self._ids)
         filters, totals = self.compact_filters.state(), self._ledger.state()
         try:
             with translated(self.path), self._rows.transaction():
+                self._rows.check_unchanged()
                 for batch in batches:
                     self._write(batch)
                 self._ledger.settle()
         except BaseException:
-            self._headers.tip, self._cursor, self._searched = tip, cursor, searched
-            del self._ids[ids:]
-            self._ledger.reset(totals)
-            self.compact_filters.reset(filters)
+            if not self._rows.is_committed:
+                self._headers.tip, self._cursor, self._searched = tip, cursor, searched
+                del self._ids[ids:]
+                self._ledger.reset(totals)
+                self.compact_filters.reset(filters)
             raise
 
     def _write(self, batch: Batch) -> None:

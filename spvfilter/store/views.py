@@ -116,10 +116,10 @@ class Views:
     def balance(self, label: str | None = None) -> Balance:
         """The balance: of everything, from sums that each commit keeps, or of the coins of a label, which are added up.
 
-        Raises StoreCorruptError.
+        Raises ParameterError for what is no label, StoreCorruptError.
         """
         with self._moment():
-            totals = Totals.parse(self._meta("totals")) if label is None else self._totals_of(label)
+            totals = Totals.parse(self._meta("totals")) if label is None else self._totals_of(_checked_label(label))
             immature = held = 0
             for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label):
                 immature += coin[2]
@@ -147,10 +147,10 @@ class Views:
     def history(self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None) -> list[HistoryEntry]:
         """The transactions, of a label or all: unconfirmed ones, then those of blocks, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens: a page
-        leaves none out that was below it then, but shows again what a block has confirmed meanwhile. What was abandoned, expired or is
-        in conflict stands where the chain ended then. Of what ended so and was not broadcast here, the latest 1,000 are kept. Raises
-        ParameterError for a bad limit or cursor, StoreCorruptError.
+        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens; but
+        between two pages a block or a reorganisation may move an entry above or below it: within `moment` each is shown once. What was
+        abandoned, expired or is in conflict stands where the chain ended then. Of what ended so and was not broadcast here, the latest
+        1,000 are kept. Raises ParameterError for a bad limit or cursor, StoreCorruptError.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         if label is None:
@@ -160,20 +160,31 @@ class Views:
                 "FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND (tx_labels.place, tx_labels.txid) < (?, ?)"
                 " ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
             )
-            values = (label, *values)
+            values = (_checked_label(label), *values)
         with self._moment():
             return list(self._entries(where, values))
 
     def transaction(self, txid: bytes) -> HistoryEntry | None:
-        """One transaction by its txid (32 bytes, wire order), or None. Raises StoreCorruptError."""
+        """One transaction by its txid (32 bytes, wire order), or None. Raises ParameterError, StoreCorruptError."""
+        if not isinstance(txid, bytes) or len(txid) != 32:
+            raise ParameterError("a txid has 32 bytes")
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ?", (txid,)), None)
 
     # Rows
 
     @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Within it all calls see the same commit, as the pages of a whole export must. Raises StoreError."""
+        with self._moment():
+            yield
+
+    @contextmanager
     def _moment(self) -> Iterator[None]:
         """All reads see the same commit."""
+        if self._db.in_transaction:
+            yield  # of `moment`
+            return
         with translated(self._path):
             self._db.execute("BEGIN")
             try:
@@ -199,12 +210,16 @@ class Views:
 
     def _coins_where(self, where: str, values: tuple[object, ...], label: str | None) -> Iterator[tuple[Any, ...]]:
         if label is not None:
+            _checked_label(label)
             where, values = f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}", (label, *values)  # noqa: S608  # constants
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
     def _coin(self, row: tuple[Any, ...], tip: int) -> Coin:
         outpoint, entry, value, script, height, is_coinbase, spender, place = row
-        (_, _, _, label) = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)))
+        found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
+        if found is None:
+            raise StoreCorruptError(f"{self._path}: entry {entry} of the watch list is missing")
+        label = found[-1]
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         return Coin(
             outpoint=OutPoint.parse(outpoint),
@@ -254,10 +269,16 @@ class Views:
         return int.from_bytes(header[68:72], "little")
 
 
+def _checked_label(label: str) -> str:
+    if not isinstance(label, str) or any("\ud800" <= each <= "\udfff" for each in label):
+        raise ParameterError(f"no label of an entry: {ascii(label)[:80]}")
+    return label
+
+
 def _checked_limit(limit: int | None) -> int:
     if limit is None:
         return -1
-    if limit < 1:
+    if not isinstance(limit, int) or limit < 1:
         raise ParameterError(f"a limit is at least 1, not {limit}")
     return min(limit, _TOP)
 
@@ -273,7 +294,7 @@ def _behind(cursor: str | None) -> tuple[int, bytes]:
     try:
         place, key = cursor.split("-")
         found = int(place, 16), bytes.fromhex(key)
-    except ValueError:
+    except (ValueError, AttributeError, TypeError):
         raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}") from None
     if not 0 <= found[0] <= _TOP:
         raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}")

@@ -9,41 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from spvfilter._dataclass import dataclass, field
-from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
-from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.ledger import Ended, StoredMatch, StoredTx, TxStatus
+from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, is_sane, made_by
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
-
-
-@dataclass(frozen=True, slots=True)
-class SavedBooks:
-    """What the database knows of the books."""
-
-    matches: Sequence[StoredMatch] = ()
-    unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)  # by txid
-    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks and in conflict with these, by txid
-    ended: Sequence[Ended] = ()  # what counts no more, the oldest first
-    cursor: int = -1
-    searched: int = -1
-
-
-@dataclass(slots=True)
-class Filtered:
-    """Transactions of the blocks that peers searched by our BIP-37 filter."""
-
-    txs: int = 0
-    false_positives: int = 0  # that the filter let through and the watch list did not match
 
 
 class Books:
@@ -61,8 +39,8 @@ class Books:
         self._at: dict[int, list[Identity]] = {}  # height → matches
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
         self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
-        self._kept = {txid: tx for txid, tx in saved.transactions.items() if tx.status is TxStatus.CONFIRMED}
-        self._ended = Endings(saved.ended, saved.transactions)
+        self._kept: dict[bytes, StoredTx] = {}
+        self.ended = Endings(saved.ended, saved.transactions)
         self._invented: set[bytes] = set()  # outpoints of outputs that only unconfirmed transactions of others made
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed)
@@ -72,6 +50,9 @@ class Books:
         for found in saved.matches:
             if found.block_hash is not None:
                 self._remember(found)
+        for txid, tx in saved.transactions.items():
+            if tx.status is TxStatus.CONFIRMED and tx.position:
+                self._keep(txid, tx)
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
@@ -127,13 +108,12 @@ class Books:
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
         """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
-        pending = self.unconfirmed.pending
-        replaced = {txid for txid, tx in pending.items() if tx.rival in pending and pending[tx.rival].own}
-        return [(txid, tx.raw) for txid, tx in pending.items() if tx.own and txid not in replaced]
+        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.own()]
 
     def spender_of(self, tx: Transaction) -> bytes | None:
-        """The txid of the confirmed transaction of the wallet's that spends what another spends, or None."""
-        return next((self._spender[outpoint] for outpoint in tx.inputs if outpoint in self._spender), None)
+        """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
+        spenders = (self._spender.get(outpoint) for outpoint in tx.inputs)
+        return next((spender for spender in spenders if spender not in (None, tx.txid)), None)
 
     # Searching blocks
 
@@ -185,15 +165,21 @@ class Books:
         for hit in hits:
             if hit.txid in self._kept:
                 continue
-            pending = self.unconfirmed.pending.get(hit.txid)
+            pending = self.unconfirmed.pending.get(hit.txid) or self.ended.own(hit.txid)
             raw = raws[hit.position] if pending is None or not pending.own else pending.raw
             kept = StoredTx(raw, TxStatus.CONFIRMED, own=False) if pending is None else pending
             kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, rival=None, hits=())
             kept = kept._replace(block_hash=block.hash, height=block.height, position=hit.position)
-            self._ended.forget(hit.txid)
+            self.ended.forget(hit.txid)
             self.batch.transactions[hit.txid] = kept
             if hit.position:
-                self._kept[hit.txid] = kept
+                self._keep(hit.txid, kept)
+
+    def _keep(self, txid: bytes, kept: StoredTx) -> None:
+        """Remember a transaction of a block, and everything that it spends: a rival may come later than the block."""
+        self._kept[txid] = kept
+        for outpoint in Transaction.parse(kept.raw).inputs:
+            self._spender.setdefault(outpoint, txid)
 
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
@@ -205,17 +191,14 @@ class Books:
             rivals = [txid for outpoint in inputs for txid in self.unconfirmed.spenders(outpoint)]
             if rivals:
                 tx = Transaction.parse(raw)
-                self._confirm_pending(tx.txid)
+                if self.unconfirmed.remove(tx.txid) is not None and tx.txid not in self._kept:
+                    self.batch.transactions[tx.txid] = None
                 freed += map(tx.outpoint, range(len(tx.span.outputs)))
                 end = Ending(TxStatus.CONFLICTED, Reason.CONFLICT, block.height, block.hash, tx.txid)
                 for rival in dict.fromkeys(rivals):
                     if rival != tx.txid:
                         yield from self._end(rival, end, freed)
         yield from self._come_back(freed)
-
-    def _confirm_pending(self, txid: bytes) -> None:
-        if self.unconfirmed.remove(txid) is not None and txid not in self._kept:
-            self.batch.transactions[txid] = None
 
     def rewind(self, height: int) -> None:
         """Move the cursor back, so that blocks above `height` are searched again."""
@@ -273,11 +256,11 @@ class Books:
             txids = dict.fromkeys(found.hit.txid for found in lost)
             returning += (kept for txid in reversed(txids) if (kept := self._forget_tx(txid)) is not None)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
-        for kept in [*self._ended.undone(fork, self.batch), *reversed(returning)]:  # parents first; what was in a block was seen last
+        for kept in [*self.ended.undone(fork, self.batch), *reversed(returning)]:  # parents first; what was in a block was seen last
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
                 gone.add(tx.txid)
-                self._ended.put(tx.txid, end.of(kept, ()), self.batch)
+                self.ended.put(tx.txid, end.of(kept, ()), self.batch)
                 for child in (each for index in range(len(tx.span.outputs)) for each in self.unconfirmed.spenders(tx.outpoint(index))):
                     events += self._end(child, end, freed)
             else:
@@ -288,6 +271,9 @@ class Books:
         kept = self._kept.pop(txid, None)
         if kept is not None:
             self.batch.transactions[txid] = None
+            for outpoint in Transaction.parse(kept.raw).inputs:
+                if self._spender.get(outpoint) == txid:
+                    del self._spender[outpoint]
         return kept
 
     def change_filters(self, change: CompactFilterBatch) -> None:
@@ -328,21 +314,34 @@ class Books:
         if not is_sane(tx):
             return [], []
         hits = self.watch.table.scan_tx(tx.raw)
+        if any(identity(hit) in self._confirmed for hit in hits):
+            return [], []  # confirmed already
+        spender = self.spender_of(tx)
+        if spender is not None:
+            if hits:
+                self._note_conflict(tx, hits, spender, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
+            return [], []
         contest = self.unconfirmed.contest(tx)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since)
-            displaced = () if contest is None else contest.displaced
-            freed = self._inputs_of(displaced)
-            return [*self._displace(displaced, tx.txid), *self._come_back(freed)], []
-        if any(identity(hit) in self._confirmed for hit in hits):
-            return [], []  # confirmed already
-        if any(hit.outpoint in self._spender for hit in hits if hit.spend):
-            return [], []  # conflicts with a confirmed transaction
-        if contest is None or self._ended.rules_out(tx, own=own) or not (own or self.unconfirmed.has_room(tx.raw)):
+            if contest is None or contest.revived:
+                return [], []
+            freed = self._inputs_of(contest.displaced)
+            events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
+            self._trim(contest.displaced)
+            return events, []
+        if contest is None or self.ended.rules_out(tx, own=own) or not (own or self.unconfirmed.has_room(tx.raw)):
             return [], []
-        self._ended.forget(tx.txid)
+        self.ended.forget(tx.txid)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
         return self._count(tx.txid, contest)
+
+    def _note_conflict(self, tx: Transaction, hits: Iterable[Hit], spender: bytes, made: StoredTx) -> None:
+        """Keep a transaction that spends what a block has spent: what spends from it cannot count either."""
+        block = self._kept.get(spender)
+        if block is not None and block.height is not None:
+            end = Ending(TxStatus.CONFLICTED, Reason.CONFLICT, block.height, block.block_hash, spender)
+            self.ended.put(tx.txid, end.of(made, hits), self.batch)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:
         """A transaction is known to have come after what replaced it: it counts again."""
@@ -362,7 +361,9 @@ class Books:
             events += found
             made += known
             freed += self.unconfirmed.outpoints(each)
-        return [*events, *self._come_back(freed)], made
+        events += self._come_back(freed)
+        self._trim(contest.displaced)
+        return events, made
 
     def _make_live(self, txid: bytes) -> tuple[list[WalletEvent], list[bytes]]:
         live = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
@@ -373,6 +374,7 @@ class Books:
     def _displace(self, txids: Sequence[bytes], by: bytes) -> list[WalletEvent]:
         """Transactions count no more, because another came that spends the same. They are kept as rivals."""
         events: list[WalletEvent] = []
+        self._unwrite(map(self.unconfirmed.hits, txids))
         for txid in txids:
             hits = self.unconfirmed.take_hits(txid)
             before = self.unconfirmed.pending[txid]
@@ -380,10 +382,13 @@ class Books:
             self.batch.transactions[txid] = rival
             self.unconfirmed.replace(txid, rival)
             events += self._withdraw(hits, Reason.REPLACED, by)
-        for each in self.unconfirmed.excess(txids):
+        return events
+
+    def _trim(self, replaced: Sequence[bytes]) -> None:
+        """Forget the oldest rivals where these have become too many; last of all, since until then one may count again."""
+        for each in self.unconfirmed.excess(replaced):
             self.unconfirmed.remove(each)
             self.batch.transactions[each] = None
-        return events
 
     def _come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Rivals count again against which nothing stands any more."""
@@ -446,20 +451,8 @@ class Books:
         events = [event for txid in old for event in self._end(txid, end, freed)]
         return [*events, *self._come_back(freed)]
 
-    def check_abandon(self, txid: bytes) -> None:
-        """Raises ParameterError for a transaction that is not unconfirmed, or not ours."""
-        pending = self.unconfirmed.pending.get(txid)
-        if pending is None:
-            raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")
-        if not pending.own:
-            raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only own transactions can be abandoned")
-
     def abandon(self, txid: bytes) -> list[WalletEvent]:
-        """Give up an unconfirmed transaction that we broadcast, its descendants, and those of ours that it replaced.
-
-        Raises ParameterError as `check_abandon`.
-        """
-        self.check_abandon(txid)
+        """Give up an own unconfirmed transaction (`check_abandon`), its descendants, and those of ours that it replaced."""
         rivals = (each for outpoint in self._inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint))
         own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
         end, freed = Ending(TxStatus.ABANDONED, Reason.ABANDONED, self.cursor), list[bytes]()
@@ -468,18 +461,23 @@ class Books:
 
     def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
         """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they spent."""
-        for each in self.unconfirmed.descendants(txid):
-            before = self.unconfirmed.pending.get(each)
-            if before is None:
-                continue
+        family = [each for each in self.unconfirmed.descendants([txid]) if each in self.unconfirmed.pending]
+        self._unwrite(map(self.unconfirmed.hits, family))
+        for each in family:
+            before = self.unconfirmed.pending[each]
             freed += self._inputs_of([each])
             hits = self.unconfirmed.remove(each) or {}
-            self._ended.put(each, end.of(before, hits.values()), self.batch)
+            self.ended.put(each, end.of(before, hits.values()), self.batch)
             yield from self._withdraw(hits, end.reason, end.by)
 
+    def _unwrite(self, gone: Iterable[Mapping[Identity, Hit]]) -> None:
+        """Unconfirmed matches that hold no more need not be written, if they are not yet."""
+        marks = {mark for hits in gone for mark in hits}
+        if marks and self.batch.matches:
+            self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in marks]
+
     def _withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
-        """Matches of an unconfirmed transaction hold no more."""
-        self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in hits]
+        """Matches of an unconfirmed transaction hold no more; `_unwrite` must have been called with them."""
         self.batch.withdrawn += hits
         yield from (MatchWithdrawn(self.match_of(hit), reason, by) for hit in hits.values())
 

@@ -35,7 +35,8 @@ class Endings:
 
     def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx]) -> None:
         """As the database has them; the conflicted ones of recent blocks are among the `transactions`."""
-        self._others = {ended.txid: ended.size for ended in stored if not ended.own}  # the oldest first
+        self._own = {ended.txid: ended.tx for ended in stored if ended.tx is not None}
+        self._others = {ended.txid: ended.size for ended in stored if ended.tx is None}  # the oldest first
         self._size = sum(self._others.values())
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
@@ -49,6 +50,7 @@ class Endings:
         if tx.status is TxStatus.CONFLICTED:
             self._conflicted[txid] = tx
         if tx.own:
+            self._own[txid] = tx
             return
         self._others[txid] = len(tx.raw)
         self._size += len(tx.raw)
@@ -60,8 +62,13 @@ class Endings:
     def forget(self, txid: bytes) -> None:
         """A transaction is unconfirmed again, in a block, or not kept any more."""
         self._size -= self._others.pop(txid, 0)
+        self._own.pop(txid, None)
         self._abandoned.discard(txid)
         self._conflicted.pop(txid, None)
+
+    def own(self, txid: bytes) -> StoredTx | None:
+        """A transaction that was broadcast here and has ended, or None."""
+        return self._own.get(txid)
 
     def rules_out(self, tx: Transaction, *, own: bool) -> bool:
         """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones may come again."""

@@ -23,6 +23,8 @@ MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transacti
 MAX_PENDING_SIZE = 50_000_000  # bytes of unconfirmed matched transactions; those beyond are found once a block confirms them
 MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
 MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
+MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
+MAX_DISPLACED_MATCHES = 1_000  # matches of these; ours
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
 
@@ -146,10 +148,10 @@ class Unconfirmed:
             self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 
-    def descendants(self, txid: bytes) -> list[bytes]:
-        """A transaction and all that spend from it, directly or through others."""
-        family = [txid]
-        members = {txid}
+    def descendants(self, txids: Iterable[bytes]) -> list[bytes]:
+        """Transactions and all that spend from them, directly or through others."""
+        family = list(dict.fromkeys(txids))
+        members = set(family)
         for parent in family:  # grows while it is walked
             raw = self.pending.get(parent)
             outputs = len(Transaction.parse(raw.raw).span.outputs) if raw is not None else 0
@@ -169,8 +171,8 @@ class Unconfirmed:
     def contest(self, tx: Transaction) -> Contest | None:
         """What becomes of others if a transaction counts; None if it cannot.
 
-        That is so if it spends what one of its ancestors spends, or from two that spend the same, or if too many ancestors would have to
-        count again.
+        That is so if it spends what one of its ancestors spends, or from two that spend the same, if too many ancestors would have to
+        count again, or if too much would count no more: a few bytes of a stranger's are not to move thousands of matches.
         """
         family = self._replaced_ancestors(tx)
         if family is None:
@@ -182,13 +184,35 @@ class Unconfirmed:
             if inputs & spent:
                 return None
             spent |= inputs
-        rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)}
-        displaced: dict[bytes, None] = {}
-        for rival in rivals - {tx.txid}:
-            displaced.update(dict.fromkeys(txid for txid in self.descendants(rival) if self.is_live(txid)))
+        rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {tx.txid}
+        if len(rivals) > MAX_DISPLACED:
+            return None
+        displaced = {txid for txid in self.descendants(rivals) if self.is_live(txid)}
         if any(parent in displaced for member in members for parent in self._parents(member)):
             return None
+        if len(displaced) > MAX_DISPLACED or sum(len(self.hits(txid)) for txid in displaced) > MAX_DISPLACED_MATCHES:
+            return None
+        if sum(len(member.span.outputs) for member in members[:-1]) > MAX_DISPLACED_MATCHES:
+            return None
         return Contest(family, sorted(displaced, key=self._ages.__getitem__))
+
+    def own(self) -> list[bytes]:
+        """Transactions that we broadcast, parents first, but for those that we replaced ourselves."""
+        replaced = {txid for txid, tx in self.pending.items() if tx.rival in self.pending and self.pending[tx.rival].own}
+        return self.parents_first(txid for txid, tx in self.pending.items() if tx.own and txid not in replaced)
+
+    def parents_first(self, txids: Iterable[bytes]) -> list[bytes]:
+        """Transactions in an order in which none comes before one that it spends from."""
+        waiting, ordered = list(txids), dict[bytes, None]()
+        while waiting:
+            txid = waiting[0]
+            parents = [each for each in self._parents(Transaction.parse(self.pending[txid].raw)) if each in waiting]
+            if parents:
+                waiting.remove(parents[0])
+                waiting.insert(0, parents[0])
+            else:
+                ordered[waiting.pop(0)] = None
+        return list(ordered)
 
     def _replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
         """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are too many."""
@@ -246,7 +270,9 @@ class Unconfirmed:
         for rivals, most in groups:
             others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
             for txid in sorted(others, key=self._ages.__getitem__)[: max(0, len(others) - most)]:
-                family = self.descendants(txid)
+                if txid in found:
+                    continue
+                family = self.descendants([txid])
                 if not any(self.pending[each].own for each in family):
                     found.update(dict.fromkeys(family))
         return list(found)

@@ -95,6 +95,21 @@ async def test_the_client_waits_only_where_fifty_thousand_matches_wait() -> None
     assert drained == [True]
 
 
+async def test_what_does_not_count_makes_no_client_wait_and_one_that_waited_is_told_of_room() -> None:
+    drained: list[bool] = []
+    queue = EventQueue(lambda: drained.append(True))
+    for number in range(MAX_LEFT // 2):
+        queue.put([found(number), block(number), block(number)])
+    assert not queue.is_full
+    queue.put(map(found, range(MAX_LEFT // 2)))
+    queue.put(block(number) for number in range(3 * MAX_LEFT))  # commits that were under way
+    taken = 0
+    while not drained:
+        await queue.take()
+        taken += 1
+    assert 0 < taken <= MAX_WAITING
+
+
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_client_whose_events_nobody_reads_searches_on(mode: str) -> None:
     world = World(4)

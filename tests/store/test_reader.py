@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreLockedError
+from spvfilter.errors import ParameterError, StoreCorruptError, StoreError, StoreForeignError, StoreLockedError
 from spvfilter.network import REGTEST
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.reader import WalletStore
-from spvfilter.store.store import Store
+from spvfilter.store.store import Batch, Store
+from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
+from support.stores import opened
 
 READ = "import sys\nfrom spvfilter import WalletStore\n"
 READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.balance().confirmed)"
@@ -103,6 +105,58 @@ def test_a_lock_that_is_a_link_leaves_the_file_it_leads_to_alone(tmp_path: Path)
     with pytest.raises(StoreError):
         Store.open(tmp_path / "w.db", REGTEST)
     assert other.read_text() == "kept"
+
+
+def test_another_name_of_the_file_is_locked_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with Ledger(path).store:
+        (tmp_path / "link.db").symlink_to(path)
+        with pytest.raises(StoreLockedError):
+            Store.open(tmp_path / "link.db", REGTEST)
+
+
+def test_of_two_writers_that_no_lock_keeps_apart_one_is_stopped_before_it_writes(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    first = opened(path)
+    (tmp_path / "w.db-lock").unlink()
+    second = opened(path)
+    watch = WatchList(REGTEST)
+    watch.add_script(OURS)
+    second.attach(watch)
+    with pytest.raises(StoreLockedError, match="another process"):
+        first.commit(Batch(notes={"a": b"2"}))
+    second.close()
+    first.close()
+    Store.open(path, REGTEST).close()
+
+
+def test_the_pages_of_one_moment_are_of_one_commit(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "w.db")
+    ledger.mine(5)
+    for number in range(4):
+        ledger.put(pay(number + 1, (number + 1, OURS)), 3)
+    with WalletStore.open(tmp_path / "w.db") as wallet, wallet.moment():
+        page = wallet.history(limit=2)
+        ledger.put(pay(9, (9, OURS)), 4)
+        rest = wallet.history(before=page[-1].cursor)
+        assert len({entry.txid for entry in (*page, *rest)}) == 4
+
+
+def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> None:
+    Ledger(tmp_path / "w.db").store.close()
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        for wrong in (
+            lambda: wallet.balance("\udcff"),
+            lambda: wallet.history(label=b"x"),  # type: ignore[arg-type]
+            lambda: wallet.transaction(b"12"),
+            lambda: wallet.transaction("12" * 32),  # type: ignore[arg-type]
+            lambda: wallet.coins(before=b"1-00"),  # type: ignore[arg-type]
+            lambda: wallet.coins(limit=1.5),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(ParameterError):
+                wrong()
+    with pytest.raises(StoreError, match="is no file"):
+        WalletStore.open(tmp_path)
 
 
 def test_what_a_killed_process_leaves_locks_nobody_out(tmp_path: Path) -> None:

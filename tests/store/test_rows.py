@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import StoreCorruptError
+from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.filters.bip158 import filter_headers
 from spvfilter.network import REGTEST
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import MEMORY, Batch, Store
 from support.build import sha256d
+from support.headerchains import chain_of
 from support.vectors import effort
 
 ROW = 2_000
@@ -145,3 +146,50 @@ def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str,
         db.execute(damage.format(table, column))
     with pytest.raises(StoreCorruptError):
         Store.open(path, REGTEST)
+
+
+class Interrupted:
+    """A connection on which a signal comes just when a commit is done."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        done = self._db.execute(statement, *values)  # type: ignore[arg-type]
+        if statement == "COMMIT":
+            raise KeyboardInterrupt
+        return done
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
+
+
+def test_a_signal_after_the_commit_leaves_memory_and_database_alike(tmp_path: Path) -> None:
+    headers = chain_of(5).headers(0, 6)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.commit(Batch(headers=headers[:80]))
+        db = store._rows._db
+        store._rows._db = Interrupted(db)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            store.commit(Batch(headers=headers[80:160], notes={"a": b"1"}))
+        store._rows._db = db
+        assert store.tip == 1
+        store.commit(Batch(headers=headers[160:], notes={"b": b"2"}))
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        assert b"".join(store.headers()) == headers
+
+
+@pytest.mark.parametrize("cut", [79, 81, 120])
+def test_headers_that_are_none_or_do_not_follow_are_refused_before_they_are_written(cut: int, tmp_path: Path) -> None:
+    headers = chain_of(5).headers(0, 6)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.commit(Batch(headers=headers[:80]))
+        for wrong in (headers[80 : 80 + cut], headers[160:], headers[80:160] + headers[240:]):
+            with pytest.raises(ParameterError):
+                store.commit(Batch(headers=wrong))
+        with pytest.raises(ParameterError):
+            store.commit(Batch(compact_filters=CompactFilterBatch(hashes=[bytes(31)])))
+        assert store.tip == 0
+        store.commit(Batch(headers=headers[80:]))
+    Store.open(tmp_path / "w.db", REGTEST).close()

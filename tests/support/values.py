@@ -137,7 +137,7 @@ VALUES: dict[str, list[object]] = {
         CompactFilterBatch(3, [H1], [(H2, b"")]),
         Bip37Parameters(1, 256, 0.0001, H1),
         ImportCounts(1, stale_blocks=[H1]),
-        Ended(H1, TxStatus.EXPIRED, False, 90),
+        Ended(H1, TxStatus.EXPIRED, 90, None),
         StoredTx(WITNESS, TxStatus.PENDING, True, 1, 2),
         Balance(1, 2, 3, 4, 5),
         UnspentCoin(OutPoint(bytes(32), 1), 5, b"\x51", None, "label", 7, False, True, None, "7-00"),

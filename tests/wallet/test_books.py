@@ -13,7 +13,9 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet import endings, unconfirmed
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, outpoint, p2wpkh, sha256d, tx, txid
@@ -275,6 +277,18 @@ def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, st
         model.check()
     finally:
         model.store.close()
+
+
+@pytest.mark.parametrize("seed", range(effort(5, 12, 200)))
+def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is forgotten for lack of room changes no balance and breaks nothing."""
+    for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_UNMATCHED", 3), ("MAX_FAMILY", 2)):
+        monkeypatch.setattr(unconfirmed, name, most)
+    monkeypatch.setattr(endings, "MAX_ENDED", 3)
+    model = Model(seed)
+    for _ in range(80):
+        getattr(model, model.rng.choice(STEPS))()
+    model.check()
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))

@@ -9,7 +9,8 @@ import time
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from support.build import p2wpkh

@@ -10,11 +10,14 @@ from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
 from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.refusals import check_abandon, refusal
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
-from spvfilter.wallet.unconfirmed import MAX_RIVALS, MAX_RIVALS_OF_COIN
+from spvfilter.wallet.unconfirmed import MAX_DISPLACED, MAX_DISPLACED_MATCHES, MAX_RIVALS, MAX_RIVALS_OF_COIN
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, coinbase, header, p2wpkh, sha256d, tx, txid
 from support.ledger import check_ledger
@@ -236,7 +239,7 @@ def test_an_abandoned_transaction_frees_its_coins_for_good_unless_a_block_has_it
     assert wallet.statuses()[txid(bump)] == "confirmed"
     assert wallet.store.views.balance().total == 800
     with pytest.raises(ParameterError, match="not an unconfirmed transaction"):
-        wallet.books.abandon(txid(bump))
+        check_abandon(wallet.books, txid(bump))
 
 
 def test_abandoning_is_taken_back_by_broadcasting_again(wallet: Wallet) -> None:
@@ -253,7 +256,7 @@ def test_what_others_sent_cannot_be_abandoned(wallet: Wallet) -> None:
     raw = pay(100, coin(1))
     wallet.hear(raw)
     with pytest.raises(ParameterError, match="not broadcast here"):
-        wallet.books.abandon(txid(raw))
+        check_abandon(wallet.books, txid(raw))
 
 
 def test_an_own_transaction_that_a_stranger_contradicts_is_still_offered(wallet: Wallet) -> None:
@@ -339,3 +342,117 @@ def test_nothing_is_left_of_a_coinbase_that_has_left_the_chain(wallet: Wallet) -
     assert wallet.statuses() == {txid(spend): "conflicted", txid(child): "conflicted"}
     assert wallet.store.views.balance().total == 0
     assert wallet.hear(child) == wallet.hear(spend) == []
+
+
+def test_the_oldest_rival_may_count_again_with_its_child_or_by_itself(wallet: Wallet) -> None:
+    """Its place among too many rivals is given up only after that."""
+    for again in (False, True):
+        number = 2 + again
+        first = pay(1_000, coin(number))
+        wallet.hear(first)
+        for value in range(MAX_RIVALS_OF_COIN):
+            wallet.hear(pay(value + 1, coin(number)))
+        if again:
+            wallet.tell(wallet.books.see_again(txid(first)))
+        else:
+            wallet.hear(pay(5, out(first)))
+        assert wallet.books.unconfirmed.is_live(txid(first))
+        assert wallet.statuses()[txid(first)] == "pending"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_rival_that_comes_after_the_block_never_counts_nor_does_its_child(wallet: Wallet, restarts: bool) -> None:
+    mined, late = pay(100, coin(1)), pay(90, coin(1))
+    wallet.mine(mined)
+    if restarts:
+        wallet.restart()
+    assert not wallet.hear(late)
+    assert not wallet.hear(pay(80, out(late)))
+    assert wallet.pending == 0
+    assert wallet.statuses() == {txid(mined): "confirmed", txid(late): "conflicted"}
+    wallet.reorganise()
+    wallet.mine()
+    wallet.mine()
+    assert wallet.pending == 100
+
+
+def test_a_long_chain_of_payments_is_not_displaced_by_one(wallet: Wallet) -> None:
+    """As nodes do: a few bytes of a stranger's move a hundred transactions at most."""
+    root = pay(1_000, coin(1))
+    chain = [root]
+    for value in range(MAX_DISPLACED + 1):
+        chain.append(pay(900 - value, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    assert not wallet.hear(pay(1, coin(1)))
+    assert wallet.pending == 900 - MAX_DISPLACED
+    wide = [tx([TxIn(coin(7)[:32], 0)], [TxOut(1, OURS)] * (MAX_DISPLACED_MATCHES + 1)), pay(5, coin(7))]
+    for raw in wide:
+        wallet.hear(raw)
+    assert wallet.statuses()[txid(wide[0])] == "pending"
+    assert txid(wide[1]) not in wallet.statuses()
+    wallet.mine(pay(1, coin(1)))  # which a block has
+    assert wallet.pending == MAX_DISPLACED_MATCHES + 1
+
+
+def test_what_is_forgotten_of_many_rivals_is_looked_at_once(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+    unconfirmed = wallet.books.unconfirmed
+    for number in range(30):
+        for value in range(40):
+            wallet.hear(pay(value + 1, coin(100 + number)))
+    looked_at = 0
+    descendants = unconfirmed.descendants
+
+    def counted(txids: Iterable[bytes]) -> list[bytes]:
+        nonlocal looked_at
+        looked_at += 1
+        return descendants(txids)
+
+    monkeypatch.setattr(unconfirmed, "descendants", counted)
+    wallet.hear(pay(99, coin(100)))
+    assert looked_at <= 4
+
+
+@pytest.mark.parametrize("end", ["abandoned", "expired"])
+def test_an_own_transaction_that_ended_and_is_confirmed_stays_ours(wallet: Wallet, end: str) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    mine = pay(900, out(funding))
+    wallet.hear(mine, own=True)
+    seen = wallet.now
+    if end == "abandoned":
+        wallet.tell(wallet.books.abandon(txid(mine)))
+    else:
+        wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    wallet.restart()
+    wallet.mine(mine)
+    entry = wallet.store.views.transaction(txid(mine))
+    assert entry is not None
+    assert (entry.is_own, entry.first_seen, str(entry.status)) == (True, seen, "confirmed")
+    wallet.reorganise()
+    assert wallet.books.own_unconfirmed() == [(txid(mine), mine)]
+
+
+def test_own_transactions_are_offered_parents_first_after_a_restart(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    chain = [funding]
+    for value in range(12):
+        chain.append(pay(900 - value, out(chain[-1])))
+        wallet.tell(wallet.books.add_unconfirmed(chain[-1], wallet.now, own=True))  # all in one second
+    wallet.restart()
+    assert [raw for _, raw in wallet.books.own_unconfirmed()] == chain[1:]
+
+
+def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
+    mined, late = pay(100, coin(1)), pay(90, coin(1))
+    wallet.mine(mined)
+    wallet.hear(late)
+    for raw, said in (
+        (late, "which is in a block"),
+        (pay(5, out(late)), "in conflict with a block"),
+        (pay(5, coin(9), coin(9)), "no block can have it"),
+        (pay(5, out(mined)), None),
+    ):
+        why = refusal(wallet.books, Transaction.parse(raw))
+        assert why is None if said is None else said in (why or "")

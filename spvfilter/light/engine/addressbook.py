@@ -44,6 +44,7 @@ _TEST_WINDOW_S = 40 * 60  # after which it loses its place untested
 _MAX_RIVALS = 10
 
 _SLOW_MS = 3_000  # ours: above it a handshake is slow
+_MOST_DRAWN = 1_000  # looked at of one kind in one choice; the next choice looks at others; ours
 _DRAWS = 50  # that are passed over before one is taken whatever its chance
 
 
@@ -138,8 +139,8 @@ class AddressBook:
             return not is_hopeless(known, now) and self._place_new(known, now)
         if seen > known.seen + _REFRESH_S:
             known = known._replace(seen=int(seen))
-        if not known.tried:
-            known = known._replace(services=known.services | services)
+        if not known.tried and (source == known.source or not known.services):  # nobody changes what another has told
+            known = known._replace(services=services)
         if known != self._entries[address]:
             self._set(known)
         return False
@@ -208,7 +209,9 @@ class AddressBook:
     def judge_rivals(self, now: float) -> None:
         """Give places of tried addresses to those that want them, where the test has shown or not come that they are gone."""
         for address, since in list(self._rivals.items()):
-            known = self._entries[address]
+            known = self._entries.get(address)
+            if known is None:
+                continue  # another that lost its place has taken its own
             moved = known._replace(tried=True)
             holder = self._entries.get(self._tried.get(self._slot(moved), ""))
             if holder is None:
@@ -257,9 +260,10 @@ class AddressBook:
 
 
 def _drawn(random: random.Random, tables: list[list[list[KnownAddress]]], is_free: Callable[[str], bool]) -> Iterator[str]:
-    """Draw until nothing is left in any bucket of any table."""
-    refused = 0
-    while tables:
+    """Draw until nothing is left in any bucket of any table, or enough were looked at for once."""
+    refused = looked_at = 0
+    while tables and looked_at < _MOST_DRAWN:
+        looked_at += 1
         table = random.choice(tables)
         bucket = random.choice(table)
         known = random.choice(bucket)

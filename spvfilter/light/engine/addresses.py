@@ -18,7 +18,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
-from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, netgroup
+from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
@@ -28,6 +28,8 @@ from spvfilter.wire.messages.addresses import NetId, PeerAddress
 
 if TYPE_CHECKING:
     import random
+
+    from spvfilter.light.engine.saved import Saved
 
 _NETWORK, _COMPACT_FILTERS = Service.NETWORK.value, Service.COMPACT_FILTERS.value
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
@@ -166,7 +168,7 @@ class Discovery:
         self._seeds = _Seeds()
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
-        self._hopes = 0  # connections begun in search of compact filters since one was found
+        self._hopes = 0  # connections that brought no compact filters since any brought some
         self._tip = (b"", 0.0)  # and since when it is
         self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # by the monotonic clock
 
@@ -185,8 +187,18 @@ class Discovery:
         """Whether these are what is needed."""
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
-    def may_offer(self, services: int, dialled: Iterable[str]) -> bool:
+    def may_offer(self, services: int, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
         """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and did not fail lately."""
+        banned, groups = self._banned_hosts(now), {dialling_group(each.host) for each in there}
+
+        def is_hope(known: KnownAddress) -> bool:
+            if not known.services & services or known.attempted > known.succeeded or known.faults:
+                return False
+            host = host_of(known.address)
+            if host in banned or dialling_group(host) in groups or not self._is_dialled(known.address):
+                return False
+            return not self._rests(known.address, now)
+
         if self._hopes >= MAX_HOPES:
             return False
         if self._seeds.is_asking:
@@ -194,20 +206,22 @@ class Discovery:
         known = (self.book.get(address) for address in dialled)
         if any(each is None or not each.services or each.services & services for each in known):
             return True
-        return self.book.has(lambda each: bool(each.services & services) and each.attempted <= each.succeeded)
+        return self.book.has(is_hope)
 
     # Which to connect
 
-    def choose(self, now: Instant, there: Sequence[Neighbour]) -> list[tuple[str, Purpose]]:
-        """The connections to begin."""
+    def choose(self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = ()) -> list[tuple[str, Purpose]]:
+        """The connections to begin, none of them to a host of the addresses that the user named."""
         found: list[tuple[str, Purpose]] = []
-        hosts = {each.host for each in there}
+        hosts = {*(each.host for each in there), *map(host_of, named)}
         groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
-        banned = {host_of(address) for address, until in self.bans.items() if until > now.wall}
+        banned = self._banned_hosts(now)
 
         def is_free(address: str) -> bool:
             host = host_of(address)
-            return host not in hosts and host not in banned and not self._rests(address, now) and dialling_group(host) not in groups
+            if host in hosts or host in banned or self._rests(address, now) or not self._is_dialled(address):
+                return False
+            return dialling_group(host) not in groups
 
         def begin(address: str | None, purpose: Purpose) -> bool:
             if address is None:
@@ -215,7 +229,7 @@ class Discovery:
             host = host_of(address)
             hosts.add(host)
             groups.add(dialling_group(host))
-            self._begin(address, purpose, now)
+            self._begin(address, now)
             found.append((address, purpose))
             return True
 
@@ -237,9 +251,8 @@ class Discovery:
             begin(self._felt(now, is_free), Purpose.FEELER)
         return found
 
-    def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
+    def _begin(self, address: str, now: Instant) -> None:
         self._dials.began(now.monotonic)
-        self._hopes += purpose is Purpose.DISCOVERED
         self.book.attempted(address, now.wall)
 
     def _may_dial(self, now: Instant) -> bool:
@@ -300,7 +313,7 @@ class Discovery:
                     kept.append(each.number)
                 elif now.monotonic - each.since > EXTRA_CHANCE_S:
                     dismissed.append(each.number)
-        usual = [each for each in there if each.purpose in (Purpose.NAMED, Purpose.DISCOVERED)]
+        usual = [each for each in there if each.purpose is Purpose.DISCOVERED or (each.purpose is Purpose.NAMED and each.is_useful)]
         for _ in range(len(usual) + len(kept) - self._options.max_peers):
             spare = [each for each in usual if each.purpose is Purpose.DISCOVERED and each.number not in dismissed]
             others = [each for each in spare if each.address not in self._anchors]
@@ -325,12 +338,11 @@ class Discovery:
         """A connection was made: why it is to be left again, if it is."""
         self._dials.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
-        if profile.services & _COMPACT_FILTERS:
-            self._hopes = 0
         if purpose is Purpose.FEELER:
             return DismissedError("it is there")
         if purpose is not Purpose.NAMED and not self.serves(profile.services):
-            self._rest(address, now.monotonic + _REST_S)
+            self._hopes += 1
+            self._rest(host_of(address), now.monotonic + _REST_S)
             self._no_anchor(address)
             return DismissedError(f"services 0x{profile.services:x}")
         self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # it is asked for so many
@@ -347,33 +359,47 @@ class Discovery:
             if purpose is Purpose.EXTRA:
                 self._rest(address, now.monotonic + _REST_S)
             return
+        if purpose is Purpose.DISCOVERED and (was_connected or self._tokens):  # else we may be offline
+            self._hopes += 1
         if isinstance(error, SessionError) and error.cause is Cause.SELF_CONNECTION:
             self.book.forget(address)
             self._rest(address, float("inf"))
         elif until:
-            self.bans[address] = until
-            _shorten(self.bans)
+            self.ban(address, until)
             self.book.forget(address)
         elif was_connected and lasted_s >= _STEADY_S and _is_line(error):
             self._rest(address, now.monotonic + _LINE_REST_S)
         elif was_connected:
             self.book.faulted(address)
-            self._rest(address, now.monotonic + _REST_S)
+            self._rest(host_of(address), now.monotonic + _REST_S)
         elif address in self._anchors:
             self._rest(address, now.monotonic + _ANCHOR_REST_S)
         if until:
             self._no_anchor(address)
 
+    def ban(self, address: str, until: float) -> None:
+        """Connect no address of the same host until then (seconds since 1970)."""
+        self.bans[address] = until
+        _shorten(self.bans)
+
+    def _banned_hosts(self, now: Instant) -> set[str]:
+        return {host_of(address) for address, until in self.bans.items() if until > now.wall}
+
+    def served_filters(self) -> None:
+        """A peer has given compact filters: there are such peers."""
+        self._hopes = 0
+
     def _no_anchor(self, address: str) -> None:
         if address in self._anchors:
             self._anchors.remove(address)
 
-    def _rest(self, address: str, until: float) -> None:
-        self._resting[address] = until
+    def _rest(self, place: str, until: float) -> None:
+        """Do not connect an address, or a host, until then."""
+        self._resting[place] = until
         _shorten(self._resting)
 
     def _rests(self, address: str, now: Instant) -> bool:
-        return self._resting.get(address, 0.0) > now.monotonic
+        return max(self._resting.get(address, 0.0), self._resting.get(host_of(address), 0.0)) > now.monotonic
 
     # What others tell
 
@@ -393,7 +419,7 @@ class Discovery:
 
     def _learn(self, told: PeerAddress, source: str, now: Instant) -> None:
         host = told.host
-        if host is None or not told.port or not told.services & _NETWORK:
+        if host is None or is_service_port(told.port) or not told.services & _NETWORK:
             return
         address = f"[{host}]:{told.port}" if ":" in host else f"{host}:{told.port}"
         if self._rests(address, now) or (self.book.get(address) is None and not self._is_reachable(host, told.net)):
@@ -402,6 +428,10 @@ class Discovery:
         if not _OLDEST_TIME < seen <= now.wall + 600:
             seen = max(0, int(now.wall) - _GUESSED_AGE_S)
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
+
+    def _is_dialled(self, address: str) -> bool:
+        """Whether there is a way to it: an onion address of an earlier run is never given to the system's resolver."""
+        return self._options.reach is Reach.PROXIED or not host_of(address).endswith(".onion")
 
     def _is_reachable(self, host: str, net: int) -> bool:
         if net == NetId.TORV3:
@@ -446,11 +476,11 @@ class Discovery:
         return self.book.take_changes(), anchors
 
 
-def discovering(
-    options: Options, chain: HeaderChain, book: AddressBook, anchors: Sequence[str], bans: dict[str, float], random: random.Random
-) -> Discovery | None:
+def discovering(options: Options, chain: HeaderChain, saved: Saved, random: random.Random) -> Discovery | None:
     """What chooses addresses beside those that the user named; None if only those are connected."""
-    return None if options.reach is Reach.NAMED else Discovery(options, chain, book, anchors, dict(bans), random)
+    if options.reach is Reach.NAMED:
+        return None
+    return Discovery(options, chain, AddressBook(saved.secret, saved.addresses), saved.anchors, dict(saved.bans), random)
 
 
 def _is_line(error: Exception) -> bool:

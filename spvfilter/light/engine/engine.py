@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
-from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.addresses import discovering
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
@@ -84,7 +83,7 @@ class Engine:
         self.options = options
         books = Books(watch, saved.books)
         out = Outbox(books)
-        discovery = discovering(options, saved.chain, AddressBook(saved.secret, saved.addresses), saved.anchors, saved.bans, random)
+        discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery)
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)

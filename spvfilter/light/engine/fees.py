@@ -16,12 +16,18 @@ from spvfilter.wallet.books import Books
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
-    """The median of what peers have told; of an even number, the mean of the middle two, rounded up. None if no peer has told."""
-    told = sorted(peer.fee_filter for peer in peers if peer.fee_filter is not None)
+    """The median of what ready peers have told, one of a network group; of an even number, the lower one. None if no peer has told.
+
+    A node in its initial download asks for a rate that nobody pays, and one party is not to raise the floor with many addresses: of a
+    group the lowest counts.
+    """
+    told: dict[str, int] = {}
+    for peer in peers:
+        if peer.fee_filter is not None and peer.is_ready:
+            told[peer.group] = min(peer.fee_filter, told.get(peer.group, peer.fee_filter))
     if not told:
         return None
-    middle = told[(len(told) - 1) // 2] + told[len(told) // 2]
-    return FeeFloor(-(-middle // 2), len(told))
+    return FeeFloor(sorted(told.values())[(len(told) - 1) // 2], len(told))
 
 
 def fee_of(tx: Transaction, books: Books, input_values: Sequence[int] | None = None) -> int | None:

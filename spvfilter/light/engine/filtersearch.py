@@ -145,7 +145,7 @@ class FilterSearch:
             part.asked.add(peer)
 
     def _came(self, part: _Part, peer: Peer, filters: list[bytes]) -> None:
-        self._context.pool.did_well(peer)
+        self._context.pool.served_filters(peer)
         part.filters = part.filters or filters
 
     # Matching

@@ -92,7 +92,7 @@ class MempoolWatch:
     def _order(self, stand: _Stand, items: Sequence[InvItem]) -> None:
         """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late."""
         unconfirmed = self._context.books.unconfirmed
-        for item in items:
+        for item in items[-_MAX_ORDERED:]:
             if item.hash in stand.heard:
                 continue
             txid = unconfirmed.find(item.hash)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from spvfilter.wire.messages.addresses import NetId
 
-_SIX_TO_FOUR = ipaddress.ip_network("2002::/16")  # IPv4 embedded in IPv6 (RFC 3056)
-_TEREDO = ipaddress.ip_network("2001::/32")  # the same (RFC 4380)
+_GLOBAL = ipaddress.ip_network("2000::/3")  # what is assigned of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
+_SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))  # Teredo, 6to4: IPv4 within; documentation
+_SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may have us call; ours, after Core's IsBadPort
+    (
+        *(1433, 1521, 1719, 1720, 1723, 2049, 3306, 3389, 3659, 4045, 5060, 5061, 5432, 5900, 6000, 6379, 6566, 6697, 9200),
+        *(10_080, 11_211, 27_017),
+        *range(6_665, 6_670),
+    )
+)
 
 
+@lru_cache(maxsize=1 << 15)
 def netgroup(host: str) -> str:
     """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
 
@@ -60,4 +69,9 @@ def is_public(host: str, net: int) -> bool:
     address = ipaddress.ip_address(host)
     if not address.is_global or address.is_multicast:
         return False
-    return address.version == 4 or (address not in _SIX_TO_FOUR and address not in _TEREDO)
+    return address.version == 4 or (address in _GLOBAL and not any(address in each for each in _SPECIAL))
+
+
+def is_service_port(port: int) -> bool:
+    """Whether a port is one of another service, or none: who tells of it may want it to be called by many."""
+    return port < 1_024 or port in _SERVICE_PORTS

@@ -9,7 +9,7 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import InvalidHeaderError, LieError, ProofError, UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
-from spvfilter.light.engine.netgroups import host_of, netgroup, port_of
+from spvfilter.light.engine.netgroups import dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import PeerWarning
@@ -26,6 +26,7 @@ COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # p
 _MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
 _STEADY_S = 45.0  # of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
 _MAX_CHANCES = 10
+_MAX_GROUPS = 1_000  # of discovered addresses whose failures are remembered; ours
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
@@ -122,6 +123,8 @@ class PeerPool:
     ) -> None:
         self._peers: dict[int, Peer] = {}
         self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
+        self._named_addresses = tuple(self._places)
+        self._groups: dict[str, _Place] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._most = most
@@ -172,7 +175,8 @@ class PeerPool:
                 return True
             if place.services is not None and place.services & service and place.failures <= _MAX_FAILURES:
                 return True
-        return self._discovery is not None and self._discovery.may_offer(service, others - there)
+        discovery = self._discovery
+        return discovery is not None and discovery.may_offer(service, others - there, self._neighbours(discovery), now)
 
     def on_gone(self, call: Callable[[Peer], object]) -> None:
         """Call this with each peer that is gone."""
@@ -196,8 +200,10 @@ class PeerPool:
         if discovery is None:
             return
         there = self._neighbours(discovery)
-        for address, purpose in discovery.choose(now, there):
-            self._places.setdefault(address, _Place())
+        for address, purpose in discovery.choose(now, there, self._named_addresses):
+            self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), _Place())
+            while len(self._groups) > _MAX_GROUPS:
+                del self._groups[next(iter(self._groups))]
             self._begin(address, purpose, now)
         dismissed, kept = discovery.review(now, there)
         for number in kept:
@@ -302,19 +308,22 @@ class PeerPool:
         self._out.gone(peer.number)
         place = self._places[peer.address]
         place.was_tried = True
-        place.failures = min(place.failures + 1, 64)
-        pause = min(self._patience.retry_s * 2.0 ** (place.failures - 1), self._patience.max_retry_s)
+        if peer.purpose is Purpose.NAMED or (peer.profile is not None and not isinstance(error, DismissedError)):
+            place.failures = min(place.failures + 1, 64)
+        pause = min(self._patience.retry_s * 2.0 ** max(0, place.failures - 1), self._patience.max_retry_s)
         place.next_try = now.monotonic + pause
         lied = is_lie(error)
-        if lied:
-            place.banned_until = now.wall + self._patience.ban_s
-            self.bans_changed = True
+        until = now.wall + self._patience.ban_s if lied else 0.0
+        if lied and peer.purpose is Purpose.NAMED:
+            place.banned_until = until
+            if self._discovery is not None and peer.profile is not None:  # nor by another name
+                self._discovery.ban(f"{peer.profile.host}:0", until)
+        self.bans_changed = self.bans_changed or lied
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
         if self._discovery is not None:
-            until = place.banned_until if lied else 0.0
             self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now)
-        if peer.purpose is not Purpose.NAMED:
+        if peer.address not in self._named_addresses:
             del self._places[peer.address]
         if self._is_told(peer, error):
             self._out.emit(PeerWarning(peer.address, error, lied))
@@ -329,6 +338,12 @@ class PeerPool:
     def is_reliable(self, peer: Peer) -> bool:
         """Whether connections to its address have not ended again and again without having been of use."""
         return self._places[peer.address].failures <= _MAX_FAILURES
+
+    def served_filters(self, peer: Peer) -> None:
+        """It has given compact filters."""
+        self.did_well(peer)
+        if self._discovery is not None:
+            self._discovery.served_filters()
 
     def did_well(self, peer: Peer) -> None:
         """It was of use: if its connection ends, it is tried again soon."""

@@ -12,7 +12,7 @@ from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.store import Bip37Parameters, Store
-from spvfilter.wallet.books import SavedBooks
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:

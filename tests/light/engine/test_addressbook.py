@@ -156,6 +156,8 @@ def test_what_a_handshake_showed_is_not_changed_by_what_others_say() -> None:
     book = AddressBook(SECRET)
     book.add("1.2.3.4:8333", 0x9, NOW, "9.9.0.0/16", NOW)
     book.add("1.2.3.4:8333", 0x40, NOW, "8.8.0.0/16", NOW)
+    assert book._entries["1.2.3.4:8333"].services == 0x9  # what one has told another does not change
+    book.add("1.2.3.4:8333", 0x49, NOW, "9.9.0.0/16", NOW)
     assert book._entries["1.2.3.4:8333"].services == 0x49
     book.connected("1.2.3.4:8333", 0x9, 100, NOW)
     book.add("1.2.3.4:8333", 0x49, NOW + 2 * DAY, "8.8.0.0/16", NOW + 2 * DAY)

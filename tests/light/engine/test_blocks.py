@@ -19,7 +19,8 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData
 

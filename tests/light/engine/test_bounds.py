@@ -22,7 +22,8 @@ from spvfilter.light.engine.wanted import MAX_INVENTED, WantedScripts
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message

@@ -15,12 +15,13 @@ from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Broadcast, Connected, Heard, Input, Instant, Lost
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.books import SavedBooks
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from support.build import TxIn, TxOut, p2wpkh, tx
@@ -40,6 +41,7 @@ class Run:
         self.engine.start(NOW)
         for number in range(1, peers + 1):
             self.do(Connected(number, f"10.{number}.0.1", 0x4D, 0, True, True, "/x/", int(NOW.wall)))
+            self.do(Heard(number, wire.Headers(())))
 
     def do(self, event: Input) -> list[FeeWarning]:
         effects = self.engine.step(event, NOW)
@@ -55,7 +57,7 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("rates", "median"), [([], None), ([1_000], 1_000), ([5_000, 1_000], 3_000), ([1_000, 1_001], 1_001), ([9, 1, MAX_MONEY], 9), ([0], 0)]
+    ("rates", "median"), [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([MAX_MONEY, 7], 7), ([9, 1, MAX_MONEY], 9), ([0], 0)]
 )
 def test_the_floor_is_the_median_with_the_number_it_rests_on(rates: list[int], median: int | None) -> None:
     run = Run(4)
@@ -67,8 +69,17 @@ def test_a_later_value_replaces_an_earlier_one_and_a_peer_that_is_gone_does_not_
     run = Run(2)
     run.tell(1_000, 3_000)
     run.tell(2_000)
-    assert run.floor == FeeFloor(2_500, 2)
+    assert run.floor == FeeFloor(2_000, 2)
     run.do(Lost(2, ConnectionResetError("gone")))
+    assert run.floor == FeeFloor(2_000, 1)
+
+
+def test_of_one_group_the_lowest_counts_and_who_is_in_initial_download_does_not() -> None:
+    run = Run(3)
+    run.tell(1_000, 2_000, 3_000)
+    run.engine.pool.connected()[2].group = run.engine.pool.connected()[1].group
+    assert run.floor == FeeFloor(1_000, 2)
+    run.engine.pool.connected()[0].state = PeerState.GREETING
     assert run.floor == FeeFloor(2_000, 1)
 
 

@@ -24,7 +24,8 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
-from spvfilter.wallet.books import Books, SavedBooks
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message

@@ -1,0 +1,36 @@
+"""Why the books refuse what the user asks for: a transaction that cannot count, one that cannot be given up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter.errors import ParameterError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.unconfirmed import is_sane
+
+if TYPE_CHECKING:
+    from spvfilter.wallet.books import Books
+
+
+def refusal(books: Books, tx: Transaction) -> str | None:
+    """Why a transaction of ours cannot count, or None."""
+    spender = books.spender_of(tx)
+    if not is_sane(tx):
+        return "no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts"
+    if spender is not None:
+        return f"it spends what {hash_to_hex(spender)} has spent, which is in a block"
+    if books.ended.rules_out(tx, own=True):
+        return "it, or one that it spends from, is in conflict with a block"
+    if tx.txid not in books.unconfirmed.pending and books.unconfirmed.contest(tx) is None:
+        return "it spends what its own ancestors spend, or stands against more than can be replaced"
+    return None
+
+
+def check_abandon(books: Books, txid: bytes) -> None:
+    """Raises ParameterError for a transaction that is not unconfirmed, or not ours."""
+    pending = books.unconfirmed.pending.get(txid)
+    if pending is None:
+        raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")
+    if not pending.own:
+        raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only own transactions can be abandoned")

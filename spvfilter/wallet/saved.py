@@ -1,0 +1,28 @@
+"""What a wallet's books begin with, and what they count of a peer's filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter.store.ledger import Ended, StoredMatch, StoredTx
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBooks:
+    """What the database knows of the books."""
+
+    matches: Sequence[StoredMatch] = ()
+    unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)  # by txid
+    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks and in conflict with these, by txid
+    ended: Sequence[Ended] = ()  # what counts no more, the oldest first
+    cursor: int = -1
+    searched: int = -1
+
+
+@dataclass(slots=True)
+class Filtered:
+    """Transactions of the blocks that peers searched by our BIP-37 filter."""
+
+    txs: int = 0
+    false_positives: int = 0  # that the filter let through and the watch list did not match

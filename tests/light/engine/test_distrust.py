@@ -1,0 +1,166 @@
+"""Who would decide by addresses what the client does: peers that only claim filters, hosts with many ports, strangers' stories."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+import pytest
+
+from spvfilter.errors import LieError
+from spvfilter.light.engine.addressbook import AddressBook
+from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
+from spvfilter.light.engine.engine import Engine, Way
+from spvfilter.light.engine.inputs import Committed, Connected, Fenced, Heard, Instant, Lost, Malformed, Seeded, Tick, Worked
+from spvfilter.light.engine.netgroups import host_of, is_public, is_service_port
+from spvfilter.light.engine.options import Options, Reach
+from spvfilter.light.events import Mode
+from spvfilter.light.lies import Lie
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.addresses import NetId
+from support.discovery import NAMED, Run
+from support.swarm import START, Client, Swarm
+
+LIAR = "203.0.113.5"
+
+
+def book_in(engine: Engine) -> AddressBook:
+    discovery = engine.pool._discovery
+    assert discovery is not None
+    return discovery.book
+
+
+class Pretending:
+    """A named honest peer without compact filters, and addresses that claim filters, greet well and answer no question about them."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self.client = Client(Swarm(1), named=[NAMED], mode=Mode.AUTO)
+        self.client.options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
+        self.engine = self.client._make()
+        self.now = 0.0
+        for number, address in enumerate(addresses):
+            book_in(self.engine).add(address, 0x449, START, f"{number}.0.0.0/16", START)
+        self.engine.pool._discovery._seeds._not_before = 1e12  # type: ignore[union-attr]
+        self.queue: deque[Effect] = deque(self.engine.start(self.instant()))
+        self.work()
+
+    def instant(self) -> Instant:
+        return Instant(self.now, START + self.now)
+
+    def work(self) -> None:
+        step: Callable[[object], None] = lambda event: self.queue.extend(self.engine.step(event, self.instant()))  # type: ignore[arg-type] # noqa: E731
+        while self.queue:
+            match self.queue.popleft():
+                case Connect(peer, address):
+                    services = 0x40D if address == NAMED else 0x449
+                    step(Connected(peer, host_of(address), services, 0, True, True, "/x/", int(START + self.now)))
+                case Send(peer, wire.GetHeaders()):
+                    step(Heard(peer, wire.Headers(())))
+                case Fence(peer, token):
+                    step(Fenced(peer, token))
+                case Commit(number, batch):
+                    self.client.store.commit(batch)
+                    step(Committed(number))
+                case Read(token, function):
+                    step(Worked(token, function(self.client.store)))
+                case Work(token, made):
+                    step(Worked(token, made()))
+                case _:
+                    pass
+
+    def ways(self, seconds: int) -> Counter[Way]:
+        """The seconds spent on each way."""
+        spent: Counter[Way] = Counter()
+        for _ in range(seconds):
+            self.now += 1.0
+            self.queue.extend(self.engine.step(Tick(), self.instant()))
+            self.work()
+            spent[self.engine.way] += 1
+        return spent
+
+
+@pytest.mark.parametrize("ports", [1, 20])
+def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and_not_for_good(ports: int) -> None:
+    world = Pretending([f"{LIAR}:{2_000 + number}" for number in range(ports)])
+    world.ways(2 * 3_600)
+    later = world.ways(2 * 3_600)
+    assert later[Way.BLOOM] > 0.8 * later.total()
+    world.client.store.close()
+
+
+def test_attempts_that_fail_while_we_are_offline_say_nothing_of_compact_filters() -> None:
+    run = Run(Mode.AUTO)
+    run.do(Lost(run.peer, ConnectionResetError("gone")))
+    for number in range(300):
+        book_in(run.engine).add(f"{101 + number // 256}.{number % 256}.0.1:8333", 0x49, START, "1.1", START)
+    for _ in range(2_000):
+        for effect in run.do(Tick(), 5.0):
+            if isinstance(effect, Connect):
+                run.do(Lost(effect.peer, OSError("unreachable")))
+    discovery = run.engine.pool._discovery
+    assert discovery is not None
+    assert discovery._hopes == 0
+
+
+@pytest.mark.parametrize("lied", [False, True])
+@pytest.mark.parametrize("port", [8333, 8334])
+def test_a_named_peer_is_not_dialled_as_a_discovered_one_nor_forgotten_nor_is_its_ban(lied: bool, port: int) -> None:
+    run = Run()
+    error = LieError("x", cause=Lie.FALSE_BLOCK)
+    run.do(Malformed(run.peer, error) if lied else Lost(run.peer, ConnectionResetError("gone")), 100.0)
+    book_in(run.engine).add(f"{host_of(NAMED)}:{port}", 0x49, START, "1.1.0.0/16", START)
+    assert not any(isinstance(effect, Connect) for effect in run.do(Seeded(()), 0.2))
+    assert NAMED in run.engine.pool._places
+    dialled = [effect.address for _ in range(60) for effect in run.do(Tick(), 60.0) if isinstance(effect, Connect)]
+    assert (NAMED in dialled) is not lied
+    assert (NAMED in run.engine.pool.bans) is lied
+
+
+def test_named_peers_that_are_dead_throw_nobody_out() -> None:
+    client = Client(Swarm(1), named=[f"198.51.{number}.1:8333" for number in range(8)], mode=Mode.COMPACT)
+    client.start()
+    client.pass_time(600)
+    for _ in range(360):
+        client.pass_time(10)
+        assert len(client.engine.pool.ready()) >= 5
+    client.stop()
+    client.store.close()
+
+
+def test_an_onion_address_of_an_earlier_run_is_never_given_to_the_systems_resolver() -> None:
+    run = Run(reach=Reach.DIRECT)
+    book_in(run.engine).add(f"{'a' * 56}.onion:8333", 0x49, START, "onion", START)
+    dialled = [effect.address for _ in range(50) for effect in run.do(Tick(), 60.0) if isinstance(effect, Connect)]
+    assert not any(".onion" in address for address in dialled)
+
+
+def test_what_one_tells_of_an_address_another_does_not_change() -> None:
+    book = book_in(Run().engine)
+    book.add("1.2.3.4:8333", 0x9, START, "9.9.0.0/16", START)
+    book.add("1.2.3.4:8333", 0x49, START, "8.8.0.0/16", START)
+    known = book.get("1.2.3.4:8333")
+    assert known is not None
+    assert known.services == 0x9
+
+
+@pytest.mark.parametrize("port", [0, 22, 53, 80, 443, 3306, 6379, 6667])
+def test_a_port_of_another_service_is_not_taken(port: int) -> None:
+    assert is_service_port(port)
+
+
+@pytest.mark.parametrize("port", [8333, 18333, 38333, 48333, 18444, 8433])
+def test_a_port_of_a_node_is_taken(port: int) -> None:
+    assert not is_service_port(port)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["64:ff9b::c0a8:101", "::ffff:0:8.8.8.8", "::8.8.8.8", "::ffff:8.8.8.8", "fec0::1", "4000::1", "3fff::1", "2002:808:808::1", "2001::1"],
+)
+def test_an_address_within_an_address_and_what_is_not_assigned_are_not_public(host: str) -> None:
+    assert not is_public(host, NetId.IPV6)
+
+
+def test_an_assigned_address_is_public() -> None:
+    assert is_public("2a00:1450:4001::1", NetId.IPV6)
+    assert is_public("8.8.8.8", NetId.IPV4)

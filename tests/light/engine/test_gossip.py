@@ -1,0 +1,240 @@
+"""What the engine takes of others' words about addresses: peers that tell of some, and DNS seeds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from spvfilter.errors import FormatError, SessionError
+from spvfilter.light.engine import addresses
+from spvfilter.light.engine.addressbook import AddressBook
+from spvfilter.light.engine.addresses import COMPACT_NEEDS, Discovery, Neighbour
+from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Send
+from spvfilter.light.engine.inputs import Heard, Instant, Lost, Malformed, SeedAnswer, Seeded
+from spvfilter.light.engine.netgroups import dialling_group, host_of, netgroup
+from spvfilter.light.engine.options import Options, Reach
+from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.network import MAINNET
+from spvfilter.wire.events import Cause
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from support.discovery import DAY, NAMED, Run, book_of, told
+from support.swarm import NETWORK, SEEDS, START, Client, Swarm, client
+
+# What others tell
+
+
+def test_peers_are_asked_for_addresses_once_and_told_none() -> None:
+    run = Run()
+    asked = [each for each in run.effects if isinstance(each, Send) and isinstance(each.message, wire.GetAddr)]
+    assert [each.peer for each in asked] == [run.peer]
+    run.tell(told("203.0.113.5"))
+    effects = run.do(Heard(run.peer, wire.GetAddr()))
+    for _ in range(100):
+        effects += run.do(Seeded(()), 60.0)
+    assert not [each for each in effects if isinstance(each, Send) and isinstance(each.message, (wire.Addr, wire.AddrV2, wire.GetAddr))]
+
+
+def test_with_named_peers_only_nobody_is_asked_and_nothing_taken() -> None:
+    run = Run(reach=Reach.NAMED)
+    effects = run.effects + run.tell(told("203.0.113.5"))
+    for _ in range(100):
+        effects += run.do(Seeded((SeedAnswer(SEEDS[0], 0x49, ("203.0.113.6",)),)), 60.0)
+    assert [each.address for each in effects if isinstance(each, Connect)] == [NAMED]
+    assert not [each for each in effects if isinstance(each, AskSeeds)]
+    assert not [each for each in effects if isinstance(each, Send) and isinstance(each.message, wire.GetAddr)]
+    assert not [each for each in effects if isinstance(each, Commit) and each.batch.addresses]
+
+
+ONION = PeerAddress(START, 0x49, NetId.TORV3, bytes(32), 8333)
+PUBLIC6 = bytes.fromhex("2a00145040010800000000000000200e")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        told("8.8.8.8", port=0),
+        told("8.8.8.8", services=0x40),
+        *map(told, ["127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.1.1", "224.0.0.1", "0.0.0.0", "255.255.255.255"]),
+        told("198.51.100.7"), told("100.64.0.1"),
+        PeerAddress(START, 0x49, NetId.IPV6, bytes(15) + b"\x01", 8333),
+        PeerAddress(START, 0x49, NetId.IPV6, bytes.fromhex("fe80") + bytes(14), 8333),
+        PeerAddress(START, 0x49, NetId.IPV6, bytes.fromhex("2002") + bytes(14), 8333),
+        PeerAddress(START, 0x49, NetId.IPV6, bytes(10) + b"\xff\xff\x08\x08\x08\x08", 8333),
+        PeerAddress(START, 0x49, NetId.TORV2, bytes(10), 8333),
+        PeerAddress(START, 0x49, NetId.I2P, bytes(32), 8333),
+        PeerAddress(START, 0x49, NetId.CJDNS, b"\xfc" + bytes(15), 8333),
+        PeerAddress(START, 0x49, 99, bytes(7), 8333),
+        ONION,
+    ],
+)  # fmt: skip
+def test_addresses_that_lead_nowhere_are_refused(refused: PeerAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "REGTEST", MAINNET)  # so that the network is not taken for one of private addresses
+    run = Run()
+    run.tell(refused)
+    assert not run.known
+    run.tell(told("8.8.8.8"), PeerAddress(START, 0x49, NetId.IPV6, PUBLIC6, 8333))
+    assert run.known == {"8.8.8.8:8333", "[2a00:1450:4001:800::200e]:8333"}
+
+
+def test_onion_addresses_are_taken_where_there_is_a_proxy() -> None:
+    run = Run(reach=Reach.PROXIED)
+    run.tell(ONION)
+    assert run.known == {f"{ONION.host}:8333"}
+
+
+def test_of_onion_addresses_one_is_connected_of_each_of_sixteen_groups_and_all_count_as_one() -> None:
+    hosts = [PeerAddress(0, 0, NetId.TORV3, random.Random(n).randbytes(32), 1).host or "" for n in range(500)]
+    assert len({dialling_group(host) for host in hosts}) == 16
+    assert {netgroup(host) for host in hosts} == {"onion"}
+
+
+def test_an_address_that_led_to_ourselves_is_never_taken_again() -> None:
+    run = Run()
+    run.tell(told("203.0.113.5"))
+    (number,) = [each.peer for each in run.do(Seeded(()), 3.0) if isinstance(each, Connect)]
+    run.do(Lost(number, SessionError("nonce is our own", cause=Cause.SELF_CONNECTION)))
+    run.tell(told("203.0.113.5"))
+    assert not run.known
+
+
+def test_stated_times_that_mean_nothing_are_replaced() -> None:
+    run = Run()
+    run.tell(told("203.0.113.5", time=0), told("203.0.113.6", time=START + DAY), told("203.0.113.7", time=START - 300))
+    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
+    seen = {address: START - known.seen for address, known in book._entries.items()}
+    assert seen == {"203.0.113.5:8333": 5 * DAY + 7_200, "203.0.113.6:8333": 5 * DAY + 7_200, "203.0.113.7:8333": 7_500}
+
+
+def many(start: int, count: int = 1_000) -> list[PeerAddress]:
+    return [told(f"{20 + n // 65_536}.{n // 256 % 256}.{n % 256}.1", services=0x9) for n in range(start, start + count)]
+
+
+def test_a_peer_that_tells_more_than_it_was_asked_for_is_heard_at_a_slow_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run()
+    learned: list[PeerAddress] = []
+    discovery = run.engine.pool._discovery
+    assert discovery is not None
+    monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
+    run.tell(*many(0))
+    assert len(learned) == 1_000
+    run.tell(*many(1_000))
+    assert len(learned) == 1_001
+    run.tell(*many(2_000), after=100)
+    assert len(learned) == 1_011
+    run.tell(*many(3_000), after=30 * DAY)
+    assert len(learned) == 2_011
+
+
+def test_which_addresses_of_a_long_message_are_taken_the_peer_cannot_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run()
+    learned: list[PeerAddress] = []
+    discovery = run.engine.pool._discovery
+    assert discovery is not None
+    discovery._tokens[run.peer].left = 100.0
+    monkeypatch.setattr(discovery, "_learn", lambda told_, source, now: learned.append(told_))
+    message = many(0)
+    run.tell(*message)
+    assert len(learned) == 100
+    assert learned != message[:100]
+
+
+def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
+    run = Run()
+    run.tell(*many(0))
+    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
+    assert {known.source for known in book._entries.values()} == {netgroup("198.51.100.1")}
+    assert len({bucket for bucket, _ in book._new}) <= 16
+
+
+def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
+    with pytest.raises(FormatError):
+        wire.AddrV2.parse(b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d")  # an IPv4 address of five bytes
+    run = Run()
+    run.do(Malformed(run.peer, FormatError("wrong", offset=0, field="address")))
+    assert run.peer not in {peer.number for peer in run.engine.pool}
+
+
+# DNS seeds
+
+
+def test_seeds_are_asked_at_once_where_no_address_is_known_and_the_answers_of_all_are_used() -> None:
+    with client(9) as made:
+        made.start()
+        made.pass_time(0.0)
+        assert not made.dials
+        made.pass_time(2.0)
+        assert made.swarm.asked == [COMPACT_NEEDS]
+        sources = {book_of(made)._entries[address].source for _, address in made.dials}
+        assert len(sources) >= 2
+        assert len({dialling_group(host_of(address)) for _, address in made.dials}) == len(made.dials) == 8
+
+
+def test_seeds_are_not_asked_where_the_book_suffices() -> None:
+    with client(9) as made:
+        made.start()
+        made.pass_time(120)
+        made.swarm.asked.clear()
+        for _ in range(5):
+            made.start()
+            made.pass_time(1_800)
+        assert not made.swarm.asked
+
+
+def test_seeds_are_asked_after_a_while_without_enough_peers_and_then_ever_more_rarely() -> None:
+    with client(9) as made:
+        for node in made.swarm.nodes:
+            node.is_up = False
+        made.start()
+        made.pass_time(3.0)
+        assert len(made.swarm.asked) == 1
+        made.pass_time(599)
+        assert len(made.swarm.asked) == 2
+        made.pass_time(12 * 3_600)
+        assert 5 <= len(made.swarm.asked) <= 8
+        made.start()
+        made.pass_time(10)
+        before = len(made.swarm.asked)
+        made.pass_time(5)
+        assert len(made.swarm.asked) == before + 1
+
+
+def test_seeds_are_asked_for_what_the_mode_needs() -> None:
+    for mode, needs in ((Mode.COMPACT, 0x49), (Mode.AUTO, 0x49), (Mode.BIP37, 0x0D)):
+        run = Run(mode, seeds=True)
+        assert [each.services for each in run.effects if isinstance(each, AskSeeds)] == [needs]
+
+
+def test_no_seed_is_asked_where_there_is_a_proxy() -> None:
+    run = Run(reach=Reach.PROXIED, seeds=True)
+    effects = run.effects
+    for _ in range(100):
+        effects += run.do(Seeded(()), 600.0)
+    assert not [each for each in effects if isinstance(each, AskSeeds)]
+
+
+def test_of_one_seed_few_addresses_are_taken_and_others_tell_of_themselves() -> None:
+    run = Run()
+    answers = tuple(
+        SeedAnswer(seed, 0x49, tuple(f"{30 + n}.{number}.{n % 7}.1" for n in range(200))) for number, seed in enumerate(SEEDS[:3])
+    )
+    failed = SeedAnswer(SEEDS[3], 0, (), OSError("gone"))
+    effects = run.do(Seeded((*answers, failed)))
+    book = run.engine.pool._discovery.book  # type: ignore[union-attr]
+    counts = Counter(known.source for known in book._entries.values())
+    assert counts.keys() == set(SEEDS[:3])
+    assert max(counts.values()) <= addresses.MAX_OF_SEED
+    assert [each.event.address for each in effects if isinstance(getattr(each, "event", None), PeerWarning)] == [SEEDS[3]]  # type: ignore[union-attr]
+
+
+def test_the_choice_looks_at_no_peer_more_than_once_a_moment() -> None:
+    """`next_at` is never now: otherwise the engine would ask for ticks without end."""
+    discovery = Discovery(Options(reach=Reach.DIRECT), Client(Swarm(1)).engine.chain, AddressBook(bytes(32)), (), {}, random.Random(1))
+    there: list[Neighbour] = []
+    for second in range(1_000):
+        now = Instant(float(second), float(START))
+        discovery.choose(now, there)
+        assert discovery.next_at(now, there) > now.monotonic
+    assert NETWORK.dns_seeds == SEEDS
