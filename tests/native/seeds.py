@@ -12,6 +12,7 @@ from pathlib import Path
 from spvfilter.kernel import EntryKind, TxSpan
 from spvfilter.kernel.pure import blocks as pure
 from spvfilter.kernel.pure.gcs import gcs_build
+from spvfilter.kernel.pure.headers import index_headers
 from spvfilter.primitives import script_pushes
 
 LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it
@@ -213,9 +214,27 @@ def gcs(vectors: Path) -> Iterator[bytes]:
         yield set_with_items(p, m, key, random.sample(items, len(items) // 2), gcs_build(items, key, p, m))
 
 
+def headers(vectors: Path) -> Iterator[bytes]:
+    """Runs of headers that keep the rules, and that miss them by a little; indexes, whole and damaged. The vectors are not used."""
+    for number in range(240):
+        odd = random.choice((0, 0, 0, 20))  # headers of 100
+        late_by, run = random.choice((0, 50, 100)), b""
+        for _ in range(random.choice((1, 3, 12, 40, 120))):
+            flags = 4 | (32 if random.random() < 0.1 else 0) | (1 << random.randrange(6) if random.randrange(100) < odd else 0)
+            run += bytes([flags, random.choice((1, 5, 30, 250)), random.randrange(256)])
+        yield bytes([number & 0xFD, late_by]) + run
+    for _ in range(40):
+        hashes = [random.randbytes(32) for _ in range(random.randrange(1, 60))]
+        raw = b"".join(bytes(4) + before + bytes(44) for before in [bytes(32), *hashes[:-1]])
+        index = index_headers(raw, hashes[-1])
+        yield bytes([2, 0]) + index
+        yield bytes([2, len(hashes)]) + index + index
+        yield bytes([2, 0]) + bytes(byte ^ (random.random() < 0.02) for byte in index)
+
+
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    "address": address, "bip37": bip37, "bits": bits, "gcs": gcs, "merkleblock": merkleblock, "parse": parse, "watch": watch,
-}  # fmt: skip
+    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, parse, watch)
+}
 
 if __name__ == "__main__":
     name, vectors, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
