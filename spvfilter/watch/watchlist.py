@@ -125,6 +125,13 @@ class WatchList:
             self._label(entry, label)
         self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
 
+    def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
+        """Stop watching learned outpoints (36 bytes each); those that are entries stay. It takes as long as a copy of the list.
+
+        Raises ParameterError for an outpoint that does not have 36 bytes.
+        """
+        self._table = self._table.without(outpoints)
+
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
         """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.
 

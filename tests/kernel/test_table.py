@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
 from support import build
 from support.build import TxIn, TxOut
@@ -176,6 +176,32 @@ def test_a_copy_shares_nothing() -> None:
     assert (len(twin), len(list(twin.coins()))) == (5, 2)
     assert made.scan_tx(pays(b"\x01" * 36)) == []
     assert made.match_script(SCRIPT) == twin.match_script(SCRIPT) == 0
+
+
+def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
+    point, other = b"\x01" * 36, b"\x02" * 36
+    made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.OUTPOINT, point), (EntryKind.DATA, DATA))
+    made.set_coin(other, 2, 7, STRANGER)
+    made.learn(made.scan_block(BLOCK))
+    coins = dict(made.coins())
+    twin = made.without([POINT, point, bytearray(point), b"\x03" * 36, POINT])
+    assert dict(twin.coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT}  # an entry stays
+    assert list(twin.entries()) == list(made.entries())
+    assert dict(made.coins()) == coins
+    assert SPENT not in twin.scan_tx(SPENDING) + twin.scan_block(build.block_of(build.GENESIS, 1, [SPENDING]))
+    twin.learn(twin.scan_tx(FUNDING))
+    assert dict(twin.coins()) == coins
+    assert dict(made.without([other]).coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != other}
+
+
+def test_a_copy_without_what_is_no_outpoint_is_refused() -> None:
+    made = table((EntryKind.SCRIPT, SCRIPT))
+    with pytest.raises(ParameterError, match="36 bytes"):
+        made.without([POINT, POINT[:35]])
+    with pytest.raises(TypeError, match="bytes-like"):
+        made.without([5])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="iterable of bytes"):
+        made.without(POINT)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.tuples(st.sampled_from([SCRIPT, STRANGER, b""]), st.integers(0, 2**40)), max_size=12), st.integers(0, 11))

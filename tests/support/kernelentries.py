@@ -132,8 +132,11 @@ def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
             result = getattr(table, method)(
                 *(argument(kernel) if argument is found or argument is buffer else argument for argument in arguments)
             )
-            seen = result if method not in ("entries", "coins", "copy") else len(list(result.entries() if method == "copy" else result))
-            return seen, list(table.entries()), list(table.coins())
+            if method in ("entries", "coins"):
+                result = list(result)
+            elif method in ("copy", "without"):
+                result = list(result.entries()), list(result.coins())
+            return result, list(table.entries()), list(table.coins())
 
         return call
 
@@ -224,6 +227,7 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
     "WatchTable.learn": Entry(of_table("learn"), ([HIT, HIT._replace(outpoint=bytes(36))],), ((0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
     "WatchTable.copy": Entry(of_table("copy")),
+    "WatchTable.without": Entry(of_table("without"), ([OUTPOINT, bytes(36)],), ((0, 0), (0, 1)), (0,)),
     "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),
     "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found), ((0,),), keywords=("raw", "found")),
     "WatchTable.scan_blocks": Entry(

@@ -126,6 +126,20 @@ class WatchTable:
         twin._coins = self._coins.copy()
         return twin
 
+    def without(self, outpoints: Iterable[bytes], /) -> WatchTable:
+        """An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are entries.
+
+        Raises ParameterError for an outpoint that does not have 36 bytes.
+        """
+        gone = snapshots(outpoints)
+        for outpoint in gone:
+            _check_outpoint(outpoint)
+        twin = self.copy()
+        for outpoint in gone:
+            if self.find(EntryKind.OUTPOINT, outpoint) == NO_ENTRY:
+                twin._coins.pop(outpoint, None)
+        return twin
+
     def add_address_lines(
         self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:

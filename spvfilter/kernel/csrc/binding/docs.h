@@ -431,6 +431,13 @@
     "--\n" \
     "\n" \
     "An independent copy of the table."
+#define SPV_DOC_WatchTable_without \
+    "without($self, outpoints, /)\n" \
+    "--\n" \
+    "\n" \
+    "An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are entries.\n" \
+    "\n" \
+    "Raises ParameterError for an outpoint that does not have 36 bytes."
 #define SPV_DOC_WatchTable_add_address_lines \
     "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \

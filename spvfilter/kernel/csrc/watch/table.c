@@ -250,26 +250,54 @@ static spv_status copy_records(const spv_pile *from, spv_pile *to, spv_arena *ar
     return SPV_OK;
 }
 
-spv_status spv_table_copy(const spv_table *table, spv_table **copy) {
-    spv_table *made = spv_table_new();
+/* A new table with the same entries and no coins. */
+static spv_status copy_entries(const spv_table *table, spv_table **copy) {
+    spv_table *made = *copy = spv_table_new();
     if (!made)
         return SPV_NOMEM;
     made->key = table->key;
     memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
     made->odd_scripts = table->odd_scripts;
-    spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
-    if (!status)
-        status = copy_records(&table->scripts, &made->scripts, &made->arena);
-    if (!status)
-        status = spv_pile_copy(&table->coins, &made->coins);
-    if (!status)
-        status = spv_index_copy(&table->index, &made->index);
-    if (!status)
-        status = spv_index_copy(&table->coin_index, &made->coin_index);
-    if (status) {
-        spv_table_free(made);
-        made = NULL;
+    const spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
+    return status ? status : spv_index_copy(&table->index, &made->index);
+}
+
+/* The copy, or, if it failed, NULL and what was made of it freed. */
+static spv_status finish_copy(spv_status status, spv_table **copy) {
+    if (status && *copy) {
+        spv_table_free(*copy);
+        *copy = NULL;
     }
-    *copy = made;
     return status;
+}
+
+spv_status spv_table_copy(const spv_table *table, spv_table **copy) {
+    spv_status status = copy_entries(table, copy);
+    if (!status)
+        status = copy_records(&table->scripts, &(*copy)->scripts, &(*copy)->arena);
+    if (!status)
+        status = spv_pile_copy(&table->coins, &(*copy)->coins);
+    if (!status)
+        status = spv_index_copy(&table->coin_index, &(*copy)->coin_index);
+    return finish_copy(status, copy);
+}
+
+spv_status spv_table_without(const spv_table *table, const uint8_t *outpoints, size_t count, spv_table **copy) {
+    uint8_t *gone = calloc(table->coins.count / 8 + 1, 1); /* a bit for each coin */
+    *copy = NULL;
+    if (!gone)
+        return SPV_NOMEM;
+    for (; count; count--, outpoints += SPV_OUTPOINT_SIZE) {
+        const uint32_t coin = spv_table_find_coin(table, outpoints);
+        if (coin != SPV_NONE && spv_table_find(table, SPV_OUTPOINT, (spv_bytes){outpoints, SPV_OUTPOINT_SIZE}) == SPV_NONE)
+            gone[coin / 8] |= (uint8_t)(1 << coin % 8);
+    }
+    spv_status status = copy_entries(table, copy);
+    for (uint32_t number = 0; number < table->coins.count && !status; number++)
+        if (!(gone[number / 8] >> number % 8 & 1)) {
+            const spv_coin coin = spv_table_coin(table, number);
+            status = spv_table_set_coin(*copy, &coin, true);
+        }
+    free(gone);
+    return finish_copy(status, copy);
 }

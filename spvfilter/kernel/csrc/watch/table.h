@@ -45,6 +45,8 @@ typedef struct {
 spv_table *spv_table_new(void); /* NULL, with errno set: no memory, no randomness */
 void spv_table_free(spv_table *table);
 spv_status spv_table_copy(const spv_table *table, spv_table **copy);
+/* pure.table.WatchTable.without: a copy that does not watch `count` outpoints, 36 bytes each, but those that are entries. */
+spv_status spv_table_without(const spv_table *table, const uint8_t *outpoints, size_t count, spv_table **copy);
 size_t spv_table_size(const spv_table *table); /* bytes allocated */
 
 uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* an entry's number or SPV_NONE */

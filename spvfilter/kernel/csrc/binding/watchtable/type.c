@@ -31,6 +31,44 @@ static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
     return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
 }
 
+/* The outpoints of a list of snapshots, one after the other, to be freed with PyMem_Free. NULL with an exception set. */
+static uint8_t *joined_outpoints(const spv_state *state, PyObject *list) {
+    const size_t count = (size_t)PyList_Size(list);
+    uint8_t *outpoints = PyMem_Malloc(count * SPV_OUTPOINT_SIZE + 1);
+    if (!outpoints)
+        PyErr_NoMemory();
+    for (size_t i = 0; outpoints && i < count; i++) {
+        PyObject *outpoint = PyList_GetItem(list, (Py_ssize_t)i);
+        if (spv_check_outpoint(state, outpoint)) {
+            memcpy(outpoints + i * SPV_OUTPOINT_SIZE, spv_data(outpoint), SPV_OUTPOINT_SIZE);
+        } else {
+            PyMem_Free(outpoints);
+            outpoints = NULL;
+        }
+    }
+    return outpoints;
+}
+
+static PyObject *without(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_object_state(self);
+    PyObject *list = spv_snapshots(given), *made = NULL;
+    uint8_t *outpoints = list ? joined_outpoints(state, list) : NULL;
+    if (outpoints) {
+        spv_table *table = spv_table_of(self), *twin;
+        const size_t count = (size_t)PyList_Size(list);
+        spv_status status;
+        Py_BEGIN_ALLOW_THREADS
+        spv_read(&table->lock);
+        status = spv_table_without(table, outpoints, count, &twin);
+        spv_end_read(&table->lock);
+        Py_END_ALLOW_THREADS
+        made = status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
+    }
+    PyMem_Free(outpoints);
+    Py_XDECREF(list);
+    return made;
+}
+
 static Py_ssize_t length(PyObject *self) {
     spv_table *table = spv_table_of(self);
     PyThreadState *thread = spv_begin_read(table);
@@ -72,6 +110,7 @@ static PyMethodDef methods[] = {
     SPV_METHOD(WatchTable, set_coin, spv_wt_set_coin, METH_FASTCALL),
     SPV_METHOD(WatchTable, learn, spv_wt_learn, METH_O),
     SPV_METHOD(WatchTable, copy, copy, METH_NOARGS),
+    SPV_METHOD(WatchTable, without, without, METH_O),
     SPV_METHOD(WatchTable, match_script, spv_wt_match_script, METH_O),
     SPV_METHOD(WatchTable, scan_block, spv_wt_scan_block, METH_VARARGS | METH_KEYWORDS),
     SPV_METHOD(WatchTable, scan_blocks, spv_wt_scan_blocks, METH_VARARGS | METH_KEYWORDS),
