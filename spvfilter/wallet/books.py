@@ -17,6 +17,7 @@ from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, is_sane, made_by
@@ -41,12 +42,11 @@ class Books:
         self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
         self._kept: dict[bytes, StoredTx] = {}
         self.ended = Endings(saved.ended, saved.transactions)
-        self._invented: set[bytes] = set()  # outpoints of outputs that only unconfirmed transactions of others made
         unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed)
         watch.table.learn(unconfirmed)
         own = {txid for txid, tx in saved.unconfirmed.items() if tx.own}
-        self._invented.update(hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own)
+        self._invented = InventedOutpoints(watch, (hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own))
         for found in saved.matches:
             if found.block_hash is not None:
                 self._remember(found)
@@ -301,6 +301,7 @@ class Books:
             events += found
             for outpoint in made:
                 waiting += self.unconfirmed.take_waiting(outpoint)
+        self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
         return events
 
     def _add(self, tx: Transaction, seen: int, since: int, own: bool) -> tuple[list[WalletEvent], list[bytes]]:

@@ -66,6 +66,10 @@ class Endings:
         self._abandoned.discard(txid)
         self._conflicted.pop(txid, None)
 
+    def __contains__(self, txid: bytes) -> bool:
+        """Whether a transaction has ended, and is kept."""
+        return txid in self._own or txid in self._others
+
     def own(self, txid: bytes) -> StoredTx | None:
         """A transaction that was broadcast here and has ended, or None."""
         return self._own.get(txid)

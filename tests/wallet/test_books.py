@@ -13,7 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import endings, unconfirmed
+from spvfilter.wallet import endings, invented, unconfirmed
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -285,6 +285,7 @@ def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_t
     for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_UNMATCHED", 3), ("MAX_FAMILY", 2)):
         monkeypatch.setattr(unconfirmed, name, most)
     monkeypatch.setattr(endings, "MAX_ENDED", 3)
+    monkeypatch.setattr(invented, "MAX_STALE", 1)
     model = Model(seed)
     for _ in range(80):
         getattr(model, model.rng.choice(STEPS))()

@@ -6,9 +6,12 @@ import random
 import struct
 import time
 
+import pytest
+
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.wallet import invented as wallet_invented
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -94,3 +97,22 @@ def test_an_entry_that_a_long_chain_of_payments_pays_is_added() -> None:
     made.watch.add_script(LATER)
     events = made.entries_added()
     assert len(events) == 2_000 + 1_999
+
+
+def test_replaced_payments_that_are_not_kept_do_not_stay_on_the_watch_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wallet_invented, "MAX_STALE", 200)
+    made, coin = books(), somewhere()
+    payments = [invented([coin, somewhere()], *[OURS] * (1 + number % 3)) for number in range(2_000)]
+    for payment in payments:
+        made.add_unconfirmed(payment, 1)
+        made.take_batches()
+        watched = list(made.watch.outpoints())
+        assert made.unconfirmed.pending.keys() <= {outpoint.txid for outpoint in watched}
+        assert len(watched) <= 200 + 2 * 3 * 2 * len(made.unconfirmed)
+    assert len(made.unconfirmed) < 20
+    forgotten = payments[3]
+    child = invented([sha256d(forgotten) + bytes(4)], OURS)
+    block = ScannedBlock(0, bytes(32), total=3, txs=[FoundTx(1, forgotten), FoundTx(2, child)])
+    hits = made.scan(block)
+    assert [hit.spend for hit in hits] == [False, True, False]  # what was forgotten is learned again from a block
+    assert len(made.connect(block, hits)) >= 4
