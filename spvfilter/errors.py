@@ -29,6 +29,7 @@ __all__ = [
     "OrderError",
     "ParameterError",
     "PeerError",
+    "PrivacyError",
     "ProofError",
     "ProofOfWorkError",
     "ReadOnlyError",
@@ -53,6 +54,8 @@ __all__ = [
     "TargetError",
     "TimewarpError",
     "TooLargeError",
+    "TxConflictError",
+    "TxRefusedError",
     "UnconnectedHeadersError",
     "UselessPeerError",
     "VersionError",
@@ -224,6 +227,30 @@ class LieError(PeerError):
 
 class UselessPeerError(PeerError):
     """A peer that may be honest but is of no use: it lacks data that other peers have, or does not answer in time."""
+
+
+class TxRefusedError(PeerError):
+    """Every peer that was given a transaction refused it; `refusals` lists each as (HOST:PORT, reason).
+
+    It is not offered any more and counts as nothing. A peer may have lied and passed it on: to pay again, spend one of the same coins.
+    """
+
+    def __init__(self, message: str, refusals: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(message)
+        self.refusals = refusals
+
+
+class TxConflictError(ParameterError):
+    """A transaction spends what another one has spent: `by` is the txid of that one, `height` that of its block, None if it is in none."""
+
+    def __init__(self, message: str, by: bytes | None = None, height: int | None = None) -> None:
+        super().__init__(message)
+        self.by = by
+        self.height = height
+
+
+class PrivacyError(SpvFilterError):
+    """What was asked to be done privately cannot be; nothing was done. The message says why, and what to do."""
 
 
 class HeaderError(PeerError):

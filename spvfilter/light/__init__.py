@@ -9,6 +9,10 @@ from spvfilter._public import lazy
 if TYPE_CHECKING:
     from spvfilter.light.client import LightClient as LightClient
     from spvfilter.light.events import (
+        Broadcast as Broadcast,
+        BroadcastChanged as BroadcastChanged,
+        BroadcastProgress as BroadcastProgress,
+        BroadcastStep as BroadcastStep,
         Event as Event,
         FeeFloor as FeeFloor,
         FeeWarning as FeeWarning,
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
         PeerWarning as PeerWarning,
         Phase as Phase,
         Progress as Progress,
+        Refusal as Refusal,
         Synced as Synced,
     )
     from spvfilter.light.lies import Lie as Lie
@@ -25,7 +30,10 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         client="LightClient",
-        events="Event FeeFloor FeeWarning Mode PeerChanged PeerWarning Phase Progress Synced",
+        events=(
+            "Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeWarning Mode PeerChanged PeerWarning Phase"
+            " Progress Refusal Synced"
+        ),
         lies="Lie",
         stream="EventStream",
     )

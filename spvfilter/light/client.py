@@ -15,7 +15,7 @@ from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.events import FeeFloor, Mode
+from spvfilter.light.events import Broadcast, FeeFloor, Mode
 from spvfilter.light.running import Running, check_expressible, opened
 from spvfilter.light.stream import EventStream
 from spvfilter.network import Network
@@ -28,7 +28,7 @@ from spvfilter.store.store import MEMORY, Store
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.refusals import refusal
+from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class LightClient:
         )
         self.mode = Mode(mode)
         reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
-        self._options = Options(self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience, reach)
+        self._options = Options(
+            self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience, reach, proxy is not None
+        )
         self._running: Running | None = None
 
     async def __aenter__(self) -> Self:
@@ -249,29 +251,41 @@ class LightClient:
         """The fee rate that the connected peers ask for, as their median; None if no peer has told. Raises NotRunningError."""
         return fee_floor(self._checked().engine.pool.connected())
 
-    async def broadcast(self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None) -> bytes:
-        """Send a transaction; its txid once a peer has taken it. What of it concerns the list is a match of the mempool from now on.
+    async def broadcast(
+        self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
+    ) -> Broadcast:
+        """Send a transaction, and say what is known of it once a peer has taken it; events tell what follows.
 
-        Taken means that a peer has fetched it, or had it already: peers do not say whether they keep it. It is offered again, to every
-        peer and in every run, until a peer announces it by itself or a block has it. One that is in the books, in a block or waiting, is
-        offered again, but not waited for. It takes the place of unconfirmed ones that spend the same (see TxStatus).
+        Taken means that a peer has it: it announces it, had it before, or fetched it and gives it back when it is asked. One that does not
+        answer that question is believed. Refused means that a peer says so (BIP-61 reject), or fetched it and does not have it for 40
+        seconds. One that all have refused who were sent it is an error, is not offered any more and counts as nothing (TxStatus.REFUSED);
+        a block, or a peer that has it nevertheless, is believed. One that somebody has taken counts, whoever refuses it.
+
+        What of it concerns the list is a match of the mempool from the moment on in which a peer fetches it. It is offered again, to every
+        peer and in every run, every ten minutes until a peer announces it that did not get it from us, then once a day, until a block has
+        it or 336 hours have passed. BroadcastProgress tells what peers do with it, BroadcastChanged what becomes of it. One that is in the
+        books, in a block or waiting, is offered again, but not waited for. It takes the place of unconfirmed ones that spend the same (see
+        TxStatus). A parent that was refused for its fee is offered again with a child that pays for both.
+
+        `private` gives it to one peer first, in a connection made for it alone, through a circuit of its own where there is a proxy (with
+        Tor). The peers that are connected are not told of it before one of them has announced it, or two to four minutes have passed.
+        Without a proxy that one peer sees our address. It is said of it that it was sent, not whether it is kept. PrivacyError where that
+        cannot be: a peer has a BIP-37 filter that matches it, peers have it already or a parent that nobody else is known to have, or
+        every known address is connected.
 
         FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
         `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.
 
-        Raises FormatError for a malformed one, ParameterError for one that cannot count (it spends what a block has spent, or no
-        block can have it) and for input values that cannot be, UselessPeerError if no peer takes it in time, NotRunningError.
+        Raises FormatError for a malformed one, TxConflictError where another transaction stands against it, in a block or known to peers
+        that refuse it, ParameterError for one that no block can have and for input values that cannot be, TxRefusedError if every peer
+        that was sent it refuses it, UselessPeerError if no peer fetches it in time, PrivacyError, NotRunningError.
         """
         running = self._checked()
-        raw = to_bytes(raw_tx)
-        tx = Transaction.parse(raw)
+        tx = Transaction.parse(to_bytes(raw_tx))
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
-        why = refusal(running.engine.books, tx)
-        if why is not None:
-            raise ParameterError(why)
-        await running.broadcast(tx, values)
-        return tx.txid
+        check_broadcast(running.engine.books, tx)
+        return await running.broadcast(tx, values, is_private=private)
 
     async def abandon(self, txid: bytes) -> None:
         """Give up an unconfirmed transaction that was broadcast here, its descendants, and those from here that it had replaced.

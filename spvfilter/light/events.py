@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import public
+from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent
 
 
@@ -92,4 +94,53 @@ class FeeWarning:
     floor: FeeFloor
 
 
-Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning
+@public
+class BroadcastStep(StrEnum):
+    """What a peer did with a transaction that was broadcast here."""
+
+    SENT = "sent"  # it fetched it from us; whether it keeps it is not known yet
+    ECHOED = "echoed"  # it has it, and did not get it from us: the network passes it on
+    REFUSED = "refused"  # it says so (BIP-61), or does not have it 40 s after it was sent it
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class BroadcastProgress:
+    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a run."""
+
+    txid: bytes
+    peer: str  # HOST:PORT
+    step: BroadcastStep
+    reason: str = ""  # of a refusal: the peer's words, escaped
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class BroadcastChanged:
+    """What became of a transaction that was broadcast here. After PENDING and REPLACED it may change again, by a reorganisation always."""
+
+    txid: bytes
+    status: TxStatus
+    by: bytes | None = None  # txid of what replaced it or conflicts with it
+
+
+@public
+class Refusal(NamedTuple):
+    """Why a peer does not take a transaction."""
+
+    peer: str  # HOST:PORT
+    reason: str
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """What is known of a transaction that was broadcast here: peers, HOST:PORT, of this run. BroadcastProgress tells what follows."""
+
+    txid: bytes
+    sent: tuple[str, ...] = ()  # peers that fetched it from us
+    echoed: tuple[str, ...] = ()  # peers that have it, and did not get it from us
+    refused: tuple[Refusal, ...] = ()  # peers that do not take it; one of them proves nothing
+
+
+Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning | BroadcastProgress | BroadcastChanged

@@ -11,12 +11,23 @@ from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
-from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
-from spvfilter.light.engine.inputs import Abandon, Broadcast, Input, Instant, Resumed, SeedAnswer, Seeded, Tick, WatchChanged, Worked
+from spvfilter.light.engine.inputs import (
+    Abandon,
+    Broadcast as Sending,
+    Input,
+    Instant,
+    Resumed,
+    SeedAnswer,
+    Seeded,
+    Tick,
+    WatchChanged,
+    Worked,
+)
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.events import Event, Mode
+from spvfilter.light.events import Broadcast, Event, Mode
 from spvfilter.light.sockets import Sockets
 from spvfilter.light.stream import EventQueue
 from spvfilter.p2p.clock import Clock
@@ -42,6 +53,7 @@ else:
     futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
+_MARGIN_S = 30.0  # beyond the time in which the engine answers
 
 
 class Running:
@@ -74,7 +86,7 @@ class Running:
         self._sockets = Sockets(self._settings(options, watch), self.feed, self._room, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._taken: dict[bytes, list[asyncio.Future[None]]] = {}  # by txid: who waits for a peer to take it
+        self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # by txid: who waits to hear what becomes of it
         self._works: set[asyncio.Future[Any]] = set()
 
     def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
@@ -107,7 +119,7 @@ class Running:
         self._database.close()
         if self._timer is not None:
             self._timer.cancel()
-        for waiting in self._taken.values():
+        for waiting in self._calls.values():
             for future in waiting:
                 if not future.done():
                     future.set_exception(error or ConnectionAbortedError("the client was left"))
@@ -177,16 +189,15 @@ class Running:
                     self._sockets.fence(peer, token)
                 case Wake(at):
                     self._wake(at)
-                case Connect(peer, address):
-                    self._sockets.connect(peer, address)
+                case Connect(peer, address, is_private):
+                    self._sockets.connect(peer, address, is_private=is_private)
                 case Drop(peer):
                     self._sockets.drop(peer)
                 case AskSeeds(services):
                     self._ask_seeds(services)
-                case Taken(txid):
-                    for future in self._taken.pop(txid, ()):
-                        if not future.done():
-                            future.set_result(None)
+                case Answer(txid, answer):
+                    for future in self._calls.pop(txid, ()):
+                        _resolve(future, answer)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
         future = self._loop.run_in_executor(None, _caught, function)
@@ -217,19 +228,15 @@ class Running:
 
     # What users do
 
-    async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None = None) -> None:
-        """Broadcast a transaction and wait until a peer has taken it. Raises UselessPeerError."""
-        is_known = self.engine.books.has_tx(tx.txid)
-        taken: asyncio.Future[None] = self._loop.create_future()
-        self._taken.setdefault(tx.txid, []).append(taken)
-        self.feed(Broadcast(tx.raw, input_values))
+    async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
+        """Broadcast a transaction and wait for what is known of it. Raises PeerError, TxConflictError, PrivacyError."""
+        call: asyncio.Future[Broadcast] = self._loop.create_future()
+        self._calls.setdefault(tx.txid, []).append(call)
+        self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
-        if is_known or self.has_ended:
-            taken.cancel()
-            return
         try:
-            async with asyncio.timeout(self._limits.reply_s):
-                await taken
+            async with asyncio.timeout(self._limits.reply_s + _MARGIN_S):  # the engine answers before, unless nobody reads the events
+                return await call
         except TimeoutError:
             raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction") from None
 
@@ -249,6 +256,16 @@ class Running:
         await self._database.drain()
         if self.events.error is not None:
             raise self.events.error
+
+
+def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> None:
+    if call.done():
+        return
+    if isinstance(answer, Exception):
+        call.set_exception(answer)
+        call.exception()  # whoever waited may have been cancelled
+    else:
+        call.set_result(answer)
 
 
 def _caught(function: Callable[[], object]) -> object:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
@@ -18,8 +20,10 @@ from spvfilter.wire.messages.table import Message
 
 if TYPE_CHECKING:
     import asyncio
+    import secrets
 else:
     asyncio = deferred("asyncio")
+    secrets = deferred("secrets")
 
 
 _LOST = (PeerError, OSError, TimeoutError)  # everything that a peer, or the way to it, may do to us
@@ -49,9 +53,13 @@ class Sockets:
         self._connections: dict[int, Connection] = {}
         self._fences: dict[int, dict[int, int]] = {}  # by peer: nonce → token
 
-    def connect(self, peer: int, address: str) -> None:
-        """Open a connection."""
-        task = self._tasks[peer] = asyncio.create_task(self._talk(peer, address))
+    def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
+        """Open a connection; a private one shows nothing of us, and has a circuit of its own where the proxy makes them by user (Tor)."""
+        settings, proxy, clock = self._settings(), self._proxy, self._clock
+        if is_private:
+            settings, clock = stranger(settings.network), replace(clock, wall=lambda: 0.0)
+            proxy = proxy.isolated(secrets.token_hex(16)) if proxy is not None else None
+        task = self._tasks[peer] = asyncio.create_task(self._talk(peer, address, settings, proxy, clock))
         task.add_done_callback(lambda _: self._tasks.pop(peer, None))
 
     def send(self, peer: int, message: Message) -> None:
@@ -93,12 +101,12 @@ class Sockets:
             self.drop(peer)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _talk(self, peer: int, address: str) -> None:
+    async def _talk(self, peer: int, address: str, settings: Settings, proxy: Proxy | None, clock: Clock) -> None:
         """One connection from its beginning to its end."""
         try:
             nonces = {connection.nonce for connection in self._connections.values()}
             connection = await Connection.open(
-                Address.parse(address, 0), self._settings(), proxy=self._proxy, limits=self._limits, clock=self._clock, own_nonces=nonces
+                Address.parse(address, 0), settings, proxy=proxy, limits=self._limits, clock=clock, own_nonces=nonces
             )
         except Exception as error:  # whatever it is, the engine must not wait for this peer for ever
             self._report(Lost(peer, _named(error)))
@@ -131,6 +139,11 @@ class Sockets:
                     self._report(Malformed(peer, error))
                 case _:
                     pass
+
+
+def stranger(network: Network) -> Settings:
+    """What a private connection says of itself: the same as everybody's (Core net_processing.cpp PushNodeVersion)."""
+    return Settings(network, user_agent=b"/pynode:0.0.1/", addrv2=False)
 
 
 def _connected(peer: int, connection: Connection) -> Connected:

@@ -30,6 +30,8 @@ _FILTER_BATCH = 100  # compact filters sent in one step
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
 
+_REJECT_INVALID = 0x10  # BIP-61
+
 logger = logging.getLogger(__name__)
 
 
@@ -38,8 +40,11 @@ class Responder:
     """The node's side of one connection. Its owner moves bytes between `session` and a socket and calls `step` while it returns True.
 
     Each connection has its own filter, which learns from what it matches in blocks and announcements. The queue of work for the peer is
-    bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata.
+    bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata. A subclass with `says_why` tells why it
+    refuses a transaction, as Core did before 0.20 and others do (BIP-61).
     """
+
+    says_why = False
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         self.regtest = regtest
@@ -289,6 +294,8 @@ class Responder:
             txid = self.regtest.submit_tx(raw)
         except RefusedError as error:
             logger.debug("not taken: %s", error)
+            if self.says_why:
+                self.send(wire.Reject(b"tx", _REJECT_INVALID, error.reason.encode("ascii"), Transaction.parse(raw).txid))
         else:
             self._new_txs.pop(txid, None)
 

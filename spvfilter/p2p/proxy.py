@@ -46,6 +46,10 @@ class Proxy:
             raise ParameterError("a proxy needs python-socks: pip install 'spvfilter[socks]'")
         return cls(host, port, username, password)
 
+    def isolated(self, name: str) -> Proxy:
+        """The same proxy as another user, for whom Tor makes other circuits (IsolateSOCKSAuth); one that wants a user keeps it."""
+        return self if self.username else Proxy(self.host, self.port, name, name)
+
     async def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """Connect to a host through the proxy. Raises OSError or TimeoutError, which say whether the proxy or the peer is at fault."""
         from python_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError, ProxyType

@@ -38,6 +38,7 @@ class TxStatus(StrEnum):
     CONFLICTED = "conflicted"  # a block has a transaction that spends what it or an ancestor spends
     ABANDONED = "abandoned"  # given up by the user, or a descendant of such a one; a block may have it yet
     EXPIRED = "expired"  # unconfirmed for 336 hours
+    REFUSED = "refused"  # broadcast here, and refused by every peer that was given it; a block may have it yet
 
 
 LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # whose matches are in the database and count

@@ -96,10 +96,9 @@ class Books:
         """Whether a transaction is pending or a recent block has it."""
         return txid in self.unconfirmed.pending or txid in self._kept
 
-    def is_own(self, txid: bytes) -> bool:
-        """Whether a transaction is pending that we broadcast, or a recent block has it."""
-        pending = self.unconfirmed.pending.get(txid)
-        return pending.own if pending is not None else txid in self._kept
+    def in_block(self, txid: bytes) -> StoredTx | None:
+        """A transaction of the wallet's that a recent block has, or None."""
+        return self._kept.get(txid)
 
     def positions_at(self, height: int) -> dict[int, bytes]:
         """The positions of matched transactions in the block at a height, with their txids."""
@@ -333,7 +332,9 @@ class Books:
             return events, []
         if contest is None or self.ended.rules_out(tx, own=own) or not (own or self.unconfirmed.has_room(tx.raw)):
             return [], []
+        was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         self.ended.forget(tx.txid)
+        tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
         return self._count(tx.txid, contest)
 
@@ -445,18 +446,19 @@ class Books:
             events += self.add_unconfirmed(raw, seen)
         return events
 
-    def expire(self, now: int) -> list[WalletEvent]:
-        """Withdraw transactions that have been unconfirmed for 336 hours."""
+    def expire(self, now: int, began: int = 0, proven: int = 1 << 62) -> list[WalletEvent]:
+        """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late."""
         end, freed = Ending(TxStatus.EXPIRED, Reason.EXPIRED, self.cursor), list[bytes]()
-        old = self.unconfirmed.older_than(now - MEMPOOL_EXPIRY_S)
+        old = self.unconfirmed.older_than(now - MEMPOOL_EXPIRY_S, began, proven - MEMPOOL_EXPIRY_S)
         events = [event for txid in old for event in self._end(txid, end, freed)]
         return [*events, *self._come_back(freed)]
 
-    def abandon(self, txid: bytes) -> list[WalletEvent]:
-        """Give up an own unconfirmed transaction (`check_abandon`), its descendants, and those of ours that it replaced."""
-        rivals = (each for outpoint in self._inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint))
+    def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
+        """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
+        rivals = (each for outpoint in self._inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint) if not refused)
         own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
-        end, freed = Ending(TxStatus.ABANDONED, Reason.ABANDONED, self.cursor), list[bytes]()
+        why = (TxStatus.REFUSED, Reason.REFUSED) if refused else (TxStatus.ABANDONED, Reason.ABANDONED)
+        end, freed = Ending(*why, self.cursor), list[bytes]()
         events = [event for each in dict.fromkeys([txid, *own]) for event in self._end(each, end, freed)]
         return [*events, *self._come_back(freed)]
 

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     REPLACED = "replaced"  # a later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it
     ABANDONED = "abandoned"  # given up by `abandon`, or a descendant of such a transaction
     EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
+    REFUSED = "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
 
 
 @public

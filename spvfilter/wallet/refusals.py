@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.unconfirmed import is_sane
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from spvfilter.wallet.books import Books
 
 
-def refusal(books: Books, tx: Transaction) -> str | None:
-    """Why a transaction of ours cannot count, or None."""
+def check_broadcast(books: Books, tx: Transaction) -> None:
+    """Raises ParameterError for a transaction of ours that cannot count: TxConflictError where another one stands against it."""
     spender = books.spender_of(tx)
     if not is_sane(tx):
-        return "no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts"
+        raise ParameterError("no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts")
     if spender is not None:
-        return f"it spends what {hash_to_hex(spender)} has spent, which is in a block"
+        block = books.in_block(spender)
+        height = None if block is None else block.height
+        raise TxConflictError(f"it spends what {hash_to_hex(spender)} has spent, which is in a block", spender, height)
     if books.ended.rules_out(tx, own=True):
-        return "it, or one that it spends from, is in conflict with a block"
+        raise TxConflictError("it, or one that it spends from, is in conflict with a block")
     if tx.txid not in books.unconfirmed.pending and books.unconfirmed.contest(tx) is None:
-        return "it spends what its own ancestors spend, or stands against more than can be replaced"
-    return None
+        raise ParameterError("it spends what its own ancestors spend, or stands against more than can be replaced")
 
 
 def check_abandon(books: Books, txid: bytes) -> None:

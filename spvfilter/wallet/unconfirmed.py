@@ -162,9 +162,10 @@ class Unconfirmed:
                         family.append(child)
         return family
 
-    def older_than(self, since: int) -> list[bytes]:
-        """The transactions that arrived at `since` or before."""
-        return [txid for txid, pending in self.pending.items() if (pending.since or 0) <= since]
+    def older_than(self, since: int, began: int, proven: int) -> list[bytes]:
+        """The transactions that arrived at `since` or before; of those that did before `began`, which arrived at `proven` or before."""
+        ages = ((txid, pending.since or 0) for txid, pending in self.pending.items())
+        return [txid for txid, age in ages if age <= (since if age >= began else min(since, proven))]
 
     # Rivals
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.errors import TxRefusedError
 from spvfilter.kernel import parse_tx
 from spvfilter.light.client import LightClient
 from spvfilter.node.build import build_tx
@@ -87,7 +88,7 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, 
         assert paid.txid not in run.books.waiting()
 
         spend = build_tx([OPEN[0].spends(paid)], [STRANGER.pays(290_000)])  # ours, through bcoin
-        digest = await first.broadcast(spend)
+        digest = (await first.broadcast(spend)).txid
         assert digest[::-1].hex() in await bcoin.call("getrawmempool", [])
         await run.until(lambda books: digest in books.waiting())
         await wallets.mine()
@@ -110,3 +111,22 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, 
         known = {place(found.match) for found in await second.matches() if found.match.height is not None}
         assert known == await whole_scan(bcoin, watch.copy())
         assert late.txid in {txid for _, txid, *_ in known}
+
+
+async def test_what_bcoin_refuses_is_refused_with_its_words(bcoin: Bcoin, wallets: Wallets) -> None:
+    wallets.watch.add_script(OPEN[0].script_pubkey)
+    await wallets.prepare(SEGWIT)
+    coin = await pay(bcoin, OPEN[0], 300_000)
+    await wallets.mine()
+    limits = Limits(reply_s=6, stall_s=1)
+    async with LightClient(wallets.watch.copy(), peers=[f"127.0.0.1:{bcoin.port}"], mode="bip37", limits=limits) as client:
+        run = Run(client)
+        await up_to_date(bcoin, run)
+        early = build_tx([OPEN[0].spends(coin)], [STRANGER.pays(290_000)], lock_time=400_000)
+        lost = build_tx([OPEN[0].spends(OutPoint(bytes(32), 0))], [STRANGER.pays(290_000)])
+        for raw, said in ((early, "non-final (0x40)"), (lost, "does not have it")):
+            with pytest.raises(TxRefusedError) as caught:
+                await client.broadcast(raw)
+            assert said in caught.value.refusals[0][1]
+        assert (await client.balance()).spendable == 300_000
+        assert (await client.broadcast(build_tx([OPEN[0].spends(coin)], [STRANGER.pays(290_000)]))).sent

@@ -285,7 +285,7 @@ async def test_a_broadcast_is_followed_into_its_block() -> None:
     raw = world.spending(change=world.locks[1])
     async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
         await run.synced(world)
-        digest = await run.client.broadcast(raw)
+        digest = (await run.client.broadcast(raw)).txid
         await run.until(lambda books: digest in books.waiting())
         world.regtest.mine()
         await run.synced(world)

@@ -318,7 +318,7 @@ async def test_a_broadcast_is_a_match_of_the_mempool_and_then_of_a_block(tmp_pat
     world.regtest.mine()
     async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
         await run.synced(world)
-        digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
+        digest = (await run.client.broadcast(world.spending(change=LOCKS[0]))).txid
         assert digest in world.regtest.mempool
         await run.until(lambda books: digest in books.waiting())
         world.regtest.mine()
@@ -350,7 +350,7 @@ async def test_a_broadcast_is_offered_to_later_peers_until_another_one_announces
     path = tmp_path / "w.db"
     async with Node(world.regtest) as node, running(world, node, store=path) as run:
         await run.synced(world)
-        digest = await run.client.broadcast(raw)
+        digest = (await run.client.broadcast(raw)).txid
     assert digest not in elsewhere.mempool
     async with Node(elsewhere) as other, running(world, other, store=path) as run:
         await run.synced(world)

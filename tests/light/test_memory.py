@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine import mempool
+from spvfilter.light.engine import own
 from spvfilter.light.events import Event, Synced
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
@@ -99,7 +99,7 @@ async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str) -> None:
 
 
 async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mempool, "MAX_OFFERED", 3)
+    monkeypatch.setattr(own, "MAX_OFFERED", 3)
     world = World(20)
     for _ in range(8):
         world.receive()
@@ -110,9 +110,9 @@ async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch
             await run.client.broadcast(world.spending())
             world.regtest.mine()
             await run.synced(world)
-        last = await run.client.broadcast(world.spending())
-        watch = run.client._checked().engine._mempool
-        assert last in watch._own
-        assert len(watch._own) <= 2  # txid and wtxid
+        last = (await run.client.broadcast(world.spending())).txid
+        watch = run.client._checked().engine._mempool.own
+        assert watch.find(last) is not None
+        assert len(watch._own) == 1
         (peer,) = run.client._checked().engine.pool.ready()
-        assert len(watch._stand(peer).offered) <= 6  # the latest three, by txid and wtxid
+        assert len(watch._fetchable[peer]) <= 6  # the latest three, by txid and wtxid

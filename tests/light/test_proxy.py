@@ -334,3 +334,24 @@ async def test_what_peers_tell_is_not_connected_unless_that_is_asked_for(monkeyp
 def test_a_network_without_seeds_is_said_to_have_none() -> None:
     with pytest.raises(ParameterError, match="regtest has no DNS seeds"):
         LightClient(WatchList(REGTEST), discover=True)
+
+
+async def test_a_private_transaction_goes_through_the_proxy_in_a_connection_of_its_own() -> None:
+    world = grown(86)
+    world.receive()
+    world.regtest.mine()
+    async with Node(world.regtest) as node:
+        with SocksProxy({ONION: (node.host, node.port)}).running() as proxy:
+            async with running(world, f"{ONION}:8333", proxy=proxy.url, mode="compact") as run:
+                await run.synced(world)
+                known = await run.client.broadcast(world.spending(), private=True)
+                assert known.sent == (f"{ONION}:8333",)
+                assert known.txid in world.regtest.mempool
+            assert proxy.asked == [(NAME, ONION, 8333)] * 2
+
+
+def test_a_private_connection_is_another_user_of_the_proxy() -> None:
+    made = Proxy.parse("socks5://127.0.0.1:9050").isolated("a1")
+    assert (made.username, made.password) == ("a1", "a1")
+    known = Proxy.parse("socks5://alice:secret@127.0.0.1:9050")
+    assert known.isolated("a1") == known

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
+from spvfilter.errors import NotRunningError, ParameterError, PrivacyError, TxRefusedError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import mempool
-from spvfilter.light.events import PeerChanged, Progress, Synced
+from spvfilter.light.events import BroadcastChanged, PeerChanged, Progress, Synced
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterRequest
@@ -99,12 +99,12 @@ async def test_a_transaction_may_be_sent_again_at_any_time(mode: str) -> None:
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
         await run.synced(world)
         raw = world.spending(change=LOCKS[1])
-        first, second = await asyncio.gather(run.client.broadcast(raw), run.client.broadcast(raw))
-        assert first == second == await run.client.broadcast(raw)
+        both = await asyncio.gather(run.client.broadcast(raw), run.client.broadcast(raw))
+        (first,) = {each.txid for each in (*both, await run.client.broadcast(raw))}
         await run.until(lambda books: first in books.waiting())
         world.regtest.mine()
         await run.synced(world)
-        assert await run.client.broadcast(raw) == first
+        assert (await run.client.broadcast(raw)).txid == first
         assert run.books.confirmed() == world.scan()
         assert not run.books.waiting()
 
@@ -119,7 +119,7 @@ async def test_a_transaction_that_a_peer_has_already_is_taken(mode: str, ours: b
         await run.synced(world)
         raw = build_tx([lock.spends(outpoint)], [(LOCKS[1] if ours else p2wpkh(b"\x02" + bytes(32))).pays(value - 500)])
         digest = world.regtest.submit_tx(raw)
-        assert await run.client.broadcast(raw) == digest
+        assert (await run.client.broadcast(raw)).txid == digest
         await run.until(lambda books: (digest in books.waiting()) is ours)
         assert not run.books.warnings
 
@@ -148,7 +148,7 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str
     world.regtest.mine()
     async with Node(world.regtest, responder=MinesAtOnce) as node, running(world, node, mode=mode) as run:
         await run.synced(world)
-        digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
+        digest = (await run.client.broadcast(world.spending(change=LOCKS[2]))).txid
         await run.synced(world)
         told = [type(event) for event in run.books.events if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest]
         assert told == [MatchFound, MatchFound, MatchConfirmed, MatchConfirmed]
@@ -223,7 +223,7 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
     async with Node(world.regtest, responder=Malleates) as node, running(world, node, store=store, mode=mode) as run:
         await run.synced(world)
         raw = world.spending(change=LOCKS[1])
-        digest = await run.client.broadcast(raw)
+        digest = (await run.client.broadcast(raw)).txid
         await run.until(lambda books: digest in books.waiting())
     assert not world.regtest.mempool
     offered = asyncio.Event()
@@ -297,7 +297,7 @@ async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mo
     nodes = Node(world.regtest, responder=Leaves), Node(world.regtest, responder=Leaves)
     async with asyncio.timeout(20), nodes[0], nodes[1], running(world, *nodes, mode=mode, limits=PATIENT) as run:
         await run.synced(world)
-        digest = await run.client.broadcast(world.spending(change=LOCKS[0]))
+        digest = (await run.client.broadcast(world.spending(change=LOCKS[0]))).txid
         await run.until(lambda books: digest in books.waiting())
 
 
@@ -358,7 +358,7 @@ async def test_ours_is_offered_again_to_the_same_peer_after_a_reorganisation(mod
     world.regtest.mine()
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode) as run:
         await run.synced(world)
-        digest = await run.client.broadcast(world.spending(change=LOCKS[2]))
+        digest = (await run.client.broadcast(world.spending(change=LOCKS[2]))).txid
         world.regtest.mine()
         await run.synced(world)
         rebuild = world.regtest.mempool.rebuild
@@ -402,3 +402,54 @@ async def test_a_transaction_that_no_block_can_have_is_not_broadcast() -> None:
         ):
             with pytest.raises(ParameterError, match="no block can have it"):
                 await client.broadcast(raw)
+
+
+class SaysWhy(Responder):
+    """Tells why it refuses a transaction, as Core did before 0.20."""
+
+    says_why = True
+
+
+@MODES
+@pytest.mark.parametrize("responder", [Responder, SaysWhy])
+async def test_a_transaction_that_spends_what_is_not_there_is_refused_and_stays_nowhere(
+    mode: str, responder: type[Responder], tmp_path: Path
+) -> None:
+    world, store = World(16), tmp_path / "wallet.db"
+    raw = build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [LOCKS[0].pays(777)])
+    async with Node(world.regtest, responder=responder) as node:
+        async with running(world, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            with pytest.raises(TxRefusedError) as caught:
+                await run.client.broadcast(raw)
+            ((peer, reason),) = caught.value.refusals
+            assert peer == where(node)
+            assert reason == "bad-txns-inputs-missingorspent (0x10)" if responder is SaysWhy else "does not have it" in reason
+            assert (await run.client.balance()).total == 0
+            await run.until(lambda books: not books.waiting() and any(isinstance(event, BroadcastChanged) for event in books.events))
+            assert not run.books.warnings
+        async with running(world, node, store=store, mode=mode) as run:
+            await run.synced(world)
+            assert not await run.client.matches()
+            assert [str(entry.status) for entry in await run.client.history()] == ["refused"]
+
+
+async def test_a_private_transaction_reaches_another_host_alone() -> None:
+    world = World(17)
+    world.receive()
+    world.regtest.mine()
+    other = Regtest(clock=lambda: START)
+    for block in world.regtest.chain.active[1:]:
+        other.submit_block(block.raw)
+    async with Node(world.regtest) as node, Node(other, host="127.0.0.2") as stranger:
+        async with running(world, node, stranger, mode="compact", max_peers=1) as run:
+            await run.synced(world)
+            known = await run.client.broadcast(world.spending(), private=True)
+            there, regtest = (stranger, other) if where(stranger) in known.sent else (node, world.regtest)
+            assert known.sent == (where(there),)
+            assert known.txid in regtest.mempool
+            assert len(world.regtest.mempool) + len(other.mempool) == 1
+        async with running(world, node, mode="compact") as run:
+            await run.synced(world)
+            with pytest.raises(PrivacyError, match="every known address is connected"):
+                await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 1))], [STRANGER.pays(1)]), private=True)

@@ -66,7 +66,7 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
         )
         await run.client.broadcast(first)
         world.regtest.mempool.remove_for([Transaction.parse(bump)])  # the node replaces by fee
-        txid = await run.client.broadcast(bump)
+        txid = (await run.client.broadcast(bump)).txid
         await run.until(lambda books: books.waiting() == {txid})
         assert (await run.client.balance()).total == 28_000
         with WalletStore.open(path) as wallet:  # while the client runs

@@ -19,16 +19,17 @@ from simulation.record import Record
 from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
 from spvfilter.errors import StoreError
-from spvfilter.light.engine.effects import Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
+from spvfilter.light.engine.effects import Answer, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.inputs import Broadcast, Heard, Input, Instant, Lost, Tick, WatchChanged, Worked
 from spvfilter.light.engine.options import Options
-from spvfilter.light.events import Event, Mode
+from spvfilter.light.events import Broadcast as Known, Event, Mode
+from spvfilter.light.sockets import stranger
 from spvfilter.network import REGTEST
 from spvfilter.store.store import Batch, Store
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
-from spvfilter.wire.messages.table import Message
+from spvfilter.wire.messages.table import Inv, Message, Tx
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
@@ -75,8 +76,9 @@ class Process:
         self.options = options
         self.is_running = True
         self.connections: dict[int, Connection] = {}
-        self.taken: set[bytes] = set()  # txids of transactions of ours that a peer has
+        self.answers: dict[bytes, Known | Exception] = {}  # by txid: what was answered to the user who broadcast it
         self.steps_left: int | None = None  # effects before it is killed
+        self.private: set[int] = set()  # numbers of connections that show nothing of us
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
         self._timeline = timeline
@@ -124,9 +126,14 @@ class Process:
         self.watch.add_script(script)
         self.report(WatchChanged(from_height))
 
-    def broadcast(self, raw: bytes) -> None:
+    @property
+    def taken(self) -> set[bytes]:
+        """Txids of transactions of ours that a peer has taken."""
+        return {txid for txid, answer in self.answers.items() if isinstance(answer, Known)}
+
+    def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
         """The user sends a transaction."""
-        self.report(Broadcast(raw))
+        self.report(Broadcast(raw, is_private=is_private))
 
     def stop(self, error: Exception) -> None:
         """End at once: what is not committed is lost."""
@@ -183,6 +190,8 @@ class Process:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:
                     self._sent(message)
+                    if peer in self.private and not isinstance(message, Inv | Tx):
+                        raise Violation("quiet", f"a private connection is sent {message}")
                     connection.send(message)
                     if connection.pipe.waiting > _MOST_WAITING:
                         raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")
@@ -197,12 +206,12 @@ class Process:
                 self._timer = self._timeline.at(at + self._rng.random() * self._lateness, self._ring)
             case Work(token, function):
                 self._work(token, function)
-            case Connect(peer, address):
-                self._connect(peer, address)
+            case Connect(peer, address, is_private):
+                self._connect(peer, address, is_private)
             case Drop(peer):
                 self._drop(peer)
-            case Taken(txid):
-                self.taken.add(txid)
+            case Answer(txid, answer):
+                self.answers[txid] = answer
             case End(error):
                 self.stop(error)
 
@@ -224,24 +233,27 @@ class Process:
         connection = self.connections.get(peer)
         return connection if connection is not None and connection.is_ready else None
 
-    def _connect(self, peer: int, address: str) -> None:
+    def _connect(self, peer: int, address: str, is_private: bool) -> None:
         if peer in self.connections or peer in self._dialling:
             raise Violation("alive", f"the number {peer} was used twice")
         node = self._directory[address]
         if node.is_up:
-            call, delay = partial(self._reach, peer, node), self._rng.random() * 0.3
+            call, delay = partial(self._reach, peer, node, is_private), self._rng.random() * 0.3
         elif self._rng.random() < 0.7:
             call, delay = partial(self._miss, peer, ConnectionRefusedError("connection refused")), self._rng.random() * 0.3
         else:
             call, delay = partial(self._miss, peer, TimeoutError("no connection")), CONNECT_S
         self._dialling[peer] = self._timeline.after(delay, call)
 
-    def _reach(self, peer: int, node: Node) -> None:
+    def _reach(self, peer: int, node: Node, is_private: bool) -> None:
         if not node.is_up:
             self._miss(peer, ConnectionRefusedError("connection refused"))
             return
         del self._dialling[peer]
         settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37)
+        if is_private:
+            settings = stranger(REGTEST)
+            self.private.add(peer)
         self.connections[peer] = Connection(
             peer, node, settings, self._timeline, random.Random(f"{self._chances} {peer}"), self._wall(), self._record.keep_wire, self._came
         )

@@ -14,7 +14,7 @@ from simulation.violation import Violation
 from simulation.weight import weigh
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.store.ledger import TxStatus
-from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound
+from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.table import FilterLoad, Message
 
@@ -52,6 +52,8 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
                 raise Violation("true", f"told of an input that does not spend this: {match}")
             if completeness is Completeness.PROVEN and not agreed.is_proven(match.block_hash):
                 raise Violation("honest", f"told as proven, but no two groups agreed on its filter: {match}")
+        case MatchWithdrawn(match, Reason.EXPIRED):
+            raise Violation("true", f"expired within hours, whatever the clock shows: {match}")
         case BlockConnected(height, digest) | Synced(height, digest):
             if truth.block(digest) is None:
                 raise Violation("true", f"told of block {height}, which nobody mined")
@@ -117,6 +119,17 @@ def unsent(world: World) -> list[bytes]:
     return found
 
 
+def forgotten(world: World, process: Process) -> list[bytes]:
+    """Txids of transactions of which the user was told that a peer has them, and of which neither the wallet nor the network knows.
+
+    One that does not concern the wallet (yet) is not kept once a block has it.
+    """
+    regtest = world.truth.regtest
+    lost = [txid for txid in sorted(world.answered) if process.disk.store.views.transaction(txid) is None]
+    mined = {txid for block in regtest.chain.active for txid in block.txids} if lost else set()
+    return [txid for txid in lost if txid not in mined and txid not in regtest.mempool]
+
+
 def untold(world: World) -> set[bytes]:
     """Txids of payments to us in every honest mempool that the client has not told of.
 
@@ -144,6 +157,8 @@ def check_end(world: World) -> None:
     check_balance(world)
     if not world.may_miss():
         check_waiting(world)
+    if gone := forgotten(world, process):
+        raise Violation("alive", f"our transaction {gone[0][::-1].hex()}, which a peer has, was forgotten")
     if absent := world.absent_peers():
         raise Violation("just", f"the honest {absent[0]} has not come back")
     if world.may_withhold_synced():

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, Behaviour, named
+from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, Behaviour, named
 from simulation.host import Make
 from simulation.planted import planted
 from simulation.record import Record
@@ -117,6 +117,8 @@ def _place(plan: Plan, rng: random.Random) -> list[Placed]:
     while len(drawn) < number:
         (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
         drawn.append(rng.choice(library))
+    if "mempool" in plan.faults and rng.random() < 0.4:  # who do something else with our transactions
+        drawn += rng.choices([kind for kind in RELAYS if kind.is_honest or "lies" in plan.faults], k=rng.choice([1, 1, 2]))
     is_one_party = "lies" in plan.faults and rng.random() < 0.15  # all of one network
     return [_at(kind, number, rng, is_one_party or not kind.is_honest) for number, kind in enumerate(drawn, 1)]
 
@@ -184,7 +186,7 @@ def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> N
 
 def _broadcast(world: World) -> None:
     if world.process is not None and (raw := world.truth.spending()) is not None:
-        world.broadcast(raw)
+        world.broadcast(raw, is_private=world.rng.random() < 0.2)
 
 
 def _schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple  # a planted method takes whatever the true o
 from unittest.mock import patch
 
 from spvfilter.errors import PeerError, UselessPeerError
-from spvfilter.light.engine import blocks, bloomsearch, filterquestions, peers
+from spvfilter.light.engine import blocks, bloomsearch, filterquestions, own, peers
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.coverage import Coverage
@@ -19,6 +19,7 @@ from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
@@ -251,7 +252,22 @@ def a_commit_never_counts_as_durable() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest")
 def own_transactions_are_offered_to_nobody() -> list[Change]:
-    return [(MempoolWatch, "offer", _nothing)]
+    return [(OwnTxs, "_offer", _nothing)]
+
+
+@bug(Mode.COMPACT, "FalseEcho", "FalseEcho", "FalseEcho")
+def an_echo_ends_all_offers() -> list[Change]:
+    return [(own, "REST_S", 1e12)]
+
+
+@bug(Mode.COMPACT, "Drops", "Drops", "Drops")
+def what_a_peer_fetched_it_keeps() -> list[Change]:
+    def deliver(self: OwnTxs, peer: Any, each: Any) -> None:
+        self._taken(each)  # as if the rest did not matter
+        for other in each.due:
+            each.due[other] = math.inf
+
+    return [(OwnTxs, "_probe", lambda self, each, peer, offer: deliver(self, peer, each))]
 
 
 @bug(Mode.COMPACT, "Honest", "Honest")

@@ -18,14 +18,14 @@ from simulation.record import Record
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.violation import Violation
-from spvfilter.errors import FormatError, StoreError
+from spvfilter.errors import FormatError, PeerError, StoreError
 from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
-from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
 
-_TAKEN_S = 60.0  # in which a transaction of ours must have reached a peer that was there all the time
+_TAKEN_S = 120.0  # in which the user must have heard what becomes of a transaction, where a peer was there all the time
 _RESTART_S = 30.0  # longest time until the client is started again
 _RIVALS_S = 1.0  # between looks at what unconfirmed transactions spend: there may be thousands
 
@@ -67,6 +67,7 @@ class World:
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
+        self.answered: set[bytes] = set()  # txids of transactions of ours of which the user was told that a peer has them
         self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
         self._make = make
@@ -194,15 +195,24 @@ class World:
         if self.process is not None:
             self.process.add_script(lock.script_pubkey, self.options.from_height)
 
-    def broadcast(self, raw: bytes) -> None:
+    def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
         """The user sends a transaction."""
-        if self.process is not None:
-            self.process.broadcast(raw)
-            self.timeline.after(_TAKEN_S, partial(self._check_taken, self.process, oracle.txid(raw)))
+        process = self.process
+        if process is not None:
+            process.broadcast(raw, is_private=is_private)  # which may be its last act
+            self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_private=is_private))
 
-    def _check_taken(self, process: Process, txid: bytes) -> None:
-        if self.process is process and txid not in process.taken and self.has_prompt_peer(2 * _TAKEN_S):
-            raise Violation("alive", f"no peer was given our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
+    def _check_taken(self, process: Process, raw: bytes, *, is_private: bool) -> None:
+        txid = oracle.txid(raw)
+        answer = process.answers.get(txid)
+        if isinstance(answer, Known):
+            self.answered.add(txid)
+        if self.process is not process or not self.has_prompt_peer(2 * _TAKEN_S):
+            return
+        if answer is None:
+            raise Violation("alive", f"nothing was said of our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
+        if isinstance(answer, PeerError) and not is_private and self.truth.would_take(raw):
+            raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""

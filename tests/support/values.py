@@ -10,7 +10,20 @@ from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomH
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, TxMatch, TxSpan
-from spvfilter.light import FeeFloor, FeeWarning, PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.light import (
+    Broadcast,
+    BroadcastChanged,
+    BroadcastProgress,
+    BroadcastStep,
+    FeeFloor,
+    FeeWarning,
+    PeerChanged,
+    PeerWarning,
+    Phase,
+    Progress,
+    Refusal,
+    Synced,
+)
 from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
@@ -50,6 +63,8 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
     "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
+    "TxRefusedError": (("every peer refuses it", (("10.0.0.1:8333", "bad-txns (0x10)"),)), {}),
+    "TxConflictError": (("it spends what another has spent", bytes(32), 7), {}),
     "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
 }
 
@@ -128,6 +143,8 @@ VALUES: dict[str, list[object]] = {
     "light": [
         *(Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)),
         *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
+        *(BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"), BroadcastChanged(H1, TxStatus.REPLACED, H2)),
+        *(Refusal("peer:1", "dust"), Broadcast(H1, ("peer:2",), ("peer:3",), (Refusal("peer:1", "dust"),))),
     ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.store import MEMORY, Batch
@@ -14,7 +14,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
-from spvfilter.wallet.refusals import check_abandon, refusal
+from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_DISPLACED, MAX_DISPLACED_MATCHES, MAX_RIVALS, MAX_RIVALS_OF_COIN
@@ -452,7 +452,46 @@ def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
         (late, "which is in a block"),
         (pay(5, out(late)), "in conflict with a block"),
         (pay(5, coin(9), coin(9)), "no block can have it"),
-        (pay(5, out(mined)), None),
     ):
-        why = refusal(wallet.books, Transaction.parse(raw))
-        assert why is None if said is None else said in (why or "")
+        with pytest.raises(ParameterError, match=said) as caught:
+            check_broadcast(wallet.books, Transaction.parse(raw))
+        assert isinstance(caught.value, TxConflictError) is ("block" in said and "no block" not in said)
+        if raw == late:
+            assert isinstance(caught.value, TxConflictError)
+            assert (caught.value.by, caught.value.height) == (txid(mined), wallet.books.cursor)
+    check_broadcast(wallet.books, Transaction.parse(pay(5, out(mined))))
+
+
+def test_what_was_seen_before_this_run_expires_only_if_the_chain_shows_the_time(wallet: Wallet) -> None:
+    before, meanwhile = pay(900, coin(1)), pay(800, coin(2))
+    wallet.hear(before)
+    seen, began = wallet.now, wallet.now + 1_000
+    wallet.tell(wallet.books.add_unconfirmed(meanwhile, began))
+    late = began + MEMPOOL_EXPIRY_S
+    wallet.tell(wallet.books.expire(late - 1, began, seen + MEMPOOL_EXPIRY_S - 1))
+    assert set(wallet.statuses().values()) == {"pending"}
+    wallet.tell(wallet.books.expire(late, began, seen + MEMPOOL_EXPIRY_S - 1))
+    assert wallet.statuses() == {txid(before): "pending", txid(meanwhile): "expired"}
+    wallet.tell(wallet.books.expire(late, began, seen + MEMPOOL_EXPIRY_S))
+    assert set(wallet.statuses().values()) == {"expired"}
+
+
+def test_what_was_refused_counts_no_more_and_what_it_replaced_counts_again(wallet: Wallet) -> None:
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    first, bump = pay(900, out(funding)), pay(800, out(funding))
+    wallet.hear(first, own=True)
+    wallet.hear(bump, own=True)
+    child = pay(700, out(bump))
+    wallet.hear(child, own=True)
+    wallet.tell(wallet.books.abandon(txid(bump), refused=True))
+    expected = {txid(funding): "confirmed", txid(first): "pending", txid(bump): "refused", txid(child): "refused"}
+    assert wallet.statuses() == expected
+    wallet.restart()
+    assert wallet.statuses() == expected
+    assert wallet.books.own_unconfirmed() == [(txid(first), first)]
+    wallet.hear(bump)  # others have it: it is ours, and counts
+    assert wallet.statuses()[txid(bump)] == "pending"
+    assert wallet.books.unconfirmed.pending[txid(bump)].own
+    wallet.mine(bump)
+    assert wallet.statuses()[txid(bump)] == "confirmed"

@@ -21,7 +21,7 @@ from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.light.events import BroadcastChanged, BroadcastProgress, Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import hash_to_hex
@@ -296,6 +296,8 @@ class _Watch:
                 self._peer_changed(address, agent, shown)
             case PeerWarning():
                 self._warn(event, shown)
+            case BroadcastProgress() | BroadcastChanged():
+                self._sent(event, shown)
         return False
 
     def _progressed(self) -> None:
@@ -334,6 +336,16 @@ class _Watch:
             shown.clear()
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
 
+    def _sent(self, event: BroadcastProgress | BroadcastChanged, shown: Status) -> None:
+        """Print what peers do with a transaction that was broadcast with this database, or what became of it."""
+        if self._once:
+            return
+        if self._json:
+            self._line(sending(event))
+            return
+        said = f"{event.step}: {event.peer} {event.reason}" if isinstance(event, BroadcastProgress) else f"now {event.status}"
+        shown.complain(f"own transaction {hash_to_hex(event.txid)} {said.rstrip()}")
+
     def _peer_changed(self, address: str | None, agent: str, shown: Status) -> None:
         shown.peer(address, agent)
         if address is not None:
@@ -354,6 +366,16 @@ class _Watch:
 
     def _line(self, fields: dict[str, object]) -> None:
         self._page.line(json.dumps(fields, separators=(",", ":")))
+
+
+def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
+    """The JSON fields of what happens to a transaction that was broadcast."""
+    txid = hash_to_hex(event.txid)
+    if isinstance(event, BroadcastProgress):
+        reason = {"reason": event.reason} if event.reason else {}
+        return {"event": event.step.value, "txid": txid, "peer": event.peer, **reason}
+    by = {} if event.by is None else {"by": hash_to_hex(event.by)}
+    return {"event": "broadcast", "txid": txid, "status": event.status.value, **by}
 
 
 def _how(event: MatchFound | MatchConfirmed | MatchWithdrawn) -> dict[str, str]:

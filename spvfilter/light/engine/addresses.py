@@ -9,7 +9,7 @@ more is connected. Peers are asked for addresses once, and told none.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,7 @@ from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook
+from spvfilter.light.engine.dials import DIAL_S, Dials
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
@@ -55,9 +56,6 @@ _MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD
 _ENOUGH = 2  # useful peers, with which no seed is asked; Core net.cpp
 _SEED_PAUSE_S = 600.0  # before they are asked again; doubles each time, up to six hours; ours
 _MAX_SEED_PAUSE_S = 21_600.0
-_FREE_DIALS = 16  # attempts that fail in succession before they are slowed down; ours
-_DIAL_S = 0.5  # the first pause, as between Core's connections
-_MAX_DIAL_S = 60.0
 _LOOK_S = 2.0  # after nothing was found to connect to; ours
 _REST_S = 1_800.0  # for an address whose connection was of no use; ours
 _STEADY_S = 60.0  # that a connection must have lasted for its line to be at fault, not the peer; ours
@@ -99,23 +97,6 @@ class _Tokens:
 
     left: float
     at: float
-
-
-class _Dials:
-    """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do offline."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-        self.next_at = 0.0
-
-    def began(self, now: float) -> None:
-        """An attempt was begun, which fails until it succeeds."""
-        slow = self._failures - _FREE_DIALS
-        self._failures += 1
-        self.next_at = now if slow < 0 else now + min(_DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)
-
-    def succeeded(self) -> None:
-        self._failures = 0
 
 
 class _Seeds:
@@ -164,7 +145,7 @@ class Discovery:
         self._random = random
         self._anchors = list(anchors)[:MAX_ANCHORS]
         self._written = list(self._anchors)
-        self._dials = _Dials()
+        self._dials = Dials()
         self._seeds = _Seeds()
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
@@ -215,13 +196,7 @@ class Discovery:
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
         groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
-        banned = self._banned_hosts(now)
-
-        def is_free(address: str) -> bool:
-            host = host_of(address)
-            if host in hosts or host in banned or self._rests(address, now) or not self._is_dialled(address):
-                return False
-            return dialling_group(host) not in groups
+        is_free = self._free(hosts, groups, now)
 
         def begin(address: str | None, purpose: Purpose) -> bool:
             if address is None:
@@ -250,6 +225,23 @@ class Discovery:
             groups.clear()
             begin(self._felt(now, is_free), Purpose.FEELER)
         return found
+
+    def _free(self, hosts: Collection[str], groups: Collection[str], now: Instant) -> Callable[[str], bool]:
+        banned = self._banned_hosts(now)
+
+        def is_free(address: str) -> bool:
+            host = host_of(address)
+            if host in hosts or host in banned or self._rests(address, now) or not self._is_dialled(address):
+                return False
+            return dialling_group(host) not in groups
+
+        return is_free
+
+    def stranger(self, now: Instant, there: Sequence[Neighbour], tried: Collection[str]) -> str | None:
+        """An address of a host and a group that are not connected, and were not `tried`; None for none."""
+        hosts = {*(each.host for each in there), *map(host_of, tried)}
+        is_free = self._free(hosts, {dialling_group(each.host) for each in there}, now)
+        return next(self.book.draws(self._random, now.wall, self._kinds(), is_free), None)
 
     def _begin(self, address: str, now: Instant) -> None:
         self._dials.began(now.monotonic)
@@ -298,7 +290,7 @@ class Discovery:
                 at = min(at, max(self._tip[1] + self._options.patience.stale_tip_s, self._due["extra"]))
         if usual < self._options.max_peers:
             at = min(at, max(self._dials.next_at, self._due["look"]))
-        return max(at, now.monotonic + _DIAL_S)
+        return max(at, now.monotonic + DIAL_S)
 
     # What becomes of them
 

@@ -61,6 +61,7 @@ class BloomSearch:
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
         self._epoch = 0  # of the watch list
+        self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # number of entries; whether BIP-37 can find them all
         context.pool.on_gone(self._gone)
         context.pool.on_lie(lambda peer: coverage.retract(peer.group))
@@ -142,6 +143,7 @@ class BloomSearch:
                 link.load(made, self._epoch, self._context.books.cursor)
                 link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
+                self.has_told = True
 
     def teach(self) -> None:
         """Give every peer's filter the elements that are new and that it cannot know from what it served."""

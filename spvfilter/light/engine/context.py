@@ -32,6 +32,10 @@ class Context:
     lived: float  # seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then
     is_due: bool = True  # whether the parts should look at what is to be done next
 
+    def stamp(self) -> int:
+        """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow our clock is."""
+        return max(int(self.lived), self.chain.median_time_at(self.chain.height))
+
     def changed(self) -> None:
         """Something happened that lets the engine go on."""
         self.is_due = True

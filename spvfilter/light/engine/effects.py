@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spvfilter._dataclass import dataclass
-from spvfilter.light.events import Event
+from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.store import Batch, Store
 from spvfilter.wire.messages.table import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection to `address` (HOST:PORT). The answer is Connected or Lost with this number, which no other connection ever has."""
+    """Open a connection to `address` (HOST:PORT). The answer is Connected or Lost with this number, which no other connection ever has.
+
+    A private one shows nothing of us: through a circuit of its own where there is a proxy, with a version message as Core's private ones.
+    """
 
     peer: int
     address: str
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,11 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A peer has a transaction that was broadcast: it fetched it from us, or announced it."""
+class Answer:
+    """The answer to all calls that wait to hear what became of a transaction that was broadcast: what is known, or why it is not sent."""
 
     txid: bytes
+    answer: Broadcast | Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +106,4 @@ class Wake:
     at: float
 
 
-Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Taken | End | Wake
+Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | End | Wake

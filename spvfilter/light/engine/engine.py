@@ -41,11 +41,13 @@ from spvfilter.light.engine.inputs import (
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool, PeerState
+from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.status import Status
+from spvfilter.light.engine.timers import Timers
 from spvfilter.light.events import Mode, Phase
 from spvfilter.light.lies import Lie
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
@@ -60,8 +62,6 @@ else:
 
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
-_IDLE_S = 30.0  # between ticks while nobody owes an answer
-_EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 _MEDIAN_SPAN = 11  # blocks
 _TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
@@ -99,11 +99,11 @@ class Engine:
         self._bloom = BloomSearch(
             context, self._headers, self._blocks, self.coverage, BloomFilters(context, saved.bip37_parameters, saved.secret)
         )
-        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom)
+        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
         self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
-        self._timers = _Timers()
+        self._timers = Timers()
         self._start_height = StartHeight(options.from_height, options.birthday)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find
@@ -137,13 +137,16 @@ class Engine:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
         self._timers.started = now
-        self._mempool.load_own()
+        self._mempool.own.load()
+        self._mempool.private.resume()
         return self._finish()
 
     def step(self, event: Input, now: Instant) -> list[Effect]:
         """Take an input; the effects that follow from it."""
         self._context.now = now
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
+        if self._mempool.private.takes(event):
+            return self._finish()
         match event:
             case Heard(number, message):
                 peer = self._context.pool.get(number)
@@ -171,8 +174,8 @@ class Engine:
                     self._context.changed()
             case WatchChanged(from_height):
                 self._watch_changed(from_height)
-            case Broadcast(raw, input_values):
-                self._mempool.broadcast(raw)
+            case Broadcast(raw, input_values, is_private):
+                self._broadcast(Transaction.parse(raw), input_values, is_private=is_private)
                 warn_of_low_fee(self._context, raw, input_values)
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
@@ -198,7 +201,8 @@ class Engine:
         if self._way is not Way.WAIT:
             self._mempool.record()
         self._save_notes()
-        self._timers.set(context, is_done=self.status.synced == context.chain.tip_hash)
+        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at)
+        self._timers.set(context, also_at, is_done=self.status.synced == context.chain.tip_hash)
         return context.out.take()
 
     def _save_notes(self) -> None:
@@ -254,7 +258,9 @@ class Engine:
                     self._headers.announced(peer, blocks)
                 self._mempool.announced(peer, items)
             case wire.GetData(items):
-                self._mempool.serve(peer, items)
+                self._mempool.own.serve(peer, items)
+            case wire.Reject():
+                self._mempool.own.rejected(peer, message)
             case wire.Addr(addresses) | wire.AddrV2(addresses):
                 self._context.pool.told(peer, addresses, self._context.now)
             case wire.FeeFilter(rate):
@@ -276,11 +282,18 @@ class Engine:
             self._bloom.turned(fork)
             self._mempool.forget()
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
-            context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, int(context.lived)))
+            context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, context.stamp()))
             self._compact.scripts.add_pending(context.books.unconfirmed.pending)
-            self._mempool.load_own()
+            self._mempool.own.load()
         elif update.new_headers:
             context.books.extend(update.new_headers)
+
+    def _broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> None:
+        if is_private:
+            is_told = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
+            self._mempool.private.begin(tx, input_values, is_told=is_told)
+        else:
+            self._mempool.own.add(tx, input_values)
 
     def _watch_changed(self, from_height: int) -> None:
         context = self._context
@@ -301,7 +314,8 @@ class Engine:
         context.pool.check_patience(context.now)
         self.status.clock_is_right()  # a wrong clock keeps the search from its end, too
         if self._timers.is_expiry_due(context.now.monotonic):
-            context.out.emit(*context.books.expire(int(context.lived)))
+            chain, began = context.chain, int(self._timers.started.wall)
+            context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height)))
         context.changed()
 
     # Decisions
@@ -314,6 +328,8 @@ class Engine:
             context.out.end(UselessPeerError("no peer is left: every one of them lied"))
             return
         pool.advance(context.now)
+        self._mempool.private.advance()
+        self._mempool.own.advance()
         self._headers.advance()
         if not pool.ready():
             if pool.connected():
@@ -331,7 +347,6 @@ class Engine:
         else:
             self._advance_bloom()
         self._blocks.advance()
-        self._mempool.offer_own()
 
     def _choose_way(self) -> None:
         """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait for it."""
@@ -458,38 +473,3 @@ class StartHeight:
         if height < self.first(chain):
             self._birthday = None
         self._from_height = min(self._from_height, height)
-
-
-class _Timers:
-    """When the engine wants to be called."""
-
-    def __init__(self) -> None:
-        self.started = Instant(0.0, 0.0)
-        self._wake_at: float | None = None
-        self._expiry_at = 0.0
-
-    def rang(self) -> None:
-        """The time that was asked for has come."""
-        self._wake_at = None
-
-    def is_expiry_due(self, now: float) -> bool:
-        """Whether to look for what has expired; at most once a minute."""
-        if now < self._expiry_at:
-            return False
-        self._expiry_at = now + _EXPIRY_S
-        return True
-
-    def set(self, context: Context, *, is_done: bool) -> None:
-        """Ask for a tick when one may be needed."""
-        now, patience = context.now.monotonic, context.options.patience
-        at = now + _IDLE_S
-        if context.is_due:
-            at = now
-        elif not is_done or context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
-            at = now + patience.stall_s / 2
-        next_try = context.pool.next_try(context.now)
-        if next_try is not None:
-            at = min(at, max(next_try, now))
-        if self._wake_at is None or at < self._wake_at - patience.stall_s / 4 or self._wake_at < now:
-            self._wake_at = at
-            context.out.wake(at)

@@ -89,6 +89,7 @@ class Broadcast:
 
     raw: bytes
     input_values: tuple[int, ...] | None = None  # satoshi, of what its inputs spend, where the user states them
+    is_private: bool = False  # to one stranger first
 
 
 class SeedAnswer(NamedTuple):

@@ -46,3 +46,4 @@ class Options:
     max_peers: int = 8
     patience: Patience = field(default_factory=Patience)
     reach: Reach = Reach.NAMED
+    is_proxied: bool = False  # whether connections go through a proxy, which gives private ones circuits of their own

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Taken, Wake, Work
-from spvfilter.light.events import Event
+from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wire.messages.table import Message
@@ -54,9 +54,9 @@ class Outbox:
 
     # Effects
 
-    def connect(self, peer: int, address: str) -> None:
+    def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
         """Open a connection."""
-        self._effects.append(Connect(peer, address))
+        self._effects.append(Connect(peer, address, is_private))
 
     def ask_seeds(self, services: int) -> None:
         """Ask DNS seeds for hosts with these services."""
@@ -101,9 +101,9 @@ class Outbox:
         self.flush()
         self._effects.append(Read(self._token(then), function))
 
-    def taken(self, txid: bytes) -> None:
-        """A peer has a transaction of ours."""
-        self._effects.append(Taken(txid))
+    def answer(self, txid: bytes, answer: Broadcast | Exception) -> None:
+        """Answer calls that wait to hear of a transaction of ours."""
+        self._effects.append(Answer(txid, answer))
 
     def end(self, error: Exception) -> None:
         """The client ends, after everything else."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 
 from spvfilter._dataclass import dataclass, field
@@ -223,9 +223,30 @@ class PeerPool:
         return [(place.next_try, address) for address, place in self._places.items() if address not in used and place.twin not in used]
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
+        number = self.take_number()
+        self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
+        self._out.connect(number, address)
+
+    def take_number(self) -> int:
+        """A number that no connection has had."""
         self._numbers += 1
-        self._peers[self._numbers] = Peer(self._numbers, address, now.monotonic, purpose=purpose)
-        self._out.connect(self._numbers, address)
+        return self._numbers
+
+    def stranger(self, tried: Collection[str], now: Instant, *, is_proxied: bool) -> str | None:
+        """An address for a connection that is to have nothing else of ours: none of a host that is connected, and none that was `tried`.
+
+        Through a proxy it may be of a connected one, if there is no other: it comes from elsewhere.
+        """
+        hosts = {host_of(peer.address) for peer in self._peers.values()} | {peer.profile.host for peer in self.connected() if peer.profile}
+        named = [each for each in self._named_addresses if each not in tried and self._places[each].banned_until <= now.wall]
+        found = next((each for each in named if host_of(each) not in hosts), None)
+        if found is None and self._discovery is not None:
+            found = self._discovery.stranger(now, self._neighbours(self._discovery), (*tried, *self._named_addresses))
+        return next(iter(named), None) if found is None and is_proxied else found
+
+    def has_host(self, host: str) -> bool:
+        """Whether a host is connected."""
+        return any(peer.profile is not None and peer.profile.host == host for peer in self._peers.values())
 
     def _neighbours(self, discovery: Discovery) -> list[Neighbour]:
         return [

@@ -23,6 +23,7 @@ else:
 
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
+PRIVATE_NOTE = "private"
 _KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations
 
 
@@ -39,6 +40,7 @@ class Saved:
     secret: bytes
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)  # addresses to connect first
+    private: dict[str, float] = field(default_factory=dict)  # by txid: until when (seconds since 1970) only one peer may have it
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int = 0, chain: HeaderChain | None = None) -> Saved:
@@ -69,4 +71,5 @@ class Saved:
             secret=store.secret,
             addresses=store.addresses.load(),
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
+            private={str(txid): float(until) for txid, until in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )

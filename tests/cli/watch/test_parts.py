@@ -16,10 +16,11 @@ from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.watch import command
 from spvfilter.cli.watch.status import Status
 from spvfilter.errors import UselessPeerError
-from spvfilter.light import LightClient, Mode, PeerWarning
+from spvfilter.light import BroadcastChanged, BroadcastProgress, BroadcastStep, LightClient, Mode, PeerWarning
 from spvfilter.network import SIGNET
 from spvfilter.p2p import connection
 from spvfilter.primitives import OutPoint
+from spvfilter.store import TxStatus
 from spvfilter.watch.match import Match, MatchKind
 from support.nodeprocess import ADDRESS, OTHER
 
@@ -138,6 +139,16 @@ def test_help_fits_80_columns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None
     ran = run("watch", "--help")
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_what_happens_to_own_transactions_is_a_line() -> None:
+    txid, by = bytes(range(32)), bytes(32)
+    said = {"txid": txid[::-1].hex(), "peer": "127.0.0.1:1"}
+    assert command.sending(BroadcastProgress(txid, "127.0.0.1:1", BroadcastStep.SENT)) == {"event": "sent", **said}
+    refused = BroadcastProgress(txid, "127.0.0.1:1", BroadcastStep.REFUSED, "dust (0x41)")
+    assert command.sending(refused) == {"event": "refused", **said, "reason": "dust (0x41)"}
+    changed = {"event": "broadcast", "txid": said["txid"], "status": "conflicted", "by": "00" * 32}
+    assert command.sending(BroadcastChanged(txid, TxStatus.CONFLICTED, by)) == changed
 
 
 # Balances

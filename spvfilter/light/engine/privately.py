@@ -1,0 +1,209 @@
+"""Private broadcast: a transaction is given to one stranger first, in a connection that shows nothing else of ours.
+
+As Core's private broadcast: the connection is made for this transaction alone, announces it, hands it over and ends. No filter, no question
+and no other transaction of ours goes over it, and none of the peers that are connected is told of the transaction before one of them has
+announced it by itself, or a random time has passed, in which a stranger that passes transactions on would have been heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
+from spvfilter.errors import PrivacyError, UselessPeerError
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.light.engine.outcomes import Outcomes
+from spvfilter.light.engine.own import OwnTxs
+from spvfilter.light.engine.owntx import OwnTx, is_refusal, reason_of
+from spvfilter.light.engine.saved import PRIVATE_NOTE
+from spvfilter.primitives import hash_to_hex
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
+MAX_TRIES = 4  # strangers that are tried for a transaction; ours
+MAX_AT_ONCE = 8  # transactions that are being sent privately; ours
+
+
+@dataclass(slots=True, eq=False)
+class _Errand:
+    """A transaction on its way to a stranger."""
+
+    own: OwnTx
+    number: int
+    address: str
+    until: float
+    tried: list[str] = field(default_factory=list)
+    is_handed: bool = False
+
+
+class PrivateRelay:
+    """Connections made for one transaction each; the pool of peers does not know them."""
+
+    def __init__(self, context: Context, own: OwnTxs, outcomes: Outcomes, held: Mapping[str, float]) -> None:
+        """`held` is what an earlier run gave to a stranger, by txid in hex, and until when others are not offered it."""
+        self._context = context
+        self._own = own
+        self._outcomes = outcomes
+        self._errands: dict[int, _Errand] = {}  # by the connection's number
+        self._held = {bytes.fromhex(txid): until for txid, until in held.items()}  # until when (seconds since 1970) others do not get it
+
+    def resume(self) -> None:
+        """What an earlier run gave to a stranger is held back as long as was meant then, whatever our clock shows now."""
+        for txid, until in self._held.items():
+            own = self._own.find(txid)
+            left = min(until - self._context.lived, 2 * self._context.options.patience.reply_s)
+            if own is not None:
+                own.free_at = self._context.now.monotonic + max(0.0, left)
+
+    def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
+        """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
+        for errand in self._errands.values():
+            if errand.own.tx.txid == tx.txid:
+                errand.own.is_called = True  # by another call, too
+                return
+        address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
+        why = self._obstacle(tx, is_told=is_told)
+        if why is None and address is None:
+            why = "every known address is connected already: name more peers than max_peers, or let them be discovered"
+        if why is not None or address is None:
+            self._context.out.answer(tx.txid, PrivacyError(f"the transaction cannot be sent privately: {why}"))
+            return
+        now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
+        own = self._own.add(tx, input_values, now + self._context.random.uniform(1.0, 2.0) * reply_s)
+        self._set_out(own, address, [])
+
+    def _obstacle(self, tx: Transaction, *, is_told: bool) -> str | None:
+        books = self._context.books
+        if is_told:
+            return "peers have a BIP-37 filter that matches it, or may get one: in mode compact they have none"
+        if books.has_tx(tx.txid) or self._own.find(tx.txid) is not None:
+            return "peers were given it already"
+        for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
+            parent = self._own.find(txid)
+            if parent is not None and not parent.echoed:
+                return f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until it is echoed"
+        if len(self._errands) >= MAX_AT_ONCE:
+            return f"{MAX_AT_ONCE} others are under way"
+        return None
+
+    def _set_out(self, own: OwnTx, address: str, tried: list[str]) -> None:
+        number = self._context.pool.take_number()
+        until = self._context.now.monotonic + self._context.options.patience.reply_s / MAX_TRIES
+        self._errands[number] = _Errand(own, number, address, until, [*tried, address])
+        self._context.out.connect(number, address, is_private=True)
+        self._context.changed()
+
+    # What happens
+
+    def takes(self, event: Input) -> bool:
+        """Take what a connection of this kind reports; whether it is one."""
+        if not isinstance(event, Connected | Heard | Fenced | Lost | Malformed):
+            return False
+        errand = self._errands.get(event.peer)
+        if errand is None:
+            return False
+        match event:
+            case Connected():
+                self._connected(errand, event)
+            case Heard(_, message):
+                self._heard(errand, message)
+            case Fenced(_, token):
+                self._context.out.done(token, None)
+            case _:
+                self._failed(errand)
+        return True
+
+    def _connected(self, errand: _Errand, profile: Connected) -> None:
+        is_known = self._context.pool.has_host(profile.host) and not self._context.options.is_proxied
+        if is_known or not profile.relays:
+            self._failed(errand)
+            return
+        tx = errand.own.tx
+        item = InvItem(InvType.WTX, tx.wtxid) if profile.wtxid_relay else InvItem(InvType.TX, tx.txid)
+        self._context.out.send(errand.number, Inv((item,)))
+
+    def _heard(self, errand: _Errand, message: Message) -> None:
+        tx = errand.own.tx
+        match message:
+            case GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items) and not errand.is_handed:
+                errand.is_handed = True
+                left = errand.own.free_at - self._context.now.monotonic
+                self._held[tx.txid] = self._context.lived + left
+                self._write()
+                self._own.record(errand.own)
+                self._context.out.after_commit(partial(self._hand_over, errand))
+            case Reject() if message.data == tx.txid and errand.is_handed and is_refusal(message):
+                self._outcomes.refused(errand.own, errand.address, reason_of(message))
+                self._failed(errand)
+            case _:
+                pass
+
+    def _hand_over(self, errand: _Errand) -> None:
+        if errand.number in self._errands:
+            self._context.out.send(errand.number, Tx(errand.own.tx.raw))
+            self._outcomes.sent(errand.own, errand.address)
+            self._context.out.fence(errand.number, partial(self._done, errand))
+
+    def _done(self, errand: _Errand) -> None:
+        """The stranger has dealt with the transaction."""
+        self._end(errand)
+        self._outcomes.answer(errand.own, errand.own.known())
+
+    def _end(self, errand: _Errand) -> None:
+        if self._errands.pop(errand.number, None) is not None:
+            self._context.out.drop(errand.number)
+            self._context.out.gone(errand.number)
+            self._context.changed()
+
+    def _failed(self, errand: _Errand) -> None:
+        """Try another stranger; if there is none, or enough were tried, the call fails."""
+        self._end(errand)
+        own, tried = errand.own, errand.tried
+        is_wanted = own.is_called and not own.is_taken
+        address = self._context.pool.stranger(tried, self._context.now, is_proxied=self._context.options.is_proxied) if is_wanted else None
+        if address is not None and len(tried) < MAX_TRIES:
+            self._set_out(own, address, tried)
+        elif not is_wanted:
+            return
+        elif own.refused:
+            self._outcomes.give_up(own)
+            self._own.forget(own)
+            self._own.load()  # what it had replaced may come back
+        elif not own.is_recorded:
+            error = UselessPeerError(f"none of {len(tried)} addresses that are not connected takes the transaction: nobody has it")
+            self._outcomes.answer(own, error)
+            self._own.forget(own)
+        else:  # the connection ended after it was sent
+            self._outcomes.answer(own, own.known())
+
+    # Time
+
+    def advance(self) -> None:
+        """Give up strangers that take too long, and forget what is held no more."""
+        now = self._context.now.monotonic
+        for errand in list(self._errands.values()):
+            if now >= errand.until:
+                self._failed(errand)
+        over = [txid for txid in self._held if (own := self._own.find(txid)) is None or own.free_at <= now]
+        for txid in over:
+            del self._held[txid]
+        if over:
+            self._write()
+
+    def _write(self) -> None:
+        held = {txid.hex(): until for txid, until in self._held.items()}
+        self._context.books.batch.notes[PRIVATE_NOTE] = json.dumps(held).encode("ascii")
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` should be called next, by the monotonic clock."""
+        return min((errand.until for errand in self._errands.values()), default=float("inf"))

@@ -1,0 +1,46 @@
+"""When the engine wants to be called."""
+
+from __future__ import annotations
+
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.inputs import Instant
+from spvfilter.light.engine.peers import PeerState
+
+_IDLE_S = 30.0  # between ticks while nobody owes an answer
+_EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
+
+
+class Timers:
+    """When the engine wants to be called."""
+
+    def __init__(self) -> None:
+        self.started = Instant(0.0, 0.0)
+        self._wake_at: float | None = None
+        self._expiry_at = 0.0
+
+    def rang(self) -> None:
+        """The time that was asked for has come."""
+        self._wake_at = None
+
+    def is_expiry_due(self, now: float) -> bool:
+        """Whether to look for what has expired; at most once a minute."""
+        if now < self._expiry_at:
+            return False
+        self._expiry_at = now + _EXPIRY_S
+        return True
+
+    def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
+        """Ask for a tick when one may be needed; something else wants one `also_at` this time."""
+        now, patience = context.now.monotonic, context.options.patience
+        at = now + _IDLE_S
+        if context.is_due:
+            at = now
+        elif not is_done or context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
+            at = now + patience.stall_s / 2
+        next_try = context.pool.next_try(context.now)
+        if next_try is not None:
+            at = min(at, max(next_try, now))
+        at = min(at, max(also_at, now))
+        if self._wake_at is None or at < self._wake_at - patience.stall_s / 4 or self._wake_at < now:
+            self._wake_at = at
+            context.out.wake(at)

@@ -1,0 +1,431 @@
+"""Our own transactions: offered until they are on their way, refused by all, in conflict, echoed by liars, private, with a parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
+from simulation.node import Node
+from simulation.world import World
+from spvfilter.errors import PrivacyError, TxConflictError, TxRefusedError, UselessPeerError
+from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
+from spvfilter.node.build import build_tx
+from spvfilter.node.responder import Responder
+from spvfilter.primitives import OutPoint
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import MatchWithdrawn, Reason
+from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
+from spvfilter.wire.session import Session
+from support.locks import LOCKS, STRANGER
+from support.stage import Prompt, Stage, stage
+
+MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+DAY_S = 86_400
+
+
+class Hoards(Taker):
+    """Keeps a transaction, gives it back when it is asked, and passes it to nobody."""
+
+    def __init__(self, rng: object, world: World) -> None:
+        super().__init__(rng, world)  # type: ignore[arg-type]  # as the base's
+        self.kept: dict[bytes, bytes] = {}
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        tx = Transaction.parse(raw)
+        self.kept[tx.txid] = self.kept[tx.wtxid] = raw
+        find = responder.regtest.find_tx
+        responder.regtest.find_tx = (  # type: ignore[method-assign]  # of its own copy
+            lambda txid, *, by_wtxid=False: Transaction.parse(self.kept[txid]) if txid in self.kept else find(txid, by_wtxid=by_wtxid)
+        )
+
+    def view(self) -> object:  # type: ignore[override]
+        from simulation.truth import copy_chain
+
+        return copy_chain(self.world.truth.regtest, self.world.true_wall)
+
+
+def synced(world: Stage) -> None:
+    world.boot()
+    world.wait_synced(within=60)
+
+
+def spend(world: Stage) -> bytes:
+    """A transaction that spends a coin in a block."""
+    coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
+    world.truth.coins.remove(coin)
+    return build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])
+
+
+def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
+    """Broadcast a spend; its txid."""
+    raw = raw or spend(world)
+    assert world.process is not None
+    world.process.broadcast(raw, is_private=is_private)
+    return Transaction.parse(raw).txid
+
+
+def answer(world: Stage, txid: bytes) -> Broadcast | Exception | None:
+    assert world.process is not None
+    return world.process.answers.get(txid)
+
+
+def steps(world: Stage, txid: bytes) -> list[tuple[str, BroadcastStep]]:
+    return [(each.peer, each.step) for each in world.told if isinstance(each, BroadcastProgress) and each.txid == txid]
+
+
+def changes(world: Stage, txid: bytes) -> list[tuple[TxStatus, bytes | None]]:
+    return [(each.status, each.by) for each in world.told if isinstance(each, BroadcastChanged) and each.txid == txid]
+
+
+def status(world: Stage, txid: bytes) -> TxStatus | None:
+    assert world.process is not None
+    entry = world.process.disk.store.views.transaction(txid)
+    return None if entry is None else entry.status
+
+
+@MODES
+def test_what_all_reject_is_an_error_and_counts_no_more(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Rejects, Rejects) as world:
+        synced(world)
+        assert world.process is not None
+        before = world.process.disk.store.views.balance()
+        txid = send(world)
+        world.pass_time(10)
+        error = answer(world, txid)
+        assert isinstance(error, TxRefusedError)
+        assert sorted(error.refusals) == [(f"10.{each}.0.{each}:18444", "mempool min fee not met (0x42)") for each in (1, 2)]
+        assert status(world, txid) is TxStatus.REFUSED
+        assert changes(world, txid) == [(TxStatus.REFUSED, None)]
+        assert world.process.disk.store.views.balance() == before
+        assert {each.reason for each in world.told if isinstance(each, MatchWithdrawn)} == {Reason.REFUSED}
+        assert not world.warnings  # nobody is condemned
+        told = len(steps(world, txid))
+        world.pass_time(2_000)
+        assert len(steps(world, txid)) == told  # not offered any more
+
+
+@MODES
+def test_what_nobody_keeps_is_refused_after_a_while(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Drops) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(30)
+        assert answer(world, txid) is None
+        assert status(world, txid) is TxStatus.PENDING
+        world.pass_time(30)
+        assert isinstance(answer(world, txid), TxRefusedError)
+        assert status(world, txid) is TxStatus.REFUSED
+
+
+@MODES
+def test_a_refused_transaction_is_confirmed_if_a_block_has_it(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Rejects) as world:
+        synced(world)
+        raw = spend(world)
+        txid = send(world, raw=raw)
+        world.pass_time(10)
+        assert isinstance(answer(world, txid), TxRefusedError)
+        world.truth.regtest.submit_tx(raw)  # it had lied
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        entry = world.process.disk.store.views.transaction(txid)
+        assert entry is not None
+        assert (entry.status, entry.is_own) == (TxStatus.CONFIRMED, True)
+        assert world.has_found_all()
+
+
+@MODES
+def test_one_refusal_condemns_nothing(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Rejects, Prompt) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(30)
+        assert isinstance(answer(world, txid), Broadcast)
+        assert status(world, txid) is TxStatus.PENDING
+        assert txid in world.truth.regtest.mempool
+
+
+@MODES
+def test_who_announces_it_by_itself_is_told_of(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt, Prompt, Prompt) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(20)
+        told = steps(world, txid)
+        assert {step for _, step in told} == {BroadcastStep.SENT, BroadcastStep.ECHOED}
+        assert len(told) == len(set(told))
+        sent = {peer for peer, step in told if step is BroadcastStep.SENT}
+        assert not sent & {peer for peer, step in told if step is BroadcastStep.ECHOED}
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert {*known.sent, *known.echoed} <= {peer for peer, _ in told}
+        world.truth.mine()
+        world.wait_synced(within=60)
+        world.pass_time(5)
+        assert changes(world, txid) == [(TxStatus.CONFIRMED, None)]
+
+
+@MODES
+def test_an_echo_by_liars_keeps_it_from_nobody(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, FalseEcho, FalseEcho, FalseEcho, FalseEcho, FalseEcho, Prompt) as world:
+        world.nodes[5].is_up = False
+        synced(world)
+        txids = [send(world) for _ in range(4)]
+        world.pass_time(60)
+        assert sum(any(step is BroadcastStep.ECHOED for _, step in steps(world, txid)) for txid in txids) >= 3
+        world.nodes[5].is_up = True
+        world.pass_time(3 * 3_600)
+        assert all(txid in world.truth.regtest.mempool for txid in txids)
+
+
+@MODES
+def test_after_a_restart_it_is_offered_to_whom_it_was_not(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards, Prompt) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        txid = send(world)
+        world.pass_time(10)
+        assert isinstance(answer(world, txid), Broadcast)
+        world.kill()
+        world.pass_time(60)
+        assert world.process is not None
+        world.nodes[1].is_up = True
+        world.nodes[0].is_up = False
+        world.pass_time(400)
+        assert txid in world.truth.regtest.mempool
+
+
+def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
+    for effects in (1, 2, 3, 4, 6, 9):
+        folder = tmp_path / str(effects)
+        folder.mkdir()
+        with stage(folder, Mode.COMPACT, Hoards) as world:
+            synced(world)
+            txid = send(world)
+            assert world.process is not None
+            world.process.steps_left = effects
+            world.pass_time(120)
+            behaviour = world.nodes[0].behaviour
+            assert isinstance(behaviour, Hoards)
+            assert txid not in behaviour.kept or status(world, txid) is TxStatus.PENDING
+
+
+@pytest.mark.parametrize("skew_s", [-20 * DAY_S, 20 * DAY_S])
+def test_a_clock_that_is_wrong_at_a_start_expires_nothing(skew_s: int, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Hoards, Prompt) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        before = send(world)
+        world.pass_time(10)
+        world.set_skew(skew_s)
+        world.kill()
+        world.pass_time(120)
+        meanwhile = send(world)
+        world.pass_time(60)
+        world.set_skew(0)
+        world.kill()
+        world.pass_time(300)
+        assert {status(world, txid) for txid in (before, meanwhile)} == {TxStatus.PENDING}
+        assert not [each for each in world.told if isinstance(each, MatchWithdrawn)]
+
+
+@MODES
+def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards, Prompt) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [STRANGER.pays(coin.value - fee)]) for fee in (500, 600))
+        txid = send(world, raw=ours)
+        world.pass_time(10)
+        assert isinstance(answer(world, txid), Broadcast)
+        world.nodes[1].is_up = True
+        world.nodes[0].is_up = False
+        world.truth.regtest.submit_tx(theirs)
+        world.truth.mine()
+        world.break_lines()
+        world.wait_synced(within=900)
+        world.pass_time(10)
+        assert changes(world, txid)[-1] == (TxStatus.CONFLICTED, Transaction.parse(theirs).txid)
+
+
+@MODES
+def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
+        world.truth.regtest.submit_tx(theirs)
+        world.pass_time(10)
+        txid = send(world, raw=ours)
+        world.pass_time(60)
+        error = answer(world, txid)
+        assert isinstance(error, TxConflictError)
+        assert (error.by, error.height) == (Transaction.parse(theirs).txid, None)
+        assert status(world, txid) is TxStatus.REFUSED
+        assert status(world, Transaction.parse(theirs).txid) is TxStatus.PENDING  # counts again
+
+
+# Packages
+
+
+class _Package(Responder):
+    """As Core since 28: a child whose parent it lacks waits while the parent is asked for by txid; both are looked at together."""
+
+    FLOOR = 5_000
+
+    def __init__(self, regtest: object, session: Session) -> None:
+        super().__init__(regtest, session)  # type: ignore[arg-type]  # as the base's
+        self.orphan: bytes | None = None
+        self.announced: list[bytes] = []
+
+    def on_message(self, message: object) -> None:
+        super().on_message(message)  # type: ignore[arg-type]  # any message
+        self.send_floor()
+
+    def send_floor(self) -> None:
+        if not getattr(self, "told", False):
+            self.told = True
+            self.send(FeeFilter(self.FLOOR))
+
+    def on_inv(self, items: Sequence[InvItem]) -> None:
+        self.announced += [item.hash for item in items]
+        super().on_inv(items)
+
+    def on_tx(self, raw: bytes) -> None:
+        tx = Transaction.parse(raw)
+        parent = tx.inputs[0][:32]
+        if self.orphan is not None and Transaction.parse(self.orphan).inputs[0][:32] == tx.txid:
+            super().on_tx(raw)
+            super().on_tx(self.orphan)
+        elif self.regtest.mempool.get(parent) is None and not any(each[:32] == parent for each in self.regtest.chain.coins):
+            self.orphan = raw
+            self.send(GetData((InvItem(InvType.WITNESS_TX, parent),)))
+
+
+class Packages(Prompt):
+    responder = _Package
+
+
+def test_a_parent_below_the_fee_floor_follows_its_child(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Packages) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        parent = build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 1)])
+        ours = Transaction.parse(parent)
+        child = build_tx([LOCKS[0].spends(OutPoint(ours.txid, 0))], [STRANGER.pays(coin.value - 5_000)])
+        send(world, raw=parent)
+        world.pass_time(60)
+        assert isinstance(answer(world, ours.txid), TxRefusedError)
+        (end,) = world.nodes[0].ends
+        assert isinstance(end.responder, _Package)
+        end.responder.announced.clear()
+        txid = send(world, raw=child)
+        world.pass_time(30)
+        assert isinstance(answer(world, txid), Broadcast)
+        assert {ours.txid, txid} <= {each.txid for each in world.truth.regtest.mempool}
+        assert end.responder.announced == [Transaction.parse(child).wtxid]  # the parent is not announced
+
+
+# Private
+
+
+def named(world: Stage, peers: Sequence[str]) -> list[Node]:
+    return [world.directory[peer] for peer in peers]
+
+
+def stranger(world: Stage) -> Node:
+    """The node that is not connected."""
+    assert world.process is not None
+    there = {id(each.node) for each in world.process.connections.values()}
+    (found,) = [node for node in world.nodes if id(node) not in there]
+    return found
+
+
+def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        assert txid in world.truth.regtest.mempool
+        assert not other.ends  # that connection is over
+        world.pass_time(900)
+        told = steps(world, txid)
+        assert [peer for peer, step in told if step is BroadcastStep.SENT] == list(known.sent)
+        assert {peer for peer, step in told if step is BroadcastStep.ECHOED}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after_a_while(restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Drops, Drops, Prompt, max_peers=2) as world:
+        world.nodes[2].is_up = True
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        while stranger(world).behaviour.name != "Drops":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        if restarts:
+            other.is_up = False
+            world.kill()
+        world.pass_time(100)
+        assert txid not in world.truth.regtest.mempool
+        other.is_up = False
+        world.pass_time(900)
+        assert txid in world.truth.regtest.mempool
+        assert status(world, txid) is TxStatus.PENDING
+
+
+def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(5)
+        assert isinstance(answer(world, txid), PrivacyError)
+        assert "every known address is connected" in str(answer(world, txid))
+        assert status(world, txid) is None
+        public = send(world)
+        world.pass_time(30)
+        raw = world.truth.regtest.mempool.get(public)
+        assert raw is not None
+        send(world, is_private=True, raw=raw.raw)
+        world.pass_time(1)
+        assert "given it already" in str(answer(world, public))
+    (tmp_path / "bip37").mkdir()
+    with stage(tmp_path / "bip37", Mode.BIP37, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(5)
+        assert "BIP-37 filter" in str(answer(world, txid))
+        world.pass_time(600)
+        assert txid not in world.truth.regtest.mempool
+
+
+def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, max_peers=1) as world:
+        synced(world)
+        other = stranger(world)
+        other.is_up = False
+        txid = send(world, is_private=True)
+        world.pass_time(200)
+        error = answer(world, txid)
+        assert isinstance(error, UselessPeerError)
+        assert "nobody has it" in str(error)
+        world.pass_time(1_000)
+        assert status(world, txid) is None
+        assert txid not in world.truth.regtest.mempool

@@ -1,0 +1,107 @@
+"""Behaviours of nodes that do something else with the transactions they are given: refuse, drop, pass on late, say nothing, lie."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from simulation.behaviours.base import Behaviour
+from spvfilter.errors import RefusedError
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import Reject
+from spvfilter.wire.session import Session
+
+if TYPE_CHECKING:
+    from simulation.node import Node, NodeEnd
+    from simulation.world import World
+
+
+class _GivenResponder(Responder):
+    def __init__(self, regtest: Regtest, session: Session, behaviour: Taker) -> None:
+        super().__init__(regtest, session)
+        self._behaviour = behaviour
+
+    def on_tx(self, raw: bytes) -> None:
+        self._behaviour.given(self, raw)
+
+    def announce(self) -> None:
+        if not self._behaviour.announces:
+            self._new_txs = {}
+        super().announce()
+
+
+class Taker(Behaviour):
+    """Does something of its own with what it is given."""
+
+    is_full = False
+    announces = True
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        return _GivenResponder(view, session, self)
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        """A peer sends a transaction."""
+
+    def submit(self, raw: bytes) -> None:
+        """It enters every honest mempool, if it is valid."""
+        with suppress(RefusedError):
+            self.world.truth.regtest.submit_tx(raw)
+
+
+class Rejects(Taker):
+    """Takes no transaction, and says so (BIP-61): its fee floor is high."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        responder.send(Reject(b"tx", 0x42, b"mempool min fee not met", Transaction.parse(raw).txid))
+
+
+class Drops(Taker):
+    """Takes no transaction, and says nothing."""
+
+
+class RelaysLate(Taker):
+    """Keeps a transaction to itself for minutes."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        self.world.timeline.after(self.rng.uniform(30, 900), partial(self.submit, raw))
+
+
+class NeverEchoes(Taker):
+    """Passes transactions on to others, and announces none to us."""
+
+    announces = False
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        self.submit(raw)
+
+
+class FalseEcho(Taker):
+    """One of a party that fetches our transactions, keeps them from everybody, and has its other nodes announce them to us."""
+
+    is_honest = False
+
+    def __init__(self, rng: object, world: World) -> None:
+        super().__init__(rng, world)  # type: ignore[arg-type]  # as the base's
+        self._node: Node | None = None
+
+    def begin(self, node: Node) -> None:
+        self._node = node
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        tx = Transaction.parse(raw)
+        for node in self.world.nodes:
+            if node is not self._node and isinstance(node.behaviour, FalseEcho):
+                for end in node.ends:
+                    self.world.timeline.after(0.2, partial(_announce, end, tx))
+
+
+def _announce(end: NodeEnd, tx: Transaction) -> None:
+    if end.is_open and end.session.ready is not None:
+        end.responder.send_inv([end.responder._tx_item(tx)])
+        end.work()
+
+
+RELAYS: list[type[Behaviour]] = [Rejects, Drops, RelaysLate, NeverEchoes, FalseEcho]
