@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.kernel import Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
@@ -492,10 +492,7 @@ class Books:
         Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the address is
         ours. So outputs of unconfirmed transactions that we did not send stay out, unless they are entries of the list.
         """
-        elements = dict.fromkeys(self.watch.bloom_elements())
-        for outpoint in self._invented:
-            if self.watch.table.find(EntryKind.OUTPOINT, outpoint) == NO_ENTRY:
-                elements.pop(outpoint, None)
+        elements = self._invented.left_out(self.watch.bloom_elements())
         for _, raw in self.own_unconfirmed():
             elements.update(dict.fromkeys(Transaction.parse(raw).inputs))
         return list(elements)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.watch.watchlist import WatchList
 
 MAX_STALE = 10_000  # outpoints of transactions that are forgotten, above which the watch list forgets them, too; ours
@@ -21,9 +22,6 @@ class InventedOutpoints:
         self._outpoints = set(outpoints)
         self._limit = 2 * len(self._outpoints) + MAX_STALE
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._outpoints)
-
     def __len__(self) -> int:
         return len(self._outpoints)
 
@@ -34,6 +32,14 @@ class InventedOutpoints:
     def discard(self, outpoint: bytes) -> None:
         """A block has made it."""
         self._outpoints.discard(outpoint)
+
+    def left_out(self, elements: Iterable[bytes]) -> dict[bytes, None]:
+        """Elements of a filter but for these outpoints; those that are entries of the list stay."""
+        kept = dict.fromkeys(elements)
+        for outpoint in self._outpoints:
+            if self._watch.table.find(EntryKind.OUTPOINT, outpoint) == NO_ENTRY:
+                kept.pop(outpoint, None)
+        return kept
 
     def trim(self, is_kept: Callable[[bytes], bool]) -> None:
         """Forget the outpoints of transactions, told by txid, that are not kept, if these may be many: work in proportion to what came."""

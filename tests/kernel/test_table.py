@@ -184,7 +184,7 @@ def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
     made.set_coin(other, 2, 7, STRANGER)
     made.learn(made.scan_block(BLOCK))
     coins = dict(made.coins())
-    twin = made.without([POINT, point, bytearray(point), b"\x03" * 36, POINT])
+    twin = made.without([POINT, point, bytes(bytearray(point)), b"\x03" * 36, POINT])
     assert dict(twin.coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT}  # an entry stays
     assert list(twin.entries()) == list(made.entries())
     assert dict(made.coins()) == coins
