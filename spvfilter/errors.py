@@ -8,6 +8,7 @@ __all__ = [
     "BlockFilterError",
     "CheckpointError",
     "CommitmentError",
+    "DescriptorError",
     "DifficultyError",
     "DiscontinuousHeadersError",
     "EnvelopeError",
@@ -19,6 +20,7 @@ __all__ = [
     "IncompleteScanError",
     "InexpressibleError",
     "InvalidHeaderError",
+    "KeychainError",
     "LieError",
     "LostSpendsWarning",
     "LowWorkError",
@@ -125,6 +127,14 @@ class WrongNetworkError(AddressError):
     def __init__(self, message: str, networks: tuple[str, ...]) -> None:
         super().__init__(message)
         self.networks = networks
+
+
+class DescriptorError(ParameterError):
+    """A text that is no usable output descriptor or extended public key. The message repeats none of what may be a private key."""
+
+
+class KeychainError(ParameterError):
+    """A keychain whose scripts cannot be derived: its function fails, gives what is no scriptPubKey, or does not follow from the index."""
 
 
 class InexpressibleError(ParameterError):

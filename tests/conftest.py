@@ -22,6 +22,7 @@ HINTS = {
     "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
     "redis": "install redis-server (Debian: redis-server)",
     "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
+    "descriptors": "pip install 'spvfilter[descriptors]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -47,6 +48,8 @@ def missing(name: str) -> bool:
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
         case "kyoto":
             return importlib.util.find_spec("bdkpython") is None
+        case "descriptors":
+            return importlib.util.find_spec("wallycore") is None
         case "native":
             return not is_compiled()
     raise AssertionError(name)

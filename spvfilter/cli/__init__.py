@@ -28,6 +28,7 @@ Which of these transactions concern my wallet?
   scan        find a wallet's payments in blocks
   watch       follow a wallet live through full nodes
   wallet      show a wallet's balance, coins and history from its database
+  descriptor  show the checksum, type and addresses of a descriptor
   cfilter     compact filters in files: build, match, info, import, export
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
@@ -42,6 +43,7 @@ COMMANDS = {  # the module of each
     "scan": "scan",
     "watch": "watch.command",
     "wallet": "wallet",
+    "descriptor": "descriptor",
     "cfilter": "cfilter.command",
     "bloom": "bloom.command",
     "node": "node",

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NoReturn  # argparse's own types
 
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import MAINNET, NETWORKS, Network
+from spvfilter.watch.entry import add_entry
 from spvfilter.watch.textfile import read_into
 from spvfilter.watch.watchlist import WatchList
 
@@ -74,13 +75,13 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--watch", metavar="FILE", help="watch list, never written: one ADDRESS, script:HEX, pubkey:HEX, data:HEX or outpoint:TXID:N "
-        "per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
+        "--watch", metavar="FILE", help="watch list, never written: one ADDRESS, descriptor, script:HEX, pubkey:HEX, data:HEX or "
+        "outpoint:TXID:N per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
     )  # fmt: skip
 
 
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
-    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses.
+    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses, descriptors, keys and URIs.
 
     `others` are the paths that the command itself reads: only one of all may be standard input. Raises ParameterError, WatchFileError,
     AddressError, OSError.
@@ -93,7 +94,7 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
     else:
         watch = WatchList(network) if path is None else WatchList.load(path, network)
     for address in addresses:
-        watch.add_address(address)
+        add_entry(watch, address)
     return watch
 
 

@@ -18,7 +18,7 @@ _FLAGS = {"all": UpdateFlags.ALL, "none": UpdateFlags.NONE, "p2pubkey-only": Upd
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter filterload [ADDRESS ...] [--watch FILE] [OPTION ...]"
     parser.description = "Make a BIP-37 filter that finds everything watched and print its filterload payload."
-    parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address to watch")
+    parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
     add_network(parser)
     parser.add_argument(

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "- alone: blocks on standard input, one per line in hex",
     )  # fmt: skip
     add_watch_file(parser)
-    parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to watch; repeatable")
+    parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses or descriptors; repeatable")
     add_network(parser)
     parser.add_argument(
         "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, with the compiled kernel; default %(default)s"

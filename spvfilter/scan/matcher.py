@@ -10,6 +10,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
@@ -45,7 +46,13 @@ class Matcher:
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
         """The matches of one transaction. Raises FormatError."""
-        hits = await asyncio.to_thread(self.watch.table.scan_tx, to_bytes(raw))
+        tx = to_bytes(raw)
+        hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
+        while self.watch.keychains:
+            new: list[bytes] = await asyncio.to_thread(self.watch.advance, hits)
+            if not new:
+                break
+            hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
         return self.watch.accept(hits)
 
     async def scan(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[Match]:
@@ -59,16 +66,21 @@ class Matcher:
 
         Stale blocks give no matches, but their outputs are learned, since blocks that are not linked with them may spend these.
 
+        Keychains are complete whatever order their scripts are used in: where a use moves a window beyond twice its lookahead, all blocks
+        are searched again for the new scripts, until nothing changes. With `in_order` that cannot be: `report.late_scripts` says for how
+        many scripts earlier blocks were not searched. The threads of a scan call `script_at` of keychains, one at a time.
+
         The height of a match is given (RawBlock), counted from the genesis block, or stated by the block itself (BIP-34); otherwise it is
         None. In an iterable, a block that arrives before its parent has the height that is known at that time. Memory is bounded by jobs ×
         8 MB and some 900 bytes for each block's header.
 
-        Raises ParameterError for files with `in_order`, and FormatError for a malformed block of a sequence or iterable. Unreadable parts
-        of files do not stop the scan, but IncompleteScanError is raised at its end.
+        Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, and FormatError for a malformed
+        block of a sequence or iterable. Unreadable parts of files do not stop the scan, but IncompleteScanError is raised at its end.
         """
         self.report = ScanReport()
+        growth = await asyncio.to_thread(Growth, self.watch) if self.watch.keychains else Growth(self.watch)
         feed = _feed(blocks, in_order, self.watch.network, self.report)
-        scan = Scan(self.watch, feed, self.report, jobs=self.jobs, check=self.check)
+        scan = Scan(self.watch, growth, feed, self.report, jobs=self.jobs, check=self.check)
         async with aclosing(scan), aclosing(scan.matches()) as matches:
             async for match in matches:
                 self.report.matches += 1

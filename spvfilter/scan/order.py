@@ -46,6 +46,7 @@ class ScanReport:
     stale: list[bytes] = field(default_factory=list)  # hashes of blocks that are not on the best branch, which do not count
     unproven: list[bytes] = field(default_factory=list)  # hashes that miss their target, beside others that meet it: damaged headers
     problems: list[Problem] = field(default_factory=list)  # what could not be read
+    late_scripts: int = 0  # in an endless stream: scripts of keychains that earlier blocks were not searched for
     done: bool = False
 
 
@@ -61,6 +62,8 @@ class PendingBlock:
     silent: bool = False  # stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches
     learned: int = 0  # the number of outpoints learned up to and including this block
     spends: frozenset[tuple[int, int]] = frozenset()  # (transaction, input) of the matched inputs
+    outputs: frozenset[tuple[int, int]] = frozenset()  # (transaction, output) of the matched outputs
+    known: tuple[int, int] = (0, 0)  # what its last search knew of what keychains' windows have gained (Growth)
     spares: tuple[BlockRef, ...] = ()  # other copies, in case this one is damaged
 
     def copies(self) -> Iterator[BlockRef]:

@@ -6,6 +6,9 @@ block that does not follow it in the chain, it is read a second time, for its in
 
 Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it
 is merged, its blocks are searched again for spends of the outpoints learned in between.
+
+Nor does it depend on the order in which scripts of keychains are used: where windows move beyond what the scan began with, all blocks that
+were scanned without the new scripts are searched again, until nothing changes.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
+from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
@@ -46,12 +50,13 @@ class _Result:
 class _Batch:
     results: list[_Result]
     learned: int = 0  # the number of outpoints learned when its scan began
+    known: tuple[int, int] = (0, 0)  # what windows had gained when its scan began
 
 
 class Scan:
     """The state of one scan."""
 
-    def __init__(self, watch: WatchList, feed: Feed, report: ScanReport, *, jobs: int, check: bool) -> None:
+    def __init__(self, watch: WatchList, growth: Growth, feed: Feed, report: ScanReport, *, jobs: int, check: bool) -> None:
         self._watch = watch
         self._feed = feed
         self._report = report
@@ -60,6 +65,7 @@ class Scan:
         self._coins: list[tuple[bytes, Coin]] = []  # the outpoints of found outputs, in order, even if the list knew them
         self._taught: set[bytes] = set()  # the outpoints of these
         self._scanned: list[PendingBlock] = []
+        self._growth = growth
         self._threads: Pipeline[_Batch, list[Match]] = Pipeline(self._jobs, self._work, self._merge)
         self._is_done = False  # with every block, so the threads are idle
 
@@ -96,6 +102,12 @@ class Scan:
                 for blocks in batched(again):
                     for match in await self._threads.in_thread(self._look_again, blocks, late):
                         yield match
+            while due := self._growth.due(self._scanned):
+                for blocks in batched(due):
+                    for match in await self._threads.in_thread(self._search_again, blocks):
+                        yield match
+            if self._feed.endless:
+                self._report.late_scripts = self._growth.scripts
             self._is_done = True
         finally:
             feeder.cancel()
@@ -113,6 +125,7 @@ class Scan:
 
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. Only the batch is changed."""
+        batch.known = self._growth.mark()
         batch.learned = len(self._coins)  # before the scan, which so sees at least these: the watch list learns before `_coins` grows
         if not self._scan_together(batch, buffer):
             found = WatchTable()
@@ -192,6 +205,7 @@ class Scan:
             hits = result.hits if late is None else _united(result.hits, late[number])
             found = self._accept(hits, block, result.height)
             block.learned = len(self._coins)
+            block.known = batch.known
             if not self._feed.endless:
                 self._scanned.append(block)
             if block.silent:
@@ -234,7 +248,9 @@ class Scan:
                 by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
                 entry = hit.entry if by_hand == NO_ENTRY else by_hand
                 self._coins.append((hit.outpoint, Coin(entry, hit.value, hit.script)))
-        block.spends = frozenset((hit.position, hit.n) for hit in hits if hit.spend)
+        self._growth.used(hits)
+        block.spends |= {(hit.position, hit.n) for hit in hits if hit.spend}
+        block.outputs |= {(hit.position, hit.n) for hit in hits if not hit.spend}
         return self._watch.matches(hits, block_hash=block.ref.hash, height=height)
 
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
@@ -268,7 +284,31 @@ class Scan:
                 self._report.problems.append(Problem.of(self._feed.source.name(block.ref), error))
                 continue
             new = [hit for hit in hits if (hit.position, hit.n) not in block.spends]
+            block.spends |= {(hit.position, hit.n) for hit in new}
             matches += self._watch.matches(new, block_hash=block.ref.hash, height=block.height)
+        return matches
+
+    def _search_again(self, blocks: list[PendingBlock]) -> list[Match]:
+        """Search blocks with all that is watched by now; the matches that they did not have before."""
+        batch = _Batch([_Result(block, block.height) for block in blocks], known=self._growth.mark())
+        if not self._scan_together(batch, ReadBuffer()):
+            found = WatchTable()
+            for result in batch.results:
+                if self._threads.closing:
+                    return []
+                self._scan(result, found)
+        matches: list[Match] = []
+        for result in batch.results:
+            block, before = result.block, len(self._coins)
+            block.known = batch.known
+            if result.hits is None:  # the file has changed since it was scanned
+                self._report.problems += (Problem.of(where, error) for where, error in result.errors)
+                continue
+            new = [hit for hit in result.hits if (hit.position, hit.n) not in (block.spends if hit.spend else block.outputs)]
+            told = self._accept(new, block, block.height)
+            self._growth.learned(len(self._coins) - before)
+            if block.segment != STALE:
+                matches += told
         return matches
 
 

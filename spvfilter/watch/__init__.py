@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.watch.keychain import Keychain as Keychain
     from spvfilter.watch.match import Completeness as Completeness, Match as Match, MatchKind as MatchKind
     from spvfilter.watch.watchlist import WatchList as WatchList
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
+        keychain="Keychain",
         match="Completeness Match MatchKind",
         watchlist="WatchList",
     )

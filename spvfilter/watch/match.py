@@ -41,6 +41,8 @@ class Match:
     label: str | None
     block_hash: bytes | None  # None for an unconfirmed transaction
     height: int | None
+    keychain: str | None = None  # the name of the keychain whose script it is
+    keychain_index: int | None = None  # the index of the script there
 
     def __repr__(self) -> str:
         return (

@@ -6,10 +6,14 @@
     script:76a914…88ac,label            a whole scriptPubKey in hex
     pubkey:02…,label                    a public key in hex
     data:HEX,label                      a data element
+    wpkh(xpub…/<0;1>/*)#checksum,label  an output descriptor; the label is everything after the comma behind it
+    zpub…,label                         an extended public key whose prefix names a script type: ypub, zpub, upub, vpub
+    keychain:END:LOOKAHEAD:DESCRIPTOR   a descriptor whose window has reached index END before
+    bitcoin:ADDRESS?label=…             a URI (BIP-21), of which the address counts, and its label where the line has none
     outpoint:TXID:INDEX,label           an outpoint, txid in display order
     outpoint:TXID:INDEX:VALUE:SCRIPT    an outpoint with its value (satoshi) and scriptPubKey; either may be empty
 
-UTF-8, with or without a byte order mark; lines end in LF or CRLF.
+Of a keychain without a descriptor the scripts are written. UTF-8, with or without a byte order mark; lines end in LF or CRLF.
 """
 
 from __future__ import annotations
@@ -24,15 +28,18 @@ from spvfilter.files import replacing
 from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
+from spvfilter.watch import entry as entries
+from spvfilter.watch.descriptor.descriptor import is_descriptor
+from spvfilter.watch.keychain import Keychain
 
 _CHUNK = 1 << 20  # bytes per read
+_TEXT = bytes({*b"\t\n\r", *range(32, 256)})  # bytes that a text in UTF-8 or another character set may have
 _MAX_LINE = 8_100_000  # bytes; a scriptPubKey has at most 4,000,000 bytes, a block's size, with two digits each
 
 
-class Sink(Protocol):
+class Sink(entries.Sink, Protocol):
     """A receiver of entries, such as a WatchList. Every method raises ParameterError for an entry that it refuses."""
 
-    def add_address(self, address: str, label: str | None = None) -> None: ...
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
     def add_data(self, data: bytes, label: str | None = None) -> None: ...
@@ -40,6 +47,7 @@ class Sink(Protocol):
         self, outpoint: OutPoint | str, label: str | None = None, *, value: int | None = None, script_pubkey: bytes | None = None
     ) -> None: ...
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
+    def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None: ...
 
 
 class Source(Protocol):
@@ -50,6 +58,10 @@ class Source(Protocol):
     @property
     def table(self) -> WatchTable: ...
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]: ...
+    @property
+    def keychains(self) -> tuple[Keychain, ...]: ...
+    def keychain_of(self, entry: int) -> tuple[Keychain, int] | None: ...
+    def own_label(self, entry: int) -> str | None: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
@@ -60,7 +72,7 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
     """
     problems: list[tuple[int, str]] = []
     late: list[tuple[int, str, str | None]] = []  # outpoints, which may come before the scripts that they refer to
-    for number, line in _other_lines(watch, file):
+    for number, line in _other_lines(watch, file, name):
         try:
             if len(line) > _MAX_LINE:
                 raise ParameterError(f"the line has more than {_MAX_LINE} bytes")
@@ -83,10 +95,10 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
         raise WatchFileError(name, tuple(sorted(problems)))
 
 
-def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
     """Yield the lines, numbered from 1, that the kernel's fast path for addresses does not handle; it adds the others to `watch`, in order.
 
-    A line longer than _MAX_LINE is cut, to at least one byte more than that.
+    A line longer than _MAX_LINE is cut, to at least one byte more than that. Raises WatchFileError for a file that is no text.
     """
     chunk, at, number = b"", 0, 1
     while True:
@@ -96,6 +108,8 @@ def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         end = chunk.find(b"\n", at) + 1
         if not end:
             more = file.read(_CHUNK)
+            if not chunk and number == 1 and (why := _no_text(more)) is not None:
+                raise WatchFileError(name, ((1, why),))
             if more:
                 chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
                 continue
@@ -105,6 +119,18 @@ def _other_lines(watch: Sink, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, chunk[at:end]
         at = end
         number += 1
+
+
+def _no_text(start: bytes) -> str | None:
+    """What the start of a file shows it to be, if that is no text in UTF-8, and what to do; None for what may be one."""
+    head = start[:4096]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
+        return "this file is UTF-16: save it as UTF-8"
+    if start.startswith(b"SQLite format 3\0"):
+        return "this is a database (SQLite), not a watch list: a wallet's database of spvfilter is given with --db"
+    if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):
+        return "this is a binary file, not a watch list: a text of one entry per line"
+    return None
 
 
 def _text(line: bytes, number: int) -> str:
@@ -117,16 +143,33 @@ def _text(line: bytes, number: int) -> str:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    entry, comma, label = text.partition(",")
+    at = _end_of_descriptor(text)
+    entry, comma, label = text[at:].partition(",")
+    entry = text[:at] + entry
     if not comma:  # a label may contain '#', an entry cannot: without a label, '#' starts a comment
         entry = entry.partition(" #")[0]
     return entry.strip(), label.strip() or None
 
 
+def _end_of_descriptor(text: str) -> int:
+    """The place behind the last bracket of the descriptor that a line has, which may contain commas; 0 if it has none."""
+    start = len(text) - len(text.split(":", 3)[-1]) if text.startswith("keychain:") else 0
+    if not is_descriptor(text[start:]):
+        return 0
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if not depth and text[at] == ")":
+            return at + 1
+    return len(text)
+
+
 def _add(watch: Sink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
-    if not colon:
-        watch.add_address(entry, label)
+    if not colon or is_descriptor(entry) or kind.lower() == "bitcoin":
+        entries.add_entry(watch, entry, label)
+    elif kind == "keychain":
+        _add_keychain(watch, rest, label)
     elif kind == "script":
         watch.add_script(_hex(rest), label)
     elif kind == "pubkey":
@@ -134,7 +177,17 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
     elif kind == "data":
         watch.add_data(_hex(rest), label)
     else:
-        raise ParameterError("unknown kind of entry before the colon: use script, pubkey, data or outpoint, or a plain address")
+        raise ParameterError(
+            "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain address or descriptor"
+        )
+
+
+def _add_keychain(watch: Sink, rest: str, label: str | None) -> None:
+    end, _, more = rest.partition(":")
+    lookahead, _, text = more.partition(":")
+    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
+        raise ParameterError("a saved keychain is keychain:END:LOOKAHEAD:DESCRIPTOR, with two whole numbers")
+    watch.add_saved_keychain(text, label, int(end), int(lookahead))
 
 
 def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
@@ -166,8 +219,15 @@ def write(watch: Source, path: Path) -> None:
 
 
 def _lines(watch: Source) -> Iterator[str]:
-    # keys first: reading a key labels its scripts, and a script's own line then sets its own label
-    for kind, value, label in sorted(watch.entries(), key=lambda entry: entry[0] != EntryKind.MULTISIG_KEY):
+    # keychains and keys first: reading them labels their scripts, and a script's own line then sets its own label
+    for keychain in watch.keychains:
+        if keychain.descriptor is not None:
+            tail = f",{keychain.label}" if keychain.label else ""
+            yield f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+    for number, (kind, value, label) in sorted(enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY):
+        place = watch.keychain_of(number)
+        if place is not None and place[0].descriptor is not None and watch.own_label(number) is None:
+            continue
         tail = f",{label}" if label else ""
         match kind:
             case EntryKind.SCRIPT:

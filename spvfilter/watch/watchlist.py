@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from unicodedata import category
 
@@ -16,7 +16,10 @@ from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, script_pushes, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.watch import textfile
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.windows import Windows
 
 _OP_RETURN = 0x6A
 
@@ -31,6 +34,7 @@ class WatchList:
     | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig outputs with it; their spends | yes | all but multisig |
     | data element | any push of it, in outputs (and their spends) and in scriptSigs | yes | no |
     | outpoint | its spend | yes | if its script is known |
+    | descriptor, keychain | as scriptPubKeys, those in its window | yes | yes |
 
     When an output matches, the list learns its outpoint, so that the spend matches too. Outpoints are never forgotten: after a
     reorganisation they may be spent again. An output or input yields one match, by the first of: outpoint, script, multisig key, data.
@@ -46,6 +50,7 @@ class WatchList:
         self.network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
+        self._windows = Windows(self._table)
 
     @classmethod
     def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
@@ -124,6 +129,99 @@ class WatchList:
             entry = self._table.add(EntryKind.OUTPOINT, bytes(point))
             self._label(entry, label)
         self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
+        if script_pubkey:
+            self._windows.use_script(script_pubkey)
+
+    def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
+        """Watch an output descriptor (BIP-380 ff.; extra `descriptors`); its keychains, two for a multipath such as `<0;1>`.
+
+        Extended public keys whose prefix names a script type (ypub, zpub, upub, vpub) stand for their receiving and change addresses.
+        One that is watched already keeps its uses. Private keys are refused, and no error repeats them. Raises DescriptorError for
+        what cannot be watched, WrongNetworkError for keys of another network, ParameterError.
+        """
+        found = [
+            Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
+            for each in parse_descriptor(text, self.network)
+        ]
+        return [self._add_keychain(keychain) for keychain in found]
+
+    def add_keychain(
+        self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
+    ) -> Keychain:
+        """Watch the scripts that a wallet derives by itself: `script_at(index)` is the scriptPubKey of an index from 0, always the same.
+
+        A list that is loaded from a file does not know the function: add the keychain again, and it has the uses that the file tells.
+        Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, ParameterError for a name that is taken.
+        """
+        if self._windows.get(name) is not None:
+            raise ParameterError(f"the watch list has a keychain {name[:80]!r} already")
+        return self._add_keychain(Keychain(name, lambda index: (_script_of(script_at(index)),), label=label, lookahead=lookahead))
+
+    def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
+        """Watch a keychain, at least up to index `end`. One that is watched already takes a new label and a larger lookahead."""
+        keychain.label = _checked_label(keychain.label)
+        keychain.reach(end)
+        known = self._windows.get(keychain.name)
+        if known is None:
+            self._windows.add(keychain)
+            return keychain
+        known.label = keychain.label or known.label
+        known.lookahead = max(keychain.lookahead, known.lookahead)
+        known.reach(end)
+        self._windows.grow()
+        return known
+
+    def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
+        """Watch a descriptor with the window that it had when the list was saved. Raises DescriptorError, ParameterError."""
+        for each in parse_descriptor(text, self.network):
+            keychain = Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
+            self._add_keychain(keychain, end)
+
+    def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
+        """The keychain of the entry with this number in the table, and the index there."""
+        return self._windows.at(entry)
+
+    @property
+    def keychains(self) -> tuple[Keychain, ...]:
+        """The keychains, in the order they were added."""
+        return tuple(self._windows)
+
+    def next_address(self, keychain: str | None = None) -> str:
+        """The address of the lowest index that was never used, of the keychain with this name, by default the first.
+
+        Raises ParameterError for an unknown keychain, one whose indexes are all used, and one whose scripts have no address.
+        """
+        chain = next(iter(self._windows), None) if keychain is None else self._windows.get(keychain)
+        if chain is None:
+            raise ParameterError("the watch list has no keychain" + ("" if keychain is None else f" {keychain[:80]!r}"))
+        index = chain.next_index
+        if index is None:
+            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
+        for script in chain.scripts(index):
+            if address := script_to_address(script, self.network):
+                return address
+        raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
+
+    def is_used(self, address: str) -> bool:
+        """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError."""
+        script = address_to_script(address, self.network)
+        place = self._windows.at(self._table.find(EntryKind.SCRIPT, script))
+        return (place is not None and place[1] in place[0].used) or any(coin.script == script for _, coin in self._table.coins())
+
+    def advance(self, hits: Iterable[Hit] | None = None) -> list[bytes]:
+        """Note the use of keychains' scripts by hits, by default by the outpoints that the list knows, and let the windows move.
+
+        Returns the scripts that are watched now and were not before: blocks that were searched without them are to be searched again.
+        `accept` does the same. Raises KeychainError.
+        """
+        return self._windows.take_coins() if hits is None else self._windows.use(hits)
+
+    def widen(self, margin: int | None = None) -> list[bytes]:
+        """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that were not watched.
+
+        As long as no use moves a window beyond them, nothing needs to be searched again. Raises KeychainError.
+        """
+        return self._windows.widen(margin)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
         """Stop watching learned outpoints (36 bytes each); those that are entries stay. It takes as long as a copy of the list.
@@ -144,12 +242,8 @@ class WatchList:
         return taken, lines
 
     def _label(self, entry: int, label: str | None) -> None:
-        label = label.strip() if label else None
-        if not label:
-            return
-        if not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
-            raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
-        self._labels[entry] = label
+        if label := _checked_label(label):
+            self._labels[entry] = label
 
     def __len__(self) -> int:
         """The number of entries; learned outpoints are not counted."""
@@ -167,11 +261,11 @@ class WatchList:
 
     __hash__ = None  # type: ignore[assignment]  # a WatchList changes
 
-    def _contents(self) -> tuple[object, object]:
+    def _contents(self) -> tuple[object, object, object]:
         named = {self._table.entry(entry): label for entry, label in self._labels.items()}
         entries = {entry: named.get(entry) for entry in self._table.entries()}
         coins = {point: (coin.value, coin.script, self._labels.get(coin.entry)) for point, coin in self._table.coins()}
-        return entries, coins
+        return entries, coins, self._windows.state()
 
     def __repr__(self) -> str:
         return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self._table.coins())} outpoints>"
@@ -181,6 +275,7 @@ class WatchList:
         twin = WatchList(self.network)
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
+        twin._windows = self._windows.copy(twin._table)
         return twin
 
     @property
@@ -190,7 +285,7 @@ class WatchList:
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
         """Every entry as (kind, bytes, label), in the order they were added."""
-        return ((kind, value, self._labels.get(number)) for number, (kind, value) in enumerate(self._table.entries()))
+        return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
         """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries.
@@ -202,7 +297,14 @@ class WatchList:
         return number
 
     def label(self, entry: int) -> str | None:
-        """The label of the entry with this number in the table."""
+        """The label of the entry with this number in the table, else that of its keychain."""
+        label = self._labels.get(entry)
+        if label is None and (place := self._windows.at(entry)):
+            label = place[0].label
+        return label
+
+    def own_label(self, entry: int) -> str | None:
+        """The label of the entry with this number in the table, without that of its keychain."""
         return self._labels.get(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
@@ -261,18 +363,27 @@ class WatchList:
 
     def match_tx(self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
         """The matches in one transaction; matching outputs are learned. Raises FormatError for a malformed transaction."""
-        return self.accept(self._table.scan_tx(to_bytes(raw)), block_hash=block_hash, height=height)
+        tx = to_bytes(raw)
+        return self.accept(self._complete(lambda: self._table.scan_tx(tx)), block_hash=block_hash, height=height)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
         """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block."""
         block = to_bytes(raw)
-        hits = self._table.scan_block(block)
+        hits = self._complete(lambda: self._table.scan_block(block))
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height)
 
+    def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:
+        """The hits of a scan that is repeated until it moves no window."""
+        hits = scan()
+        while self.advance(hits):
+            hits = scan()
+        return hits
+
     def accept(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """Turn the table's hits into matches, and learn the outpoints of their outputs."""
+        """Turn the table's hits into matches, learn the outpoints of their outputs, and let keychains' windows move."""
         found = list(hits)
         self._table.learn(found)
+        self.advance(found)
         return self.matches(found, block_hash=block_hash, height=height)
 
     def matches(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
@@ -280,6 +391,7 @@ class WatchList:
         return [self._match(hit, block_hash, height) for hit in hits]
 
     def _match(self, hit: Hit, block_hash: bytes | None, height: int | None) -> Match:
+        keychain, index = self._windows.of(hit.entry, hit.script) or (None, None)
         return Match(
             kind=MatchKind.INPUT if hit.spend else MatchKind.OUTPUT,
             txid=hit.txid,
@@ -288,10 +400,25 @@ class WatchList:
             value=None if hit.value == NO_VALUE else hit.value,
             script_pubkey=hit.script,
             address=script_to_address(hit.script, self.network) if hit.script else None,
-            label=self._labels.get(hit.entry),
+            label=self.label(hit.entry),
             block_hash=block_hash,
             height=height,
+            keychain=keychain.name if keychain else None,
+            keychain_index=index,
         )
+
+
+def _checked_label(label: str | None) -> str | None:
+    """A label without blanks around it, None for an empty one. Raises ParameterError for one that no line could hold."""
+    label = label.strip() if label else None
+    if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
+        raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
+    return label or None
+
+
+def _script_of(script: object) -> bytes:
+    """What the `script_at` of a keychain gave, as bytes; what is none is left for Keychain to refuse."""
+    return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]  # any object
 
 
 def pubkey_scripts(key: bytes) -> list[bytes]:

@@ -11,7 +11,10 @@ from typing import Any
 from support.raising import COMPILED, plain
 
 MODULES = ["address", "errors", "hashes", "network", "primitives", "transaction"]
-ROOMS = ["bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "wire", "wire.messages"]
+ROOMS = [
+    *("bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "watch.descriptor"),
+    *("wire", "wire.messages"),
+]
 CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
 
 

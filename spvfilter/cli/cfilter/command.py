@@ -44,7 +44,7 @@ def configure(parser: Parser) -> None:
     match = parser.add_action("match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list.")
     _add_filters(match)
     add_watch_file(match)
-    match.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses to look for; repeatable")
+    match.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="what to look for: addresses or descriptors")
     _add_block(match)
     match.add_argument("--jobs", metavar="J", type=whole(1, 256), default=1, help="threads, with the compiled kernel; default %(default)s")
 

@@ -41,7 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
     )
     parser.add_argument(
-        "addresses", metavar="ADDRESS", nargs="*", help="addresses to watch; with --db, those of earlier runs are watched as well"
+        "addresses",
+        metavar="ADDRESS",
+        nargs="*",
+        help="addresses or descriptors to watch; with --db, also those of earlier runs",
     )
     add_watch_file(parser)
     parser.add_argument(

@@ -1,0 +1,74 @@
+"""`spvfilter descriptor`: what an output descriptor or an extended public key stands for: checksum, type and first addresses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from spvfilter.address import script_to_address
+from spvfilter.cli.arguments import add_network, whole
+from spvfilter.cli.term.page import Align, Page
+from spvfilter.errors import ParameterError
+from spvfilter.network import Network
+from spvfilter.watch.descriptor.descriptor import Descriptor, parse_descriptor
+from spvfilter.watch.keychain import MAX_INDEXES
+
+_MOST = 100_000  # addresses
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter descriptor TEXT [OPTION ...]"
+    parser.description = (
+        "Show what an output descriptor (wpkh(…), tr(…), wsh(…) and others), or an extended public key whose prefix names a script type "
+        "(ypub, zpub, upub, vpub), stands for. Quote it, since shells read brackets. Private keys are refused and never repeated."
+    )
+    parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be left away")
+    add_network(parser)
+    parser.add_argument("--count", metavar="N", type=whole(1, _MOST), default=5, help="addresses of each keychain; default %(default)s")
+    parser.add_argument("--from-index", metavar="I", type=whole(0, MAX_INDEXES - 1), default=0, help="the first one; default %(default)s")
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table" if sys.stdout.isatty() else "json",
+        help="default: table on a terminal, JSON elsewhere",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    found = parse_descriptor(args.text, args.network)
+    ranges = [range(args.from_index, min(each.size, args.from_index + args.count)) for each in found]
+    if not any(ranges):
+        raise ParameterError(f"this descriptor has one index, 0, and not {args.from_index}")
+    if args.format == "json":
+        print(json.dumps([_facts(each, indexes, args.network) for each, indexes in zip(found, ranges, strict=True)], indent=2))
+        return 0
+    page = Page(sys.stdout)
+    for number, (each, indexes) in enumerate(zip(found, ranges, strict=True)):
+        if number:
+            page.line("")
+        _show(page, each, indexes, args.network)
+    return 0
+
+
+def _outputs(each: Descriptor, indexes: range, network: Network) -> list[tuple[int, str | None, str]]:
+    """Index, address and script in hex of everything that pays the descriptor there."""
+    return [(index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)]
+
+
+def _facts(each: Descriptor, indexes: range, network: Network) -> dict[str, object]:
+    outputs = _outputs(each, indexes, network)
+    return {
+        "descriptor": each.text,
+        "checksum": each.text.partition("#")[2],
+        "type": each.kind,
+        "network": network.name,
+        "ranged": each.size > 1,
+        "outputs": [{"index": index, "address": address, "script": script} for index, address, script in outputs],
+    }
+
+
+def _show(page: Page, each: Descriptor, indexes: range, network: Network) -> None:
+    text, _, checksum = each.text.partition("#")
+    page.facts([("descriptor", text), ("checksum", checksum), ("type", each.kind), ("network", network.name)])
+    columns: dict[str, Align] = {"index": "right", "address, or script": "left"}
+    rows = [[str(index), address or script] for index, address, script in _outputs(each, indexes, network)]
+    page.table(columns, rows, shrink="address, or script")

@@ -1,0 +1,12 @@
+"""Output descriptors and extended public keys: text in, the scripts of every index out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.watch.descriptor.descriptor import Descriptor as Descriptor, parse_descriptor as parse_descriptor
+else:
+    __all__, __getattr__, __dir__ = lazy(__name__, descriptor="Descriptor parse_descriptor")

@@ -1,0 +1,50 @@
+"""The checksum of an output descriptor (BIP-380 § Checksum): eight characters behind a '#'."""
+
+from __future__ import annotations
+
+from spvfilter.errors import DescriptorError
+
+_INPUT = "0123456789()[],'/*abcdefgh@:$%{}IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmnopqrstuvwxyzABCDEFGH`#\"\\ "
+_OUTPUT = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+_GENERATOR = (0xF5DEE51989, 0xA9FDCA3312, 0x1BAB10E32D, 0x3706B1677A, 0x644D626FFD)
+_SIZE = 8  # characters
+_VALUES = {char: value for value, char in enumerate(_INPUT)}
+
+
+def checksum(text: str) -> str:
+    """The checksum of a descriptor without one. Raises DescriptorError for a character that no descriptor has."""
+    state, group, count = 1, 0, 0
+    for at, char in enumerate(text, 1):
+        value = _VALUES.get(char)
+        if value is None:
+            raise DescriptorError(f"character {at}, U+{ord(char):04X}, occurs in no descriptor")
+        state = _next(state, value & 31)
+        group, count = group * 3 + (value >> 5), count + 1
+        if count == 3:
+            state, group, count = _next(state, group), 0, 0
+    if count:
+        state = _next(state, group)
+    for _ in range(_SIZE):
+        state = _next(state, 0)
+    state ^= 1
+    return "".join(_OUTPUT[state >> 5 * (_SIZE - 1 - place) & 31] for place in range(_SIZE))
+
+
+def _next(state: int, value: int) -> int:
+    top = state >> 35
+    state = (state & 0x7FFFFFFFF) << 5 ^ value
+    for bit, term in enumerate(_GENERATOR):
+        if top >> bit & 1:
+            state ^= term
+    return state
+
+
+def without_checksum(text: str) -> str:
+    """A descriptor without its checksum. Raises DescriptorError for a wrong one; a missing one is allowed."""
+    body, mark, stated = text.partition("#")
+    if mark:
+        if len(stated) != _SIZE:
+            raise DescriptorError(f"a checksum of {len(stated)} characters behind '#': it has {_SIZE}, or leave both away")
+        if checksum(body) != stated:
+            raise DescriptorError("the descriptor does not fit its checksum: it was mistyped or changed; copy it anew from the wallet")
+    return body

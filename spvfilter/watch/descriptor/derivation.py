@@ -1,0 +1,250 @@
+"""Scripts of a descriptor by index, derived by libwally (extra `descriptors`); taproot trees and multi_a() are composed here of its parts.
+
+The steps of a path that are the same for every index are taken once. (libwally 1.5.6 also refuses some keys by their path's length.)
+
+A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs): a leaf is hashed with its version,
+0xc0, and its length, two branches with the lesser first, and the root tweaks the internal key. libwally derives keys and leaf scripts, and
+tweaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any  # wallycore ships no types
+
+from spvfilter._public import deferred
+from spvfilter.errors import DescriptorError
+from spvfilter.hashes import hash160
+from spvfilter.primitives import compact_size
+
+if TYPE_CHECKING:
+    import wallycore
+else:
+    wallycore = deferred("wallycore")
+
+Derive = Callable[[int], tuple[bytes, ...]]
+_Script = Callable[[int], bytes]
+_MAX_DEPTH = 128  # BIP-341: of a leaf in the tree
+_MAX_LEAF_KEYS = 999  # Core script.h MAX_PUBKEYS_PER_MULTI_A
+_HEX_KEY = re.compile(r"(?<![0-9A-Za-z])0[23]([0-9a-fA-F]{64})(?![0-9A-Za-z])")
+_KEY_WITH_PATH = re.compile(r"(?<![0-9A-Za-z])([xt]pub[0-9A-Za-z]+)((?:/\d{1,10})+)(?![0-9'hH])")
+_LACKING = re.compile(r"(?<![a-z_0-9])(pkh|multi_a|sortedmulti_a)\(")
+_OP_CHECKSIG, _OP_CHECKSIGVERIFY, _OP_NUMEQUAL, _OP_NUMEQUALVERIFY, _OP_CHECKSIGADD = b"\xac", b"\xad", b"\x9c", b"\x9d", b"\xba"
+_VERIFY = {_OP_CHECKSIG: _OP_CHECKSIGVERIFY, _OP_NUMEQUAL: _OP_NUMEQUALVERIFY}
+_CUT = "the descriptor's brackets do not pair: it is cut"
+_ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them to add_keychain"
+
+
+def deriving(body: str) -> Derive:
+    """The function that derives a descriptor without checksum and multipath. Raises DescriptorError for one that is invalid or unknown."""
+    try:
+        wallycore.descriptor_parse  # noqa: B018  imported now
+    except ImportError:
+        raise DescriptorError("this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses") from None
+    name, _, inner = body[:-1].partition("(")
+    if name == "combo":
+        return _combo(inner)
+    if name == "tr" and len(parts := list(_arguments(inner))) > 1:
+        if len(parts) > 2:
+            raise DescriptorError("tr() has a key and one tree of scripts: tr(KEY,{A,B})")
+        return _taproot(parts[0], parts[1])
+    script = _by_wally(body)
+    return lambda index: (script(index),)
+
+
+def _by_wally(text: str, flags: int = 0) -> _Script:
+    """The script of each index, as libwally derives it; of index 0 where the text has no '*'. Raises DescriptorError."""
+    wally: Any = wallycore
+    try:
+        parsed = wally.descriptor_parse(_KEY_WITH_PATH.sub(_stepped, text), None, wally.WALLY_NETWORK_NONE, flags)
+        is_private = wally.descriptor_get_features(parsed) & wally.WALLY_MS_IS_PRIVATE
+    except (ValueError, RuntimeError):  # without a reason
+        raise DescriptorError(
+            f"libwally takes no such descriptor (a function, key, number or nesting in it is wrong): copy it anew; {_ELSEWHERE}"
+        ) from None
+    if is_private:
+        raise DescriptorError("this has a private key; nothing of it was kept: give the wallet's descriptor with public keys")
+    is_ranged = "*" in text
+
+    def script(index: int) -> bytes:
+        try:
+            return bytes(wally.descriptor_to_script(parsed, 0, 0, 0, 0, index if is_ranged else 0, 0))
+        except (ValueError, RuntimeError):
+            raise DescriptorError(f"libwally cannot derive index {index} of this descriptor: {_ELSEWHERE}") from None
+
+    return script
+
+
+def _stepped(found: re.Match[str]) -> str:
+    """An extended public key with a path, as the key at the end of the path. Raises ValueError for one that cannot be."""
+    wally: Any = wallycore
+    steps = [int(step) for step in found[2].split("/")[1:]]
+    parent = wally.bip32_key_from_base58(found[1])
+    child = wally.bip32_key_from_parent_path(parent, steps, wally.BIP32_FLAG_KEY_PUBLIC)
+    return str(wally.bip32_key_to_base58(child, wally.BIP32_FLAG_KEY_PUBLIC))
+
+
+def _combo(key: str) -> Derive:
+    """P2PK and P2PKH of a key, and if it is compressed P2WPKH and P2SH-P2WPKH (BIP-384)."""
+    p2pk = _by_wally(f"pk({key})")
+
+    def scripts(index: int) -> tuple[bytes, ...]:
+        bare = p2pk(index)
+        pubkey = bare[1:-1]
+        key_hash = hash160(pubkey)
+        witness = b"\x00\x14" + key_hash
+        legacy = (bare, b"\x76\xa9\x14" + key_hash + b"\x88\xac")
+        return legacy if len(pubkey) != 33 else (*legacy, witness, b"\xa9\x14" + hash160(witness) + b"\x87")
+
+    return scripts
+
+
+# Taproot
+
+
+def _taproot(key: str, tree: str) -> Derive:
+    """Outputs of an internal key with a tree of scripts."""
+    internal, root = _xonly(key), _node(tree, 0)
+    tweak: Any = wallycore.ec_public_key_bip341_tweak
+
+    def scripts(index: int) -> tuple[bytes, ...]:
+        output: bytes = bytes(tweak(b"\x02" + internal(index), root(index), 0))
+        return (b"\x51\x20" + output[1:],)
+
+    return scripts
+
+
+def _xonly(key: str) -> _Script:
+    """The 32 bytes of a key expression by index."""
+    script = _by_wally(f"rawtr({key})")
+    return lambda index: script(index)[2:]
+
+
+def _node(text: str, depth: int) -> _Script:
+    """The hash of a tree, or of a leaf of it, by index."""
+    if depth > _MAX_DEPTH:
+        raise DescriptorError(f"a tree of scripts has at most {_MAX_DEPTH} levels")
+    if not text.startswith("{"):
+        script = _leaf(text)
+        return lambda index: _tagged("TapLeaf", b"\xc0" + compact_size(len(leaf := script(index))) + leaf)
+    parts = list(_arguments(text[1:-1]))
+    if not text.endswith("}") or len(parts) != 2:
+        raise DescriptorError("a tree of scripts is SCRIPT or {TREE,TREE}")
+    left, right = (_node(part, depth + 1) for part in parts)
+    return lambda index: _tagged("TapBranch", b"".join(sorted((left(index), right(index)))))
+
+
+def _leaf(text: str) -> _Script:
+    """The script of a leaf by index: miniscript. What libwally lacks in it, multi_a() and pkh(), is compiled here.
+
+    Both end in a CHECKSIG or NUMEQUAL that becomes its VERIFY form where pk() does. So libwally compiles pk(PLACEHOLDER) for each, and
+    that is replaced in the script.
+    """
+    parts: list[tuple[bytes, _Script, _Script]] = []  # for each placeholder: it, the script, and its VERIFY form
+    at = 0
+    while found := _LACKING.search(text, at):
+        inner = text[found.end() : _closing(text, found.end())]
+        make = _pkh(inner) if found[1] == "pkh" else _multi_a(list(_arguments(inner)), is_sorted=found[1] == "sortedmulti_a")
+        placeholder = _placeholder(len(parts))
+        parts.append((placeholder, make, _verifying(make)))
+        text = f"{text[: found.start()]}pk({placeholder.hex()}){text[found.end() + len(inner) + 1 :]}"
+        at = found.start()
+    flags: int = wallycore.WALLY_MINISCRIPT_TAPSCRIPT | wallycore.WALLY_MINISCRIPT_ONLY
+    script = _by_wally(_HEX_KEY.sub(r"\1", text), flags)
+
+    def composed(index: int) -> bytes:
+        made = script(index)
+        for placeholder, plain, verifying in parts:
+            made = made.replace(b"\x20" + placeholder + _OP_CHECKSIG, plain(index))
+            made = made.replace(b"\x20" + placeholder + _OP_CHECKSIGVERIFY, verifying(index))
+        return made
+
+    return composed if parts else script
+
+
+def _verifying(script: _Script) -> _Script:
+    """A script whose last operation fails unless it is true, and leaves nothing."""
+    return lambda index: (made := script(index))[:-1] + _VERIFY[made[-1:]]
+
+
+def _placeholder(number: int) -> bytes:
+    """The x coordinate of a point that is nobody's key, 32 bytes, another one for each number."""
+    for salt in range(256):
+        made = sha256(b"spvfilter placeholder" + number.to_bytes(4) + bytes((salt,))).digest()
+        try:
+            wallycore.ec_xonly_public_key_verify(made)
+        except ValueError:  # every other one is none
+            continue
+        return made
+    raise AssertionError(number)
+
+
+def _closing(text: str, start: int) -> int:
+    """The place of the bracket that closes the one before `start`. Raises DescriptorError if there is none."""
+    depth = 1
+    for at in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if not depth:
+            return at
+    raise DescriptorError(_CUT)
+
+
+def _pkh(key: str) -> _Script:
+    """DUP HASH160 of the 32-byte key EQUALVERIFY CHECKSIG."""
+    xonly = _xonly(key)
+    return lambda index: b"\x76\xa9\x14" + hash160(xonly(index)) + b"\x88" + _OP_CHECKSIG
+
+
+def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
+    """KEY CHECKSIG, KEY CHECKSIGADD …, the number of signatures needed, NUMEQUAL (BIP-387)."""
+    needed = int(parts[0]) if re.fullmatch(r"[1-9]\d{0,2}", parts[0]) else 0
+    keys = [_xonly(part) for part in parts[1:]]
+    if not 1 <= needed <= len(keys) <= _MAX_LEAF_KEYS:
+        raise DescriptorError(f"multi_a() is a number of signatures, and as many keys or more, at most {_MAX_LEAF_KEYS}")
+    number = bytes((0x50 + needed,)) if needed <= 16 else _push(needed)
+
+    def script(index: int) -> bytes:
+        chosen = [key(index) for key in keys]
+        if is_sorted:
+            chosen.sort()
+        signed = b"".join(b"\x20" + key + (_OP_CHECKSIGADD if at else _OP_CHECKSIG) for at, key in enumerate(chosen))
+        return signed + number + _OP_NUMEQUAL
+
+    return script
+
+
+def _push(number: int) -> bytes:
+    """The push of a number from 17 to 999 as a script has it: little endian, with a sign bit."""
+    raw = number.to_bytes(number.bit_length() // 8 + 1, "little")
+    return bytes((len(raw),)) + raw
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """The arguments of a function, split at the commas outside of brackets. Raises DescriptorError for brackets that do not pair."""
+    depth = start = 0
+    for at, char in enumerate(text):
+        if char in "({":
+            depth += 1
+        elif char in ")}":
+            depth -= 1
+            if depth < 0:
+                break
+        elif char == "," and not depth:
+            yield text[start:at]
+            start = at + 1
+    if depth:
+        raise DescriptorError(_CUT)
+    yield text[start:]
+
+
+@cache
+def _tag(name: str) -> bytes:
+    return sha256(name.encode("ascii")).digest() * 2
+
+
+def _tagged(name: str, data: bytes) -> bytes:
+    """The tagged hash of BIP-340 § Design."""
+    return sha256(_tag(name) + data).digest()

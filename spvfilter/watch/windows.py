@@ -1,0 +1,152 @@
+"""The keychains of a watch list: which of its entries are theirs, and what becomes watched when some of them are used."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
+from spvfilter.watch.keychain import Keychain
+
+_NOBODY = 0  # in the place of a keychain's number, which counts from 1
+_MAX_KEYCHAINS = 10_000
+
+
+class Windows:
+    """Keychains by name, and the keychain and index of every entry of the table that is in one's window: 6 bytes for each entry.
+
+    A script that two keychains have is the first one's; its use moves the windows of both.
+    """
+
+    __slots__ = ("_chains", "_indexes", "_names", "_owners", "_shared", "_table")
+
+    def __init__(self, table: WatchTable) -> None:
+        self._table = table
+        self._chains: list[Keychain] = []
+        self._names: dict[str, int] = {}
+        self._owners = array("H")  # by entry: the number of its keychain
+        self._indexes = array("I")  # by entry: its index there
+        self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
+
+    def __len__(self) -> int:
+        return len(self._chains)
+
+    def __iter__(self) -> Iterator[Keychain]:
+        return iter(self._chains)
+
+    def get(self, name: str) -> Keychain | None:
+        """The keychain with a name."""
+        number = self._names.get(name)
+        return None if number is None else self._chains[number - 1]
+
+    def add(self, keychain: Keychain) -> None:
+        """Watch a keychain, whose name is new here. Raises KeychainError if its scripts cannot be derived, ParameterError."""
+        if len(self._chains) >= _MAX_KEYCHAINS:
+            raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
+        new = keychain.grow()
+        self._chains.append(keychain)
+        number = self._names[keychain.name] = len(self._chains)
+        if self._claim(number, 0, new):
+            self.take_coins()  # of scripts that were watched before
+
+    def at(self, entry: int) -> tuple[Keychain, int] | None:
+        """The keychain of an entry, and the index there."""
+        return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
+
+    def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
+        """As `at`; if the entry is an outpoint watched by hand, the keychain of the output's script."""
+        found = self.at(entry)
+        return found if found or not script or not self._chains else self.at(self._table.find(EntryKind.SCRIPT, script))
+
+    def use(self, hits: Iterable[Hit]) -> list[bytes]:
+        """Note that what hits concern was used, and let windows move; the scripts that are watched now and were not before.
+
+        Raises KeychainError if scripts cannot be derived: the uses are noted, and windows that could move have moved.
+        """
+        return self.grow() if self._note((hit.entry, hit.script) for hit in hits) else []
+
+    def use_script(self, script: bytes) -> list[bytes]:
+        """As `use`, of one script."""
+        return self.grow() if self._note([(NO_ENTRY, script)]) else []
+
+    def grow(self) -> list[bytes]:
+        """Move windows to where they must end; the scripts that are watched now and were not before. Raises KeychainError."""
+        new: list[bytes] = []
+        again = True
+        while again:
+            again = False
+            for number, keychain in enumerate(self._chains, 1):
+                if keychain.end < keychain.required:
+                    again = self._take(number, keychain, 0, new) or again
+        return new
+
+    def widen(self, margin: int | None) -> list[bytes]:
+        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead."""
+        new: list[bytes] = []
+        due = [self._take(number, each, each.lookahead if margin is None else margin, new) for number, each in enumerate(self._chains, 1)]
+        return new + self.grow() if any(due) else new
+
+    def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
+        """Move a window; whether another must move now. The scripts that were not watched before are added to `new`."""
+        first, before = keychain.end, len(self._table)
+        was_watched = self._claim(number, first, keychain.grow(margin))
+        new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
+        return was_watched and self._note_coins()
+
+    def take_coins(self) -> list[bytes]:
+        """As `use`, of the known outpoints."""
+        return self.grow() if self._note_coins() else []
+
+    def _note_coins(self) -> bool:
+        return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())
+
+    def _note(self, outputs: Iterable[tuple[int, bytes | None]]) -> bool:
+        """Note that outputs, each an entry and the script if that is known, were used; whether a window must move."""
+        due = False
+        for entry, script in set(outputs):
+            if not self._is_owned(entry):
+                entry = self._table.find(EntryKind.SCRIPT, script) if script else NO_ENTRY
+            if self._is_owned(entry):
+                for number, index in [(self._owners[entry], self._indexes[entry]), *self._shared.get(entry, ())]:
+                    due = self._chains[number - 1].use(index) or due
+        return due
+
+    def _is_owned(self, entry: int) -> bool:
+        return 0 <= entry < len(self._owners) and self._owners[entry] != _NOBODY
+
+    def _claim(self, number: int, first: int, new: list[tuple[bytes, ...]]) -> bool:
+        """Watch the scripts of indexes from `first` on; whether one of them was watched before."""
+        add, kind, start = self._table.add, EntryKind.SCRIPT, len(self._table)
+        entries = [add(kind, script) for scripts in new for script in scripts]
+        missing = start - len(self._owners)
+        if missing > 0:  # entries that no keychain has
+            self._owners.extend(array("H", bytes(2 * missing)))
+            self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
+        indexes = [index for index, scripts in enumerate(new, first) for _ in scripts]
+        if len(self._table) - start == len(entries):  # they are all new, and follow each other
+            self._owners.extend(array("H", [number]) * len(entries))
+            self._indexes.extend(indexes)
+            return False
+        for entry, index in zip(entries, indexes, strict=True):
+            if entry == len(self._owners):
+                self._owners.append(number)
+                self._indexes.append(index)
+            elif self._owners[entry] == _NOBODY:
+                self._owners[entry], self._indexes[entry] = number, index
+            elif (self._owners[entry], self._indexes[entry]) != (number, index):
+                self._shared.setdefault(entry, []).append((number, index))
+        return True
+
+    def state(self) -> list[tuple[object, ...]]:
+        """What two equal lists have in common."""
+        return sorted((keychain.state() for keychain in self._chains), key=lambda state: str(state[0]))
+
+    def copy(self, table: WatchTable) -> Windows:
+        """The same of a copy of the table."""
+        twin = Windows(table)
+        twin._chains = [keychain.copy() for keychain in self._chains]
+        twin._names = self._names.copy()
+        twin._owners, twin._indexes = self._owners[:], self._indexes[:]
+        twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
+        return twin

@@ -1,0 +1,79 @@
+"""`descriptor`: what it shows of a descriptor or key; and descriptors as arguments of the other commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.network import REGTEST
+from spvfilter.watch.descriptor import parse_descriptor
+from support.build import TxIn, TxOut, block_of, tx
+
+pytestmark = pytest.mark.descriptors
+
+XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
+TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
+WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"
+
+
+def test_a_table_shows_checksum_type_network_and_addresses_of_every_path(run: Any) -> None:
+    ran = run("descriptor", f"wpkh({XPUB}/<0;1>/*)", "--format", "table", "--count", 2)
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
+    assert lines[1:4] == ["checksum    p54wed40", "type        wpkh", "network     mainnet"]
+    first = ["0", "bc1qmxrw6qdh5g3ztfcwm0et5l8mvws4eva24kmp8m"], ["1", "bc1qdtsnq885fjjj2agaza36cnl0ztg32wvxqg5x0c"]
+    assert [line.split() for line in lines[5:7]] == list(first)
+    assert "checksum    sqs0yc9h" in lines
+
+
+def test_json_has_everything_in_a_pipe(run: Any) -> None:
+    ran = run("descriptor", f"combo({XPUB}/0/*)", "--count", 1, "--from-index", 0)
+    (found,) = json.loads(ran.out)
+    assert list(found) == ["descriptor", "checksum", "type", "network", "ranged", "outputs"]
+    assert (found["checksum"], found["type"], found["ranged"]) == ("crc5xg57", "combo", True)
+    assert [each["address"] for each in found["outputs"]] == [
+        None,
+        "1LqBGSKuX5yYUonjxT5qGfpUsXKYYWeabA",
+        "bc1qmxrw6qdh5g3ztfcwm0et5l8mvws4eva24kmp8m",
+        "3HkzTaFbEMWeJPLyNCNhPyGfZsVLDwdD3G",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is of mainnet, not of signet"),
+        ((f"wpkh({WIF})",), "looks like a private key (WIF); nothing of it was kept"),
+        ((XPUB,), "does not say which kind of addresses"),
+        (("raw(51)", "--from-index", 3), "this descriptor has one index, 0, and not 3"),
+        (("nonsense",), "an output descriptor starts with"),
+    ],
+)
+def test_what_is_no_descriptor_is_an_error_of_one_line(run: Any, arguments: tuple[object, ...], cause: str) -> None:
+    ran = run("descriptor", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert cause in ran.err
+    assert ran.err.count("\n") == 1
+    assert WIF not in ran.err
+
+
+def test_every_command_that_takes_addresses_takes_descriptors(run: Any, tmp_path: Path) -> None:
+    text = f"wpkh({TPUB}/0/*)"
+    (descriptor,) = parse_descriptor(text, REGTEST)
+    block = tmp_path / "block.raw"
+    paying = tx([TxIn(bytes(32), 1)], [TxOut(index, descriptor.scripts(index)[0]) for index in (999, 1_998, 2_900)])
+    block.write_bytes(block_of(REGTEST.genesis_hash, 1, [paying]))
+    for what in (("--address", text), ("--watch", "list")):
+        if what[0] == "--watch":
+            (tmp_path / "list").write_text(f"{text},savings, mine\n")
+            what = ("--watch", str(tmp_path / "list"))
+        ran = run("scan", block, *what, "--network", "regtest", "--format", "jsonl")
+        assert [json.loads(line)["value"] for line in ran.out.splitlines()] == [999, 1_998, 2_900]
+    filters = tmp_path / "filters.jsonl"
+    filters.write_text("")
+    assert run("filterload", text, "--network", "regtest").code == 0
+    assert "private key" in run("filterload", f"wpkh({WIF})").err
+    assert run("cfilter", "match", filters, "--address", f"wpkh({WIF})", "--network", "regtest").code == 2

@@ -1,0 +1,122 @@
+"""Entries as people write them: URIs, and words for what is no address, in arguments, watch lists and files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import AddressError, ParameterError, WatchFileError
+from spvfilter.network import MAINNET
+from spvfilter.watch.entry import add_entry, parse_uri
+from spvfilter.watch.watchlist import WatchList
+
+ADDRESS = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+KEY = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
+WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"
+PHRASE = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about"
+
+
+def added(text: str, label: str | None = None) -> list[str | None]:
+    watch = WatchList()
+    add_entry(watch, text, label)
+    return [label for _, _, label in watch.entries()]
+
+
+@pytest.mark.parametrize(
+    ("uri", "label"),
+    [
+        (f"bitcoin:{ADDRESS}", None),
+        (f"BITCOIN:{ADDRESS.upper()}", None),
+        (f"bitcoin://{ADDRESS}", None),
+        (f"bitcoin:{ADDRESS}?amount=50.00", None),
+        (f"bitcoin:{ADDRESS}?amount=20.3&label=Luke-Jr", "Luke-Jr"),
+        (f"bitcoin:{ADDRESS}?label=caf%C3%A9%20%26%20bar&message=Donation%20for%20project%20xyz", "café & bar"),
+        (f"bitcoin:{ADDRESS}?somethingyoudontunderstand=50&label=", None),
+    ],
+)
+def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | None) -> None:
+    assert parse_uri(uri)[1] == label
+    assert added(uri) == [label]
+    assert added(uri, "mine") == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "cause"),
+    [
+        ("bitcoin:", "without an address"),
+        ("bitcoin:?sp=sp1q", "without an address"),
+        (f"bitcoin:{ADDRESS}?req-somethingelse=50", "parameter req-"),
+        (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
+        (f"bitcoin:{ADDRESS}?label=a%0Ab", "control characters"),
+        (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
+        ("bitcoin:tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "an address of testnet3"),
+        (f"bitcoin:{WIF}", "private key"),
+    ],
+)
+def test_what_is_no_usable_uri_is_refused(uri: str, cause: str) -> None:
+    with pytest.raises(ParameterError, match=cause):
+        add_entry(WatchList(), uri)
+
+
+WORDS = [
+    (KEY, "a public key where an address is expected: in a watch list write pubkey: before it"),
+    ("04" + "ab" * 64, "a public key where an address is expected"),
+    ("ab" * 32, "64 hex digits where an address is expected"),
+    (WIF, "looks like a private key"),
+    (PHRASE, "looks like a seed phrase"),
+    ("{", "looks like JSON"),
+    (f'["{ADDRESS}"]', "looks like JSON"),
+    (f'"{ADDRESS}"', "without quotes"),
+    ("address", "looks like the header of a table"),
+    ("Address;Label", "looks like the header of a table"),
+    (f"{ADDRESS};savings", "separated by ';': write a comma"),
+    (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
+    (f"{ADDRESS} savings", "whitespace character"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WORDS, ids=range(len(WORDS)))
+def test_what_is_no_address_is_named_and_not_repeated(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(AddressError) as caught:
+        add_entry(WatchList(), text)
+    assert words in str(caught.value)
+    if ADDRESS not in text:
+        assert text[:20] not in str(caught.value) or len(text) < 20
+    (tmp_path / "watch").write_text(f"{ADDRESS}\n{text}\n")
+    with pytest.raises(WatchFileError) as listed:
+        WatchList.load(tmp_path / "watch")
+    assert [number for number, _ in listed.value.problems] == [2]
+    assert words in listed.value.problems[0][1]
+
+
+LINES = f"{ADDRESS},savings\n# café\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (LINES.encode("utf-16"), "this file is UTF-16: save it as UTF-8"),
+        (LINES.encode("utf-16-le"), "this file is UTF-16: save it as UTF-8"),
+        (LINES.encode("utf-16-be"), "this file is UTF-16: save it as UTF-8"),
+        (b"SQLite format 3\0" + bytes(range(200)), "this is a database (SQLite)"),
+        (b"\x7fELF\x02\x01\x01" + bytes(4_000), "this is a binary file"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(128)) * 3, "this is a binary file"),
+        (bytes(1_000), "this is a binary file"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_once(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "watch").write_bytes(content)
+    with pytest.raises(WatchFileError) as caught:
+        WatchList.load(tmp_path / "watch", MAINNET)
+    ((line, message),) = caught.value.problems
+    assert line == 1
+    assert words in message
+
+
+def test_short_files_and_texts_of_other_character_sets_are_no_binary_files(tmp_path: Path) -> None:
+    for content, lines in ((b"x", [1]), (b"\x00", [1]), (LINES.encode("latin-1"), [2]), ((ADDRESS + ",б\n").encode("cp1251"), [1])):
+        (tmp_path / "watch").write_bytes(content)
+        with pytest.raises(WatchFileError) as caught:
+            WatchList.load(tmp_path / "watch")
+        assert [number for number, _ in caught.value.problems] == lines
