@@ -62,6 +62,7 @@ __all__ = [
     "UselessPeerError",
     "VersionError",
     "WatchFileError",
+    "WindowWarning",
     "WrongNetworkError",
 ]
 
@@ -400,3 +401,7 @@ class FpRateWarning(SpvFilterWarning):
 
 class LostSpendsWarning(SpvFilterWarning):
     """With these update flags a peer will not report some spends that the watch list wants to see."""
+
+
+class WindowWarning(SpvFilterWarning):
+    """A keychain's window must move, and cannot while a light client runs: payments to the scripts beyond it are found by its next run."""

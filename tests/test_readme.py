@@ -24,7 +24,14 @@ def run(code: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("number", [number for number, (code, _) in enumerate(EXAMPLES) if REDIS_URL not in code])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=[pytest.mark.descriptors] if "add_descriptor" in code else [])
+        for number, (code, _) in enumerate(EXAMPLES)
+        if REDIS_URL not in code
+    ],
+)
 def test_example_prints_what_the_readme_shows(number: int, tmp_path: Path) -> None:
     code, shown = EXAMPLES[number]
     assert run(code, tmp_path) == shown
@@ -38,7 +45,7 @@ def test_example_with_redis_prints_what_the_readme_shows(tmp_path: Path) -> None
 
 
 def test_the_readme_has_its_examples() -> None:
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
 
 
 def test_ten_lines_are_ten_lines() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are for
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError
+from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError, WindowWarning
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
@@ -37,6 +38,7 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
 from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
@@ -162,6 +164,8 @@ class Running:
             self.feed(Tick())
 
     def _emit(self, events: Sequence[Event]) -> None:
+        if self.engine.books.watch.keychains:
+            _note_uses(self.engine.books.watch, events)
         self.events.put(events)
         if self.events.is_full and self._room.is_set():
             self._room.clear()
@@ -268,6 +272,18 @@ def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> 
         call.set_result(answer)
 
 
+def _note_uses(watch: WatchList, events: Sequence[Event]) -> None:
+    """Note which scripts of keychains were paid. Windows are as they were when the client was entered: WindowWarning if that shows."""
+    for match in (event.match for event in events if isinstance(event, (MatchFound, MatchConfirmed))):
+        if match.keychain is not None and match.keychain_index is not None and watch.note_use(match.keychain, match.keychain_index):
+            warnings.warn(
+                f"index {match.keychain_index} of keychain {match.keychain[:80]!r} was used: its window moves when the client is entered "
+                "again, and scripts beyond it are not watched until then",
+                WindowWarning,
+                stacklevel=2,
+            )
+
+
 def _caught(function: Callable[[], object]) -> object:
     """The function's result, or the Exception that it raised."""
     try:
@@ -284,8 +300,12 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
+        watch.widen()
         check_expressible(watch, options.mode)  # before it is kept
-        saved = Saved.read(store, watch, StartHeight(options.from_height, options.birthday).first(chain), chain)
+        since = StartHeight(options.from_height, options.birthday).first(chain)
+        saved = Saved.read(store, watch, since, chain)
+        while watch.advance() or watch.widen():  # keychains have further scripts by what the database knew: search for them, too
+            saved = Saved.read(store, watch, since, chain)
         check_expressible(watch, options.mode)  # with what the database knew
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

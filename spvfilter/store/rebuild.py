@@ -10,7 +10,7 @@ from spvfilter._public import deferred
 from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.schema import APPLICATION_ID, MARKED
+from spvfilter.store.schema import APPLICATION_ID, MARKED, network_of
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.watch.watchlist import WatchList
 
@@ -35,8 +35,8 @@ def salvage(file: Path, network: Network) -> Salvage:
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
     meta: dict[str, bytes] = dict(_rows(file, "meta"))
-    if meta.get("network", network.genesis_hash) != network.genesis_hash:
-        raise StoreForeignError(f"{file}: this wallet belongs to another network than {network}")
+    if (found := meta.get("network", network.genesis_hash)) != network.genesis_hash:
+        raise StoreForeignError(f"{file}: this wallet belongs to {network_of(found)}, not to {network}")
     watch = WatchList(network)
     for _, kind, value, label in sorted(_rows(file, "watch")):
         watch.add_entry(EntryKind(kind), value, label)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import StoreForeignError
+from spvfilter.network import NETWORKS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,6 +55,11 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "tx_labels": "txid, label, place",
     "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
 }
+
+
+def network_of(genesis_hash: bytes | None) -> str:
+    """The name of the network with this genesis block (wire order)."""
+    return next((known.name for known in NETWORKS if known.genesis_hash == genesis_hash), "an unknown network")
 
 
 def check_schema(db: sqlite3.Connection, path: Path) -> None:

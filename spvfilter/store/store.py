@@ -25,7 +25,7 @@ from spvfilter.store.headers import HeaderRows
 from spvfilter.store.ledger import UNCONFIRMED, UNCONFIRMED_PLACE, Ended, Ledger, StoredMatch, StoredTx, TxStatus, place_of, stored_tx
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.rebuild import beside, replace, salvage
-from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema
+from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
 from spvfilter.store.views import Views
 from spvfilter.watch.match import Completeness
@@ -167,8 +167,8 @@ class Store:
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
             self._rows.verify()
-            if self._rows.meta("network") != self.network.genesis_hash:
-                raise StoreForeignError(f"{self.path}: this wallet belongs to another network than {self.network}")
+            if (found := self._rows.meta("network")) != self.network.genesis_hash:
+                raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
             self._headers.verify()
             self._ledger.verify()
             self.compact_filters.load()

@@ -95,8 +95,8 @@ class Windows:
         return was_watched and self._note_coins()
 
     def take_coins(self) -> list[bytes]:
-        """As `use`, of the known outpoints."""
-        return self.grow() if self._note_coins() else []
+        """As `use`, of the known outpoints, and of what was noted without a move."""
+        return self.grow() if self._note_coins() or any(each.end < each.required for each in self._chains) else []
 
     def _note_coins(self) -> bool:
         return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())

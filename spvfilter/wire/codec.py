@@ -15,6 +15,7 @@ from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
+from spvfilter.wire.foreign import foreign
 
 _ENVELOPE = struct.Struct("<4s12sI4s")
 
@@ -105,7 +106,7 @@ class Decoder:
         """The next envelope, or None until it has arrived: its command or the error in it, its length and its checksum."""
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
-            self._break(f"magic {buffer[:4].hex()}, but this network's is {self._magic.hex()}", "magic")
+            self._break(foreign(bytes(buffer[:4]), self._magic), "magic")
         if len(buffer) < ENVELOPE_SIZE:
             return None
         _, name, size, checksum = _ENVELOPE.unpack_from(buffer)

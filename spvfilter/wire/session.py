@@ -221,6 +221,9 @@ class Session:
         return Disconnected(error)
 
     def _lost(self) -> SessionError:
+        if self.remote is None and not self._decoder.buffered and self.role is Role.OUTBOUND:
+            words = "the stream ended before a message: a node of another network, another service on this port, or a node that is full"
+            return SessionError(words, cause=Cause.LOST)
         place = "in the middle of a message" if self._decoder.buffered else "between two messages"
         return SessionError(f"the stream ended {place}", cause=Cause.LOST)
 

@@ -66,10 +66,8 @@ def test_every_command_that_takes_addresses_takes_descriptors(run: Any, tmp_path
     block = tmp_path / "block.raw"
     paying = tx([TxIn(bytes(32), 1)], [TxOut(index, descriptor.scripts(index)[0]) for index in (999, 1_998, 2_900)])
     block.write_bytes(block_of(REGTEST.genesis_hash, 1, [paying]))
-    for what in (("--address", text), ("--watch", "list")):
-        if what[0] == "--watch":
-            (tmp_path / "list").write_text(f"{text},savings, mine\n")
-            what = ("--watch", str(tmp_path / "list"))
+    (tmp_path / "list").write_text(f"{text},savings, mine\n")
+    for what in (("--address", text), ("--watch", str(tmp_path / "list"))):
         ran = run("scan", block, *what, "--network", "regtest", "--format", "jsonl")
         assert [json.loads(line)["value"] for line in ran.out.splitlines()] == [999, 1_998, 2_900]
     filters = tmp_path / "filters.jsonl"

@@ -6,6 +6,8 @@ import random
 from hashlib import sha256
 from typing import Any
 
+from spvfilter.watch.descriptor import derivation
+
 
 class RandomDescriptors:
     """Descriptors of every kind with keys that are nobody's: random seeds, origins and paths."""
@@ -15,9 +17,7 @@ class RandomDescriptors:
 
     def key(self, *, is_main: bool, path: str | None = None) -> str:
         """An extended public key, perhaps with its origin, and a path of its own or the one given."""
-        import wallycore
-
-        wally: Any = wallycore
+        wally = derivation.wally()
         version = wally.BIP32_VER_MAIN_PRIVATE if is_main else wally.BIP32_VER_TEST_PRIVATE
         key = wally.bip32_key_from_seed(self.rng.randbytes(32), version, 0)
         steps = [self.rng.choice((44, 49, 84, 86)) + (1 << 31), self.rng.randrange(3) + (1 << 31)][: self.rng.randrange(3)]

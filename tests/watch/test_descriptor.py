@@ -17,7 +17,7 @@ from bitcoin.base58 import encode
 from spvfilter.errors import AddressError, DescriptorError, ParameterError, WatchFileError, WrongNetworkError
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
-from spvfilter.watch.descriptor import parse_descriptor
+from spvfilter.watch.descriptor import derivation, parse_descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.descriptor.keys import PREFIXES
 from spvfilter.watch.watchlist import WatchList
@@ -190,6 +190,7 @@ def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(name, *args, **named)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
+    derivation.wally.cache_clear()
     monkeypatch.setitem(sys.modules, "wallycore", None)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import EnvelopeError, ParameterError
-from spvfilter.network import MAINNET, REGTEST, Network
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from support.build import sha256d
@@ -144,7 +144,18 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
 
 
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
-    assert decoded(b"GET ", []) == [("magic", "magic 47455420, but this network's is fabfb5da")]
+    for start, words in (
+        (b"abcd", "magic 61626364, but that of regtest is fabfb5da"),
+        (b"GET ", "this is HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own): magic 47455420, but"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "this is HTTP, not Bitcoin's protocol"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "this is TLS, not Bitcoin's protocol"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "this is SSH, not Bitcoin's protocol"),
+        (b'{"jsonrpc": "2.0"', "this is JSON, not Bitcoin's protocol: an Electrum server perhaps"),
+        *((known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but that of regtest is") for known in NETWORKS[:4]),
+    ):
+        ((field, said),) = decoded(start, [])
+        assert field == "magic"
+        assert str(said).startswith(words)
     assert decoded(MAGIC[:3], []) == []
 
 

@@ -278,6 +278,16 @@ def test_a_bad_checksum_command_or_payload_costs_only_its_own_message() -> None:
     assert sent(peer) == []
 
 
+def test_a_stream_that_ends_before_a_message_says_what_that_may_mean() -> None:
+    peer = fresh()
+    peer.receive_eof()
+    (last,) = peer.events()
+    assert isinstance(last, Disconnected)
+    assert isinstance(last.error, SessionError)
+    assert last.error.cause == Cause.LOST
+    assert "a node of another network, another service on this port, or a node that is full" in str(last.error)
+
+
 @pytest.mark.parametrize(
     ("rest", "says"),
     [(b"", "between two messages"), *((encoded(Ping(1))[:size], "in the middle of a message") for size in (1, 24, 31))],

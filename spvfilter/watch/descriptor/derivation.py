@@ -10,20 +10,15 @@ tweaks.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any  # wallycore ships no types
+from typing import Any  # wallycore ships no types
 
-from spvfilter._public import deferred
 from spvfilter.errors import DescriptorError
 from spvfilter.hashes import hash160
 from spvfilter.primitives import compact_size
-
-if TYPE_CHECKING:
-    import wallycore
-else:
-    wallycore = deferred("wallycore")
 
 Derive = Callable[[int], tuple[bytes, ...]]
 _Script = Callable[[int], bytes]
@@ -38,10 +33,19 @@ _CUT = "the descriptor's brackets do not pair: it is cut"
 _ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them to add_keychain"
 
 
+@cache
+def wally() -> Any:
+    """The module wallycore. Raises ImportError without the extra `descriptors`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of SWIG's types, which as errors crash the interpreter at its end
+        import wallycore
+    return wallycore
+
+
 def deriving(body: str) -> Derive:
     """The function that derives a descriptor without checksum and multipath. Raises DescriptorError for one that is invalid or unknown."""
     try:
-        wallycore.descriptor_parse  # noqa: B018  imported now
+        wally()
     except ImportError:
         raise DescriptorError("this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses") from None
     name, _, inner = body[:-1].partition("(")
@@ -57,10 +61,10 @@ def deriving(body: str) -> Derive:
 
 def _by_wally(text: str, flags: int = 0) -> _Script:
     """The script of each index, as libwally derives it; of index 0 where the text has no '*'. Raises DescriptorError."""
-    wally: Any = wallycore
+    library = wally()
     try:
-        parsed = wally.descriptor_parse(_KEY_WITH_PATH.sub(_stepped, text), None, wally.WALLY_NETWORK_NONE, flags)
-        is_private = wally.descriptor_get_features(parsed) & wally.WALLY_MS_IS_PRIVATE
+        parsed = library.descriptor_parse(_KEY_WITH_PATH.sub(_stepped, text), None, library.WALLY_NETWORK_NONE, flags)
+        is_private = library.descriptor_get_features(parsed) & library.WALLY_MS_IS_PRIVATE
     except (ValueError, RuntimeError):  # without a reason
         raise DescriptorError(
             f"libwally takes no such descriptor (a function, key, number or nesting in it is wrong): copy it anew; {_ELSEWHERE}"
@@ -71,7 +75,7 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
 
     def script(index: int) -> bytes:
         try:
-            return bytes(wally.descriptor_to_script(parsed, 0, 0, 0, 0, index if is_ranged else 0, 0))
+            return bytes(library.descriptor_to_script(parsed, 0, 0, 0, 0, index if is_ranged else 0, 0))
         except (ValueError, RuntimeError):
             raise DescriptorError(f"libwally cannot derive index {index} of this descriptor: {_ELSEWHERE}") from None
 
@@ -80,11 +84,11 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
 
 def _stepped(found: re.Match[str]) -> str:
     """An extended public key with a path, as the key at the end of the path. Raises ValueError for one that cannot be."""
-    wally: Any = wallycore
+    library = wally()
     steps = [int(step) for step in found[2].split("/")[1:]]
-    parent = wally.bip32_key_from_base58(found[1])
-    child = wally.bip32_key_from_parent_path(parent, steps, wally.BIP32_FLAG_KEY_PUBLIC)
-    return str(wally.bip32_key_to_base58(child, wally.BIP32_FLAG_KEY_PUBLIC))
+    parent = library.bip32_key_from_base58(found[1])
+    child = library.bip32_key_from_parent_path(parent, steps, library.BIP32_FLAG_KEY_PUBLIC)
+    return str(library.bip32_key_to_base58(child, library.BIP32_FLAG_KEY_PUBLIC))
 
 
 def _combo(key: str) -> Derive:
@@ -108,7 +112,7 @@ def _combo(key: str) -> Derive:
 def _taproot(key: str, tree: str) -> Derive:
     """Outputs of an internal key with a tree of scripts."""
     internal, root = _xonly(key), _node(tree, 0)
-    tweak: Any = wallycore.ec_public_key_bip341_tweak
+    tweak: Any = wally().ec_public_key_bip341_tweak
 
     def scripts(index: int) -> tuple[bytes, ...]:
         output: bytes = bytes(tweak(b"\x02" + internal(index), root(index), 0))
@@ -152,7 +156,7 @@ def _leaf(text: str) -> _Script:
         parts.append((placeholder, make, _verifying(make)))
         text = f"{text[: found.start()]}pk({placeholder.hex()}){text[found.end() + len(inner) + 1 :]}"
         at = found.start()
-    flags: int = wallycore.WALLY_MINISCRIPT_TAPSCRIPT | wallycore.WALLY_MINISCRIPT_ONLY
+    flags: int = wally().WALLY_MINISCRIPT_TAPSCRIPT | wally().WALLY_MINISCRIPT_ONLY
     script = _by_wally(_HEX_KEY.sub(r"\1", text), flags)
 
     def composed(index: int) -> bytes:
@@ -175,7 +179,7 @@ def _placeholder(number: int) -> bytes:
     for salt in range(256):
         made = sha256(b"spvfilter placeholder" + number.to_bytes(4) + bytes((salt,))).digest()
         try:
-            wallycore.ec_xonly_public_key_verify(made)
+            wally().ec_xonly_public_key_verify(made)
         except ValueError:  # every other one is none
             continue
         return made

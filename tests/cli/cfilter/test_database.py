@@ -175,7 +175,7 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(run: Any, lines: list[
 
 def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, "--network", "signet")
-    assert (ran.code, "this wallet belongs to another network than signet" in ran.err) == (2, True)
+    assert (ran.code, "this wallet belongs to regtest, not to signet" in ran.err) == (2, True)
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
     assert ran.err.endswith(": these filters are not of signet\n")

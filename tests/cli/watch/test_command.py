@@ -156,7 +156,7 @@ def test_a_database_of_another_network_is_refused(node: NodeProcess, tmp_path: P
     once(node.place, "--db", tmp_path / "wallet.db", ADDRESS)
     ran = process("watch", "--network", "signet", "--connect", node.place, "--db", tmp_path / "wallet.db", "--once")
     assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (2, b"", 1)
-    assert ran.stderr.endswith(b"wallet.db: this wallet belongs to another network than signet\n")
+    assert ran.stderr.endswith(b"wallet.db: this wallet belongs to regtest, not to signet\n")
 
 
 def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess, tmp_path: Path) -> None:
