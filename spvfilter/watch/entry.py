@@ -16,6 +16,7 @@ _HEX_KEY = re.compile(r"0[23][0-9a-fA-F]{64}|0[467][0-9a-fA-F]{128}")
 _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
 _COLUMN = re.compile(r"[\"']?(address(es)?|addr|label|name|wallet|txid|script|amount|date|index|path|type)[\"']?", re.IGNORECASE)
 _PHRASE = re.compile(r"[a-z]+( +[a-z]+){8,}")
+_KIND = re.compile(r"(script|pubkey|data|outpoint|keychain):")
 _SEPARATED = re.compile(r"[;\t|]")
 
 
@@ -33,7 +34,7 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
         watch.add_address(address, label or named)
     elif is_descriptor(text) or keys.is_extended_key(text):
         watch.add_descriptor(text, label)
-    elif (why := _explained(text)) is not None:
+    elif (why := explained(text)) is not None:
         raise AddressError(why)
     else:
         watch.add_address(text, label)
@@ -64,7 +65,7 @@ def _percent_decoded(value: str) -> str:
         raise ParameterError("a bitcoin: URI whose label is not UTF-8") from None
 
 
-def _explained(text: str) -> str | None:
+def explained(text: str) -> str | None:
     """What a text is that is certainly no address, and what to do with it; None if it may be one. None of it is repeated."""
     if _HEX_KEY.fullmatch(text):
         return "a public key where an address is expected: in a watch list write pubkey: before it, or give its address"
@@ -72,8 +73,10 @@ def _explained(text: str) -> str | None:
         return "64 hex digits where an address is expected: a private key, a hash or a txid is no address"
     if text[:1] in ("{", "[", "]", "}", '"'):
         return "this looks like JSON or quoted CSV: a watch list has one entry per line, ADDRESS or ADDRESS,LABEL, without quotes"
-    if _COLUMN.fullmatch(re.split(r"[;\t| ]", text, maxsplit=1)[0]):
+    if _COLUMN.fullmatch(re.split(r"[,;\t| ]", text, maxsplit=1)[0]):
         return "this looks like the header of a table: leave the line out; each line is ADDRESS or ADDRESS,LABEL"
+    if found := _KIND.match(text):
+        return f"{found[1]}:… is a line of a watch list, not an address: give it in a file with --watch"
     if _PHRASE.fullmatch(text):
         return "this looks like a seed phrase: keep it to yourself, and give the wallet's addresses or its descriptor"
     if (found := _SEPARATED.search(text)) and found.start() >= 20:

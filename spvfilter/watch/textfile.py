@@ -178,7 +178,8 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
         watch.add_data(_hex(rest), label)
     else:
         raise ParameterError(
-            "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain address or descriptor"
+            entries.explained(entry)
+            or "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain address or descriptor"
         )
 
 

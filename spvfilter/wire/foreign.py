@@ -5,7 +5,10 @@ from __future__ import annotations
 from spvfilter.network import NETWORKS
 
 _SPEAKERS = (  # the first bytes of what is not Bitcoin's protocol, and its name
-    ((b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "), "HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own)"),
+    (
+        (b"HTTP", b"<!DO", b"<!do", b"<htm", b"<HTM", b"GET ", b"POST", b"HEAD", b"PUT "),
+        "HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own)",
+    ),
     ((b"\x15\x03", b"\x16\x03"), "TLS, not Bitcoin's protocol"),
     ((b"SSH-",), "SSH, not Bitcoin's protocol"),
     ((b"220 ", b"220-"), "a mail or FTP server, not Bitcoin's protocol"),

@@ -210,6 +210,8 @@ CAUSES = [
     (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "multi_a() is a number of signatures"),
     (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "multi_a() is a number of signatures"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
+    (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
+    (f"wpkh({KEY},)", "an argument of the descriptor is empty"),
     (f"foo({KEY})", "starts with addr(, combo("),
     (f"wpkh({XPUB}/0/*')", "a hardened step behind xpub"),
     (f"wpkh({XPUB}/0h/*)", "a hardened step behind xpub"),

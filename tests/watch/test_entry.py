@@ -66,6 +66,7 @@ WORDS = [
     (WIF, "looks like a private key"),
     (PHRASE, "looks like a seed phrase"),
     ("{", "looks like JSON"),
+    ('{"address": "x"}', "looks like JSON"),
     (f'["{ADDRESS}"]', "looks like JSON"),
     (f'"{ADDRESS}"', "without quotes"),
     ("address", "looks like the header of a table"),
@@ -120,3 +121,9 @@ def test_short_files_and_texts_of_other_character_sets_are_no_binary_files(tmp_p
         with pytest.raises(WatchFileError) as caught:
             WatchList.load(tmp_path / "watch")
         assert [number for number, _ in caught.value.problems] == lines
+
+
+def test_lines_of_a_watch_list_are_no_addresses() -> None:
+    for text, words in ((f"pubkey:{KEY}", "pubkey:… is a line of a watch list"), ("address,label", "looks like the header of a table")):
+        with pytest.raises(AddressError, match=words):
+            add_entry(WatchList(), text)

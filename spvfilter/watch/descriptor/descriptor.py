@@ -19,6 +19,7 @@ _LONGEST = 150_000  # characters; 999 keys of a taproot multisig, with their pat
 _MAX_RAW = 10_000  # bytes of a script, Core script.h MAX_SCRIPT_SIZE
 _MAX_BARE_KEYS = 3  # Core policy: more are not relayed, and no descriptor
 _MULTIPATH = re.compile(r"<([^<>]*)>")
+_EMPTY = re.compile(r"[({,][,)}]")
 _STEP = re.compile(r"\d{1,10}")
 
 
@@ -106,6 +107,8 @@ def _one(body: str, network: Network) -> Descriptor:
     inner = rest[:-1]
     size = MAX_INDEXES if "*" in body else 1
     full = f"{body}#{checksum(body)}"
+    if name not in ("addr", "raw") and _EMPTY.search(body):  # libwally would take some
+        raise DescriptorError("an argument of the descriptor is empty: a bracket or a comma too many")
     match name:
         case "addr":
             script = address_to_script(inner, network)
