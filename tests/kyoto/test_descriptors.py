@@ -35,7 +35,7 @@ def test_scripts_are_those_of_bdk(kind: str) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     made = RandomDescriptors(random.Random(seed))
-    for _ in range(effort(1, 4, 2_000 // len(KINDS) + 1)):
+    for _ in range(effort(1, 3, 2_000 // len(KINDS) + 1)):
         is_main = made.rng.random() < 0.5
         text = made.text(kind, is_main=is_main)
         for each in parse_descriptor(text, MAINNET if is_main else REGTEST):

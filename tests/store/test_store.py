@@ -168,7 +168,7 @@ def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
         Store.open(other, REGTEST)
     path = tmp_path / "w.db"
     filled(path).close()
-    with pytest.raises(StoreForeignError, match="another network"):
+    with pytest.raises(StoreForeignError, match="belongs to regtest, not to mainnet"):
         Store.open(path, MAINNET)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")

@@ -75,7 +75,7 @@ class RandomDescriptors:
         if kind == 0:
             return f"pk({key()})"
         if kind == 1:
-            count = self.rng.randrange(1, 20)
+            count = self.rng.randrange(1, self.rng.choice((4, 4, 4, 20)))
             multi = f"multi_a({self.rng.randint(1, count)},{','.join(key() for _ in range(count))})"
             blocks = self.rng.randrange(1, 65_535)
             return self.rng.choice((multi, f"and_v(v:{multi},older({blocks}))", f"or_d({multi},and_v(v:pkh({key()}),older({blocks})))"))

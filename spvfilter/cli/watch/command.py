@@ -41,10 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
     )
     parser.add_argument(
-        "addresses",
-        metavar="ADDRESS",
-        nargs="*",
-        help="addresses or descriptors to watch; with --db, also those of earlier runs",
+        "addresses", metavar="ADDRESS", nargs="*", help="addresses or descriptors to watch; with --db, also those of earlier runs"
     )
     add_watch_file(parser)
     parser.add_argument(
