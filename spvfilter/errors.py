@@ -59,6 +59,7 @@ __all__ = [
     "TxConflictError",
     "TxRefusedError",
     "UnconnectedHeadersError",
+    "UndoError",
     "UselessPeerError",
     "VersionError",
     "WatchFileError",
@@ -100,6 +101,10 @@ class BlockFilterError(FormatError):
     def __init__(self, message: str, *, offset: int, field: str, block_hash: bytes) -> None:
         super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
         self.block_hash = block_hash
+
+
+class UndoError(FormatError):
+    """An undo record that is malformed, damaged, or not of the block it is read with; `offset` is within the record."""
 
 
 class ParameterError(SpvFilterError, ValueError):

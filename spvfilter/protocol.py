@@ -19,6 +19,9 @@ COMMITMENT_PREFIX = bytes.fromhex("6a24aa21a9ed")  # of the witness commitment's
 MAX_FUTURE_BLOCK_TIME = 7_200  # seconds a header may be ahead of our clock, Core chain.h
 MAX_TIMEWARP = 600  # seconds that a difficulty period may start before the end of the last one, BIP-94
 
+# Files
+MAX_UNDO_SIZE = 250_000_000  # bytes, ours: 24,390 inputs of 41 bytes fit into a block, and each spends a script of at most 10,000 bytes
+
 # Messages
 COMMAND_SIZE = 12  # bytes
 ENVELOPE_SIZE = 24  # bytes: magic 4, command 12, length u32, checksum 4

@@ -25,6 +25,7 @@ from spvfilter.kernel.values import (
     Hit,
     Place,
     ProvedTx,
+    SpentCoin,
     TxMatch,
     TxSpan,
 )
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     )
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
     from spvfilter.kernel.pure.table import WatchTable
+    from spvfilter.kernel.pure.undo import spent_coins
 else:
     globals().update(_twin)
 
@@ -86,6 +88,7 @@ __all__ = [
     "Place",
     "ProvedTx",
     "ReadBuffer",
+    "SpentCoin",
     "TxMatch",
     "TxSpan",
     "WatchTable",
@@ -111,6 +114,7 @@ __all__ = [
     "parse_merkleblock",
     "parse_tx",
     "read_at",
+    "spent_coins",
     "strip_witness",
     "txid",
     "walk_block",

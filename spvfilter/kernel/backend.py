@@ -31,6 +31,7 @@ _REFERENCE = {
     ),
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.table": ("WatchTable",),
+    "pure.undo": ("spent_coins",),
 }
 
 

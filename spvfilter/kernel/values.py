@@ -36,11 +36,14 @@ class TxMatch(NamedTuple):
 
 @public
 class Place(NamedTuple):
-    """The place of a block in an open file, and its hash, which shows whether the block is still there."""
+    """The place of a block in an open file, and its hash, which shows whether the block is still there.
+
+    Or that of an undo record with its check, and the hash of the block before its block, which the check commits to.
+    """
 
     descriptor: int
     offset: int  # bytes
-    size: int  # bytes, at most MAX_BLOCK_SIZE
+    size: int  # bytes, at most MAX_BLOCK_SIZE, of an undo record MAX_UNDO_SIZE
     key: bytes  # 8 bytes, repeated from the start of the file, with which it is XORed; or empty
     hash: bytes  # 32 bytes
 
@@ -97,6 +100,17 @@ class Hit(NamedTuple):
     value: int  # satoshi or NO_VALUE
     script: bytes | None  # scriptPubKey of that output, where known
     entry: int
+    fee: int = NO_VALUE  # satoshi, of the transaction; NO_VALUE without an undo record, and for a coinbase
+
+
+@public
+class SpentCoin(NamedTuple):
+    """A coin that an input spends, from an undo record."""
+
+    value: int  # satoshi
+    script: bytes
+    height: int | None  # of the block that made it; None where the record does not have it (Bitcoin Core before 0.15)
+    coinbase: bool | None  # whether a coinbase made it; None as with the height
 
 
 class Flaw(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from spvfilter._dataclass import dataclass
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.primitives import OutPoint, hash_to_hex
 
@@ -43,6 +43,7 @@ class Match:
     height: int | None
     keychain: str | None = None  # the name of the keychain whose script it is
     keychain_index: int | None = None  # the index of the script there
+    fee: int | None = field(default=None, compare=False)  # satoshi, of the transaction; known if the block was scanned with its undo record
 
     def __repr__(self) -> str:
         return (

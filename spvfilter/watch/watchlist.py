@@ -415,6 +415,7 @@ class WatchList:
             height=height,
             keychain=keychain.name if keychain else None,
             keychain_index=index,
+            fee=None if hit.fee == NO_VALUE else hit.fee,
         )
 
 

@@ -232,8 +232,50 @@ def headers(vectors: Path) -> Iterator[bytes]:
         yield bytes([2, 0]) + bytes(byte ^ (random.random() < 0.02) for byte in index)
 
 
+def framed(path: Path, tail: int) -> list[bytes]:
+    """The records of a file of a real regtest node, each with `tail` bytes after its size."""
+    raw, at, found = path.read_bytes(), 0, []
+    while raw[at : at + 4] == bytes.fromhex("fabfb5da"):
+        end = at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little") + tail
+        found.append(raw[at + 8 : end])
+        at = end
+    return found
+
+
+def undo(vectors: Path) -> Iterator[bytes]:
+    """A real node's records that spend something, alone and with their blocks, and made ones of every kind of script and number."""
+    by_previous: dict[bytes, list[bytes]] = {}
+    for raw in framed(vectors / "12_undo/blk00000.dat", 0):
+        by_previous.setdefault(raw[4:36], []).append(raw)
+    for record in framed(vectors / "12_undo/rev00000.dat", 32):
+        body, check = record[:-32], record[-32:]
+        if body == b"\0" or len(body) > LARGEST:
+            continue
+        yield bytes(4) + body
+        for previous, raws in by_previous.items():
+            if sha256(sha256(previous + body).digest()).digest() == check:
+                yield from (b"\1" + len(raw).to_bytes(3, "little") + raw + body for raw in raws)
+    for _ in range(300):
+        coins = [random_coin() for _ in range(random.randrange(4))]
+        yield bytes(4) + b"\1" + bytes([len(coins)]) + b"".join(coins)
+
+
+def random_coin() -> bytes:
+    numbers = (b"\0", b"\x7f", b"\x80\0", b"\xfe\x7f", b"\xff\0", b"\x82\xfe\x7f", b"\x8e\xfe\xfe\xff\0", b"\x8e\xfe\xfe\xfe\x7f")
+    code = random.choice((b"\0", b"\1", *numbers))
+    version = b"" if code in (b"\0", b"\1") else random.choice(numbers)
+    kind = random.randrange(12)
+    return (
+        code
+        + version
+        + random.choice((*numbers, b"\x09", b"\x32"))
+        + bytes([kind])
+        + random.randbytes((20, 20, 32, 32, 32, 32, 0, 1, 2, 3, 4, 5)[kind])
+    )
+
+
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, parse, watch)
+    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, parse, undo, watch)
 }
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ static void scan(spv_table *table, const plain_table *plain, const real_block *b
     spv_hits hits;
     spv_error error;
     CHECK(found = spv_table_new());
-    EVENTUALLY(spv_watch_block(table, found, block->raw, block->size, &hits, &error), {
+    EVENTUALLY(spv_watch_block(table, found, block->raw, block->size, NULL, &hits, &error), {
         spv_hits_free(&hits);
         spv_table_free(found);
         CHECK(found = spv_table_new());

@@ -76,7 +76,7 @@ static void locks_after_scans(void) {
     spv_table *const pairs[][2] = {{one, NULL}, {one, one}, {one, other}, {other, one}, {other, NULL}};
     for (size_t i = 0; i < 5; i++)
         for (size_t cut = 0; cut < 2; cut++) {
-            CHECK(!spv_watch_block(pairs[i][0], pairs[i][1], block, sizeof block - cut, &hits, &error) == !cut);
+            CHECK(!spv_watch_block(pairs[i][0], pairs[i][1], block, sizeof block - cut, NULL, &hits, &error) == !cut);
             CHECK(hits.count == (!cut && pairs[i][0] == one));
             spv_hits_free(&hits);
             check_unlocked(one);

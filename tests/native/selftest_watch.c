@@ -86,7 +86,7 @@ void test_watch_scans(const real_block *blocks, size_t count) {
             spv_hits hits;
             plain_hits plain = {0};
             spv_error error;
-            CHECK(!spv_watch_block(w.table, w.found, block->raw, block->size, &hits, &error));
+            CHECK(!spv_watch_block(w.table, w.found, block->raw, block->size, NULL, &hits, &error));
             CHECK(plain_scan(&w.plain, &w.plain_found, block->raw, block->txs, block->transactions, &plain));
             check_same_hits(&hits, &plain);
             found += hits.count;

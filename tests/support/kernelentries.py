@@ -21,6 +21,7 @@ from spvfilter.kernel.pure.headers import header_hashes, index_headers
 from support import build
 from support.build import TxIn, TxOut, merkle_root
 from support.merkletree import partial_tree
+from support.undo import Spent, record_of, undo_of
 
 Kernel = Any  # its names
 Path = tuple[int, ...]  # from an argument's number down into lists and tuples
@@ -45,11 +46,15 @@ LEAVES = [bytes([number]) * 32 for number in range(99)]
 PARTIAL_TREE = partial_tree(LEAVES, range(99))
 FLAGS = PARTIAL_TREE[4 + 1 + 32 * 99 + 1 :]
 ROWS = [b"key %d" % number for number in range(300)]
+SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41)]
+UNDO = undo_of(SPENT)
+RECORD = record_of(BLOCK, UNDO)
 FILE_KEY = bytes(range(1, 9))
-FILE = tempfile.TemporaryFile()  # noqa: SIM115  a block XORed with that key, behind five bytes; open as long as the process
-FILE.write(bytes(byte ^ FILE_KEY[at % 8] for at, byte in enumerate(b"ahead" + BLOCK)))
+FILE = tempfile.TemporaryFile()  # noqa: SIM115  a block and its undo record XORed with that key, behind five bytes; open as long as the process
+FILE.write(bytes(byte ^ FILE_KEY[at % 8] for at, byte in enumerate(b"ahead" + BLOCK + RECORD)))
 FILE.flush()
 PLACE = Place(FILE.fileno(), 5, len(BLOCK), FILE_KEY, sha256d(BLOCK[:80]))
+RECORD_PLACE = Place(FILE.fileno(), 5 + len(BLOCK), len(RECORD), FILE_KEY, BLOCK[4:36])
 
 
 @dataclass(frozen=True)
@@ -203,6 +208,7 @@ ENTRIES: dict[str, Entry] = {
     "parse_merkleblock": Entry(function("parse_merkleblock"), (BLOCK[:80] + PARTIAL_TREE,), ((0,),)),
     "extract_matches": Entry(function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
+    "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
     "gcs_build": Entry(
         function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")
     ),
@@ -229,16 +235,20 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.copy": Entry(of_table("copy")),
     "WatchTable.without": Entry(of_table("without"), ([OUTPOINT, bytes(36)],), ((0, 0), (0, 1)), (0,)),
     "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),
-    "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found), ((0,),), keywords=("raw", "found")),
+    "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found, RECORD), ((0,), (2,)), keywords=("raw", "found", "undo")),
     "WatchTable.scan_blocks": Entry(
-        of_table("scan_blocks"), ([BLOCK] * 3, found, True), ((0, 0), (0, 2)), (0,), keywords=("blocks", "found", "check")
+        of_table("scan_blocks"),
+        ([BLOCK] * 3, found, True, [RECORD] * 3),
+        ((0, 0), (0, 2), (3, 0), (3, 2)),
+        (0, 3),
+        keywords=("blocks", "found", "check", "undo"),
     ),
     "WatchTable.scan_files": Entry(
         of_table("scan_files"),
-        ([PLACE] * 3, buffer, found, True),
-        ((0, 0, 3), (0, 2, 4)),
-        (0,),
-        keywords=("places", "buffer", "found", "check"),
+        ([PLACE] * 3, buffer, found, True, [RECORD_PLACE] * 3),
+        ((0, 0, 3), (0, 2, 4), (4, 0, 3), (4, 2, 4)),
+        (0, 4),
+        keywords=("places", "buffer", "found", "check", "undo"),
     ),
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from operator import methodcaller
+from pathlib import Path
 
 from spvfilter import errors
 from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
-from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, TxMatch, TxSpan
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
 from spvfilter.light import (
     Broadcast,
     BroadcastChanged,
@@ -28,7 +29,7 @@ from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport
+from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport, UndoMode, UndoPlace
 from spvfilter.store import (
     Balance,
     Batch,
@@ -52,6 +53,7 @@ from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
 
 ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
+    "UndoError": (("does not match the record and the block before",), {"offset": 5, "field": "undo check"}),
     "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
     "InexpressibleError": (("cannot find", ("51", "6a")), {}),
     "RefusedError": (("txn-mempool-conflict", "spent already"), {}),
@@ -137,6 +139,7 @@ VALUES: dict[str, list[object]] = {
     ],
     "kernel": [
         ProvedTx(3, bytes(32)),
+        SpentCoin(5, b"", 7, True),
         *(HIT, Coin(0, 1, None), Place(3, 8, 285, bytes(8), H1), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0)),
         *(*EntryKind, *Encoding, *Family),
     ],
@@ -148,7 +151,10 @@ VALUES: dict[str, list[object]] = {
     ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
-    "scan": [BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)],
+    "scan": [
+        *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
+        *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode),
+    ],
     "store": [
         Batch(headers=BLOCK[:80], compact_filters=CompactFilterBatch(1)),
         CompactFilterBatch(3, [H1], [(H2, b"")]),

@@ -28,6 +28,7 @@ typedef enum {
     SPV_OK = 0,
     SPV_FLAW,     /* a proof that does not hold: spv_error's field says why; the binding raises ProofError */
     SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
+    SPV_UNDO,     /* an undo record that is malformed, damaged or of another block: spv_error says where; UndoError */
     SPV_NOMEM,    /* no memory: MemoryError */
     SPV_RANGE     /* more than a 32-bit number can count: OverflowError */
 } spv_status;

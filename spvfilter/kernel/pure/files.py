@@ -43,14 +43,15 @@ def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
     return xored(os.pread(descriptor, size, offset), offset, key)
 
 
-def checked(descriptor: int, offset: int, size: int, key: bytes) -> tuple[int, int, int, bytes]:
-    """The arguments of read_at, with the key as bytes. Raises ParameterError as read_at does."""
+def checked(descriptor: int, offset: int, size: int, key: bytes, most: int = MAX_BLOCK_SIZE) -> tuple[int, int, int, bytes]:
+    """The arguments of read_at, with the key as bytes. Raises ParameterError as read_at does, with `most` as the limit of the size."""
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
         raise ParameterError(f"a key has {KEY_SIZE} bytes or none, not {len(key)}")
     descriptor = whole(descriptor, 0, _MAX_DESCRIPTOR, "not a file descriptor")
-    offset = whole(offset, 0, sys.maxsize - MAX_BLOCK_SIZE, "not an offset in a file")
-    return descriptor, offset, whole(size, 0, MAX_BLOCK_SIZE, "not the size of a block"), key
+    offset = whole(offset, 0, sys.maxsize - most, "not an offset in a file")
+    expected = "not the size of a block" if most == MAX_BLOCK_SIZE else "not the size of an undo record"
+    return descriptor, offset, whole(size, 0, most, expected), key
 
 
 def xored(data: bytes, offset: int, key: bytes) -> bytes:

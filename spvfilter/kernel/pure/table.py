@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
-from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at
+from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
+from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
 from spvfilter.primitives import script_pushes
-from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, OUTPOINT_SIZE
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
 
+T = TypeVar("T")
 _MAX_ENTRY = 0x7FFFFFFE
 _MAX_VALUE = 0x7FFFFFFFFFFFFFFF
 
@@ -26,7 +30,7 @@ class WatchTable:
     kernel every operation is atomic: several threads may change a table, and a copy is consistent.
     """
 
-    __slots__ = ("_coins", "_data", "_kinds", "_multisig_keys", "_scripts", "_values")
+    __slots__ = ("_coins", "_data", "_full_keys", "_kinds", "_multisig_keys", "_scripts", "_values")
 
     def __init__(self) -> None:
         self._kinds = bytearray()
@@ -35,6 +39,7 @@ class WatchTable:
         self._multisig_keys: dict[bytes, int] = {}
         self._data: dict[bytes, int] = {}
         self._coins: dict[bytes, Coin] = {}
+        self._full_keys: dict[bytes, bytes] = {}  # compressed → uncompressed, of the keys that P2PK scripts and data entries hold
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -53,6 +58,9 @@ class WatchTable:
         number = len(self._kinds)
         self._kinds.append(kind)
         self._values.append(value)
+        key = _full_key(kind, value)
+        if key is not None and (short := compressed_key(key)) is not None:
+            self._full_keys[short] = key
         match kind:
             case EntryKind.SCRIPT:
                 self._scripts[value] = number
@@ -124,6 +132,7 @@ class WatchTable:
         twin._multisig_keys = self._multisig_keys.copy()
         twin._data = self._data.copy()
         twin._coins = self._coins.copy()
+        twin._full_keys = self._full_keys.copy()
         return twin
 
     def without(self, outpoints: Iterable[bytes], /) -> WatchTable:
@@ -169,54 +178,83 @@ class WatchTable:
     def _match_data(self, script: bytes) -> int:
         return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
 
-    def scan_block(self, raw: bytes, found: WatchTable | None = None) -> list[Hit]:
+    def scan_block(self, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> list[Hit]:
         """The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.
 
         They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a run of blocks until
-        they are learned: spends of those are included, too, and the block's are added. Raises FormatError for a malformed block, and if a
-        transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then
-        unchanged.
+        they are learned: spends of those are included, too, and the block's are added. With `undo`, the block's undo record and its check,
+        an input is also found by the script that it spends, every spend has its value and script, and every hit its transaction's fee.
+
+        Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice (CVE-2012-2459: such a copy
+        has the header of the genuine block); UndoError for a record that is not the block's; `found` is then unchanged.
         """
         _check_found(found)
         raw = snapshot(raw)
+        return self._scan_block(raw, found, None if undo is None else snapshot(undo))
+
+    def _scan_block(self, raw: bytes, found: WatchTable | None, undo: bytes | None) -> list[Hit]:
         hits: list[Hit] = []
         earlier: dict[bytes, Coin] = found._coins if found is not None else {}
         fresh: dict[bytes, Coin] = {}
-        for position, tx in enumerate(blocks.walk_block(raw)):
-            self._scan(raw, tx, position, (self._coins, earlier, fresh), hits)
+        txs = list(blocks.walk_block(raw))
+        spent = None if undo is None else coins_of_block(undo, raw, txs)
+        for position, tx in enumerate(txs):
+            self._scan(raw, tx, position, (self._coins, earlier, fresh), hits, spent[position] if spent and position else None)
         if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
             raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)
         return hits
 
-    def scan_blocks(self, blocks: Iterable[bytes], found: WatchTable | None = None, check: bool = False) -> list[list[Hit] | FormatError]:
+    def scan_blocks(
+        self,
+        blocks: Iterable[bytes],
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[bytes | None] | None = None,
+    ) -> list[list[Hit] | FormatError]:
         """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.
 
-        With `check`, check_block is called for each block first.
+        With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError
+        if it has another number of items.
         """
         _check_found(found)
-        return [self._hits_or_error(raw, found, check) for raw in snapshots(blocks)]
+        raws = snapshots(blocks)
+        records = _for_each(undo, len(raws), "blocks")
+        taken = [None if record is None else snapshot(record) for record in records]
+        return [self._hits_or_error(raw, found, check, record) for raw, record in zip(raws, taken, strict=True)]
 
     def scan_files(
-        self, places: Iterable[Place], buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
+        self,
+        places: Iterable[Place],
+        buffer: ReadBuffer,
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[Place | None] | None = None,
     ) -> list[list[Hit] | FormatError | None]:
         """The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.
 
-        The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid
-        place, before anything is read, and BufferError if another thread uses the buffer.
+        The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record
+        of each block, or None. Raises ParameterError for an invalid place, or another number of them, before anything is read, and
+        BufferError if another thread uses the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
             raise TypeError(f"a ReadBuffer expected, not {type(buffer).__name__}")
-        wanted = [_place(place) for place in places]
+        wanted = [_place(place, MAX_BLOCK_SIZE) for place in places]
+        beside = [None if place is None else _place(place, MAX_UNDO_SIZE) for place in _for_each(undo, len(wanted), "places")]
         with buffer:
-            return [None if (raw := _block_at(place)) is None else self._hits_or_error(raw, found, check) for place in wanted]
+            return [
+                None if (raw := _block_at(place)) is None else self._hits_or_error(raw, found, check, record)
+                for place, record in zip(wanted, beside, strict=True)
+            ]
 
-    def _hits_or_error(self, raw: bytes, found: WatchTable | None, check: bool) -> list[Hit] | FormatError:
+    def _hits_or_error(self, raw: bytes, found: WatchTable | None, check: bool, undo: bytes | Place | None) -> list[Hit] | FormatError:
         try:
             if check:
                 blocks.check_block(raw)
-            return self.scan_block(raw, found)
+            if isinstance(undo, Place):
+                undo = _record_at(undo, raw)
+            return self._scan_block(raw, found, undo)
         except FormatError as error:
             return error
 
@@ -234,6 +272,7 @@ class WatchTable:
         position: int,
         coins: tuple[dict[bytes, Coin], dict[bytes, Coin], dict[bytes, Coin]],
         hits: list[Hit],
+        by_undo: list[tuple[PackedCoin, int]] | None = None,
     ) -> None:
         known, earlier, fresh = coins
         scripts = self._scripts
@@ -245,9 +284,15 @@ class WatchTable:
             seen = earlier.get(outpoint) or fresh.get(outpoint)
             if seen is not None:
                 coin = _joined(coin, seen)
+            if coin is None and by_undo is not None:
+                entry = self._match_packed(by_undo[index][0])
+                coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
             if coin is None and self._data:
                 entry = self._match_data(raw[start:end])
                 coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
+            if coin is not None and by_undo is not None:
+                packed, at = by_undo[index]
+                coin = _joined(coin, Coin(coin.entry, packed.value, script_of(packed, at) if coin.script is None else None))
             if coin is not None:
                 spent.append((index, outpoint, coin))
         paid: list[tuple[int, int, bytes, int]] = []
@@ -259,13 +304,21 @@ class WatchTable:
         if not spent and not paid:
             return
         txid = blocks.txid(raw, tx)
+        fee = NO_VALUE if by_undo is None else sum(coin.value for coin, _ in by_undo) - (paid_by(raw, tx) or 0)
         for index, outpoint, coin in spent:
-            hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry))
+            hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry, fee))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses negative values
             fresh[outpoint] = Coin(entry, value, script)
-            hits.append(Hit(False, position, txid, index, outpoint, value, script, entry))
+            hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
+
+    def _match_packed(self, coin: PackedCoin) -> int:
+        """The entry that a spent coin's script matches, or NO_ENTRY. An uncompressed key is looked up, not computed."""
+        if coin.kind in (4, 5):
+            key = self._full_keys.get(bytes((coin.kind - 2,)) + coin.body)
+            return NO_ENTRY if key is None else self.match_script(b"\x41" + key + b"\xac")
+        return self.match_script(coin.script() or b"")
 
 
 def _check_found(found: object) -> None:
@@ -273,13 +326,31 @@ def _check_found(found: object) -> None:
         raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
 
 
-def _place(place: object) -> Place:
+def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
+    """The items, one for each of `count`; None stands for as many Nones. Raises ParameterError for another number."""
+    if items is None:
+        return [None] * count
+    listed = list(items)
+    if len(listed) != count:
+        raise ParameterError(f"{len(listed)} undo records for {count} {of}")
+    return listed
+
+
+def _full_key(kind: EntryKind, value: bytes) -> bytes | None:
+    """The uncompressed key (65 bytes, 04 first) that is an entry's data or that its P2PK script pays to."""
+    if kind == EntryKind.SCRIPT and len(value) == 67 and value[:2] == b"\x41\x04" and value[-1] == 0xAC:
+        return value[1:66]
+    return value if kind == EntryKind.DATA and len(value) == 65 and value[0] == 4 else None
+
+
+def _place(place: object, most: int) -> Place:
     if not isinstance(place, tuple) or len(place) != len(Place._fields):
         raise TypeError(f"a Place expected, not {type(place).__name__}")
     digest = snapshot(place[4])
     if len(digest) != HASH_SIZE:
         raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(digest)}")
-    return Place(*checked(*place[:4]), digest)
+    descriptor, start, size, key = place[:4]
+    return Place(*checked(descriptor, start, size, key, most), digest)
 
 
 def _block_at(place: Place) -> bytes | None:
@@ -290,6 +361,19 @@ def _block_at(place: Place) -> bytes | None:
         return None
     whole = len(raw) == place.size >= HEADER_SIZE
     return raw if whole and sha256d(raw[:HEADER_SIZE]) == place.hash else None
+
+
+def _record_at(place: Place, raw: bytes) -> bytes:
+    """The undo record in that place. Raises UndoError if it cannot be read, or the block follows another one than the place says."""
+    try:
+        record = xored(os.pread(place.descriptor, place.size, place.offset), place.offset, place.key)
+    except OSError:
+        record = b""
+    if len(record) != place.size:
+        raise UndoError(f"{place.size} bytes wanted, {len(record)} read", offset=0, field="undo record")
+    if raw[4:36] != place.hash:
+        raise UndoError("of a block that follows another one", offset=0, field="undo record")
+    return record
 
 
 def _check_outpoint(value: bytes) -> None:

@@ -56,7 +56,7 @@ static void scan_block(lists *lists, const uint8_t *raw, size_t size) {
     spv_error error, wanted;
     uint32_t count;
     spv_tx *txs = walk_whole_block(raw, size, &count, &wanted);
-    spv_status status = spv_watch_block(lists->table, lists->found, raw, size, &hits, &error);
+    spv_status status = spv_watch_block(lists->table, lists->found, raw, size, NULL, &hits, &error);
     if (!txs) {
         check_refusal(status, &error, size);
         check_same_refusal(&error, &wanted);

@@ -50,8 +50,8 @@
 /* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
    only. */
 typedef struct {
-    PyObject *FormatError, *ParameterError, *MismatchError, *ReadOnlyError, *ProofError; /* spvfilter.errors */
-    PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
+    PyObject *FormatError, *UndoError, *ParameterError, *MismatchError, *ReadOnlyError, *ProofError; /* spvfilter.errors */
+    PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
     PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
@@ -65,8 +65,8 @@ SPV_INLINE const spv_state *spv_object_state(PyObject *self) {
     return PyType_GetModuleState(Py_TYPE(self));
 }
 
-/* The FormatError that a refusal stands for; NULL with another exception set. */
-PyObject *spv_format_error(const spv_state *state, const spv_error *error);
+/* The FormatError or UndoError that a refusal stands for; NULL with another exception set. */
+PyObject *spv_format_error(const spv_state *state, spv_status status, const spv_error *error);
 
 /* Sets the exception that a status stands for and returns NULL. */
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error);

@@ -454,34 +454,46 @@
     "\n" \
     "The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then by data."
 #define SPV_DOC_WatchTable_scan_block \
-    "scan_block($self, raw, found=None)\n" \
+    "scan_block($self, raw, found=None, undo=None)\n" \
     "--\n" \
     "\n" \
     "The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.\n" \
     "\n" \
     "They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a run of blocks until\n" \
-    "they are learned: spends of those are included, too, and the block's are added. Raises FormatError for a malformed block, and if a\n" \
-    "transaction that concerns the table is in it twice (CVE-2012-2459: such a copy has the header of the genuine block); `found` is then\n" \
-    "unchanged."
+    "they are learned: spends of those are included, too, and the block's are added. With `undo`, the block's undo record and its check,\n" \
+    "an input is also found by the script that it spends, every spend has its value and script, and every hit its transaction's fee.\n" \
+    "\n" \
+    "Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice (CVE-2012-2459: such a copy\n" \
+    "has the header of the genuine block); UndoError for a record that is not the block's; `found` is then unchanged."
 #define SPV_DOC_WatchTable_scan_blocks \
-    "scan_blocks($self, blocks, found=None, check=False)\n" \
+    "scan_blocks($self, blocks, found=None, check=False, undo=None)\n" \
     "--\n" \
     "\n" \
     "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.\n" \
     "\n" \
-    "With `check`, check_block is called for each block first."
+    "With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError\n" \
+    "if it has another number of items."
 #define SPV_DOC_WatchTable_scan_files \
-    "scan_files($self, places, buffer, found=None, check=False)\n" \
+    "scan_files($self, places, buffer, found=None, check=False, undo=None)\n" \
     "--\n" \
     "\n" \
     "The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.\n" \
     "\n" \
-    "The result is None for a place that cannot be read or does not hold a block with that hash. Raises ParameterError for an invalid\n" \
-    "place, before anything is read, and BufferError if another thread uses the buffer."
+    "The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record\n" \
+    "of each block, or None. Raises ParameterError for an invalid place, or another number of them, before anything is read, and\n" \
+    "BufferError if another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \
     "\n" \
     "The outputs and inputs of one transaction that concern the table. Raises FormatError for a malformed one."
+#define SPV_DOC_spent_coins \
+    "spent_coins($module, undo, /)\n" \
+    "--\n" \
+    "\n" \
+    "The coins in an undo record without its check: for each transaction but the coinbase those of its inputs, in order.\n" \
+    "\n" \
+    "Raises UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on the curve, and\n" \
+    "trailing bytes."
 
 #endif

@@ -11,11 +11,12 @@
 /* arguments */
 
 /* pure.files.checked. */
-static bool take_numbers(const spv_state *state, PyObject *const arguments[4], spv_place *place) {
+static bool take_numbers(const spv_state *state, PyObject *const arguments[4], size_t most, spv_place *place) {
     long long descriptor, offset, size;
     PyObject *key = spv_snapshot(arguments[3]);
     if (!key)
         return false;
+    const char *expected = most == SPV_MAX_BLOCK_SIZE ? "not the size of a block" : "not the size of an undo record";
     const size_t key_size = spv_size(key);
     const bool sound = !key_size || key_size == SPV_FILE_KEY_SIZE;
     memset(place->key, 0, sizeof place->key);
@@ -25,8 +26,8 @@ static bool take_numbers(const spv_state *state, PyObject *const arguments[4], s
         PyErr_Format(state->ParameterError, "a key has %d bytes or none, not %zu", SPV_FILE_KEY_SIZE, key_size);
     Py_DECREF(key);
     if (!sound || !spv_whole(state, arguments[0], 0, INT_MAX, "not a file descriptor", &descriptor)
-        || !spv_whole(state, arguments[1], 0, PY_SSIZE_T_MAX - SPV_MAX_BLOCK_SIZE, "not an offset in a file", &offset)
-        || !spv_whole(state, arguments[2], 0, SPV_MAX_BLOCK_SIZE, "not the size of a block", &size))
+        || !spv_whole(state, arguments[1], 0, PY_SSIZE_T_MAX - (long long)most, "not an offset in a file", &offset)
+        || !spv_whole(state, arguments[2], 0, (long long)most, expected, &size))
         return false;
     place->descriptor = (int)descriptor;
     place->offset = (uint64_t)offset;
@@ -47,21 +48,21 @@ static bool take_hash(const spv_state *state, PyObject *object, uint8_t hash[32]
     return size == 32;
 }
 
-bool spv_take_place(const spv_state *state, PyObject *object, spv_place *place) {
+bool spv_take_place(const spv_state *state, PyObject *object, size_t most, spv_place *place) {
     enum { HASH = 4, FIELDS };
     if (!PyTuple_Check(object) || PyTuple_Size(object) != FIELDS)
         return spv_refuse_type("a Place expected, not %U", object);
     PyObject *numbers[HASH];
     for (Py_ssize_t i = 0; i < HASH; i++)
         numbers[i] = PyTuple_GetItem(object, i);
-    return take_hash(state, PyTuple_GetItem(object, HASH), place->hash) && take_numbers(state, numbers, place);
+    return take_hash(state, PyTuple_GetItem(object, HASH), place->hash) && take_numbers(state, numbers, most, place);
 }
 
 /* read_at */
 
 static PyObject *read_at(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     spv_place place;
-    if (!spv_count_arguments("read_at", count, 4) || !take_numbers(spv_module_state(self), arguments, &place))
+    if (!spv_count_arguments("read_at", count, 4) || !take_numbers(spv_module_state(self), arguments, SPV_MAX_BLOCK_SIZE, &place))
         return NULL;
     for (;;) {
         PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)place.size);

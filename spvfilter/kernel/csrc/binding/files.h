@@ -21,8 +21,8 @@ typedef struct {
 uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size);
 void spv_let_buffer_go(spv_read_buffer *buffer);
 
-/* pure.table._place; false with an exception set. */
-bool spv_take_place(const spv_state *state, PyObject *object, spv_place *place);
+/* pure.table._place, of at most `most` bytes; false with an exception set. */
+bool spv_take_place(const spv_state *state, PyObject *object, size_t most, spv_place *place);
 
 int spv_add_files(PyObject *module, spv_state *state);
 

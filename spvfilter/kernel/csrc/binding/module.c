@@ -7,6 +7,7 @@
 #include "binding/headers.h"
 #include "binding/merkleblock.h"
 #include "binding/scanning.h"
+#include "binding/undo.h"
 #include "binding/walking.h"
 #include "binding/watchtable/type.h"
 
@@ -14,10 +15,11 @@
 
 enum { REFERENCES = sizeof(spv_state) / sizeof(PyObject *) };
 
-PyObject *spv_format_error(const spv_state *state, const spv_error *error) {
+PyObject *spv_format_error(const spv_state *state, spv_status status, const spv_error *error) {
+    PyObject *class = status == SPV_UNDO ? state->UndoError : state->FormatError;
     PyObject *arguments = Py_BuildValue("(s)", error->message);
     PyObject *names = arguments ? Py_BuildValue("{s:n,s:s}", "offset", (Py_ssize_t)error->offset, "field", error->field) : NULL;
-    PyObject *made = names ? PyObject_Call(state->FormatError, arguments, names) : NULL;
+    PyObject *made = names ? PyObject_Call(class, arguments, names) : NULL;
     Py_XDECREF(names);
     Py_XDECREF(arguments);
     return made;
@@ -39,10 +41,9 @@ PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *
         PyErr_SetString(PyExc_OverflowError, "more than the kernel can count");
         return NULL;
     }
-    PyObject *class = status == SPV_FLAW ? state->ProofError : state->FormatError;
-    PyObject *raised = status == SPV_FLAW ? proof_error(state, error) : spv_format_error(state, error);
+    PyObject *raised = status == SPV_FLAW ? proof_error(state, error) : spv_format_error(state, status, error);
     if (raised)
-        PyErr_SetObject(class, raised);
+        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
     Py_XDECREF(raised);
     return NULL;
 }
@@ -73,6 +74,7 @@ static bool import(spv_state *state) {
 #define FROM(module, name) {"spvfilter." module, #name, &state->name}
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError),
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
+        FROM("errors", UndoError),      FROM("kernel.values", SpentCoin),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
         FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
 #undef FROM
@@ -92,7 +94,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_undo, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

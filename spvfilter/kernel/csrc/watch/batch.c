@@ -35,26 +35,58 @@ static spv_status keep(spv_block_result *result, spv_bytes block) {
     return SPV_OK;
 }
 
-static spv_status scan(const spv_batch *batch, spv_bytes block, spv_block_result *result) {
-    if (batch->check) {
-        spv_status status = spv_check_block(block.data, block.size, &result->error);
-        if (status)
-            return status;
-    }
-    return spv_watch_block(batch->table, batch->found, block.data, block.size, &result->hits, &result->error);
+spv_record spv_copy_record(spv_bytes record, spv_bytes block, uint8_t *memory) {
+    enum { PREVIOUS = 4 }; /* where the hash of the block before begins; a block without it is refused before its record is looked at */
+    memset(memory, 0, SPV_HASH_BEFORE);
+    if (block.size >= SPV_HEADER_SIZE)
+        memcpy(memory, block.data + PREVIOUS, SPV_HASH_BEFORE);
+    if (record.size)
+        memcpy(memory + SPV_HASH_BEFORE, record.data, record.size);
+    return spv_record_of(memory, record.size);
+}
+
+spv_record spv_read_record(const spv_place *place, uint8_t *memory) {
+    size_t size = 0;
+    memcpy(memory, place->hash, SPV_HASH_BEFORE);
+    if (!spv_read_place(place, memory + SPV_HASH_BEFORE, &size))
+        size = 0;
+    if (size != place->size)
+        return (spv_record){memory, place->size, size, SPV_GONE};
+    return spv_record_of(memory, size);
+}
+
+/* pure.table._record_at: what is wrong with a record before the block is looked at. */
+static spv_status check_place(const spv_record *record, spv_bytes block, spv_error *error) {
+    if (record->state == SPV_GONE)
+        return spv_refuse_record(record, error);
+    if (memcmp(record->memory, block.data + 4, SPV_HASH_BEFORE))
+        return spv_refuse_undo(spv_refuse(error, 0, "undo record", "of a block that follows another one"));
+    return SPV_OK;
+}
+
+static spv_status scan(const spv_batch *batch, spv_bytes block, size_t number, spv_block_result *result) {
+    const spv_record *record = batch->records && batch->records[number].memory ? &batch->records[number] : NULL;
+    spv_status status = SPV_OK;
+    if (batch->check)
+        status = spv_check_block(block.data, block.size, &result->error);
+    if (!status && record && batch->places)
+        status = check_place(record, block, &result->error);
+    if (status)
+        return status;
+    return spv_watch_block(batch->table, batch->found, block.data, block.size, record, &result->hits, &result->error);
 }
 
 size_t spv_scan_of_batch(const spv_batch *batch, size_t number) {
     spv_block_result *result = &batch->results[number];
     if (batch->blocks) {
-        result->status = scan(batch, batch->blocks[number], result);
+        result->status = scan(batch, batch->blocks[number], number, result);
         return batch->blocks[number].size;
     }
     const spv_place *place = &batch->places[number];
     spv_bytes block = {batch->memory, 0};
     result->missing = !spv_read_place(place, batch->memory, &block.size) || !spv_is_block_of(place, block.data, block.size);
     if (!result->missing)
-        result->status = scan(batch, block, result);
+        result->status = scan(batch, block, number, result);
     if (!result->status && result->hits.count)
         result->status = keep(result, block);
     return place->size;

@@ -4,7 +4,7 @@
 #include "block/walk.h"
 
 /* The walk is bound by memory latency: the hashes of a batch are made and their groups prefetched before the first of them is looked up. */
-enum { BATCH = 64, REASON_SHIFT = 30 /* a block has fewer than 2^25 transactions */ };
+enum { BATCH = 64, REASON_SHIFT = 29 /* a block has fewer than 2^25 transactions */ };
 
 static const uint16_t LOOK[SPV_GROUP] = {[SPV_GROUP - 1] = 1}; /* tags that rule nothing out */
 
@@ -14,7 +14,20 @@ typedef struct {
     const uint8_t *at;
     uint32_t size;
     uint32_t tx; /* and the reason above REASON_SHIFT */
+    uint32_t coin;
 } probe;
+
+/* Reading a block's undo in step with its inputs and outputs. */
+typedef struct {
+    size_t at, start;      /* where it is, and where the transaction's part begins */
+    spv_tx tx;             /* the one that is walked: its number of inputs is known before the first of them */
+    uint64_t spent, paid;  /* by it, satoshi; `paid` is TOO_MUCH if an output is out of range */
+    bool begun;            /* the number of its coins was read */
+    spv_status status;
+    spv_error error;
+} undo_walk;
+
+#define TOO_MUCH (SPV_MAX_MONEY + 1)
 
 typedef struct {
     const spv_table *table, *found;
@@ -22,9 +35,11 @@ typedef struct {
     bool scripts, odd, slow; /* some entry may match an output; one of any size; one whose script is not an entry */
     bool known, pushes;      /* there are coins; there are data entries */
     uint32_t tx;
+    uint32_t coin; /* of the input, plus 1; 0 without an undo record */
     uint32_t waiting;
     spv_status status;
     probe batch[BATCH];
+    undo_walk undo;
 } marker;
 
 static void mark(marker *m, const probe *probe, uint32_t number) {
@@ -36,8 +51,26 @@ static void mark(marker *m, const probe *probe, uint32_t number) {
     }
     marks->marks = grown;
     grown[marks->count++] = (spv_mark){
-        probe->at, probe->tx & (((uint32_t)1 << REASON_SHIFT) - 1), number, probe->tx >> REASON_SHIFT,
+        probe->at, probe->tx & (((uint32_t)1 << REASON_SHIFT) - 1), number, probe->coin, probe->tx >> REASON_SHIFT,
     };
+}
+
+/* pure.table._match_packed: the entry that the script of the probe's coin matches, or SPV_NONE. */
+static uint32_t match_coin(const marker *m, const probe *probe) {
+    const spv_bytes undo = m->marks->undo;
+    size_t at = probe->coin - 1;
+    uint8_t room[SPV_SHORT_SCRIPT], key[SPV_SHORT_KEY];
+    spv_packed_coin coin = {0};
+    spv_error never; /* unused: the coin was read before */
+    spv_read_coin(undo.data, undo.size, &at, &coin, &never);
+    if (spv_has_full_key(&coin)) {
+        spv_packed_key(&coin, key);
+        const uint8_t *full = spv_table_find_full_key(m->table, key);
+        return full ? spv_table_match_script(m->table, spv_full_key_script(full, room)) : SPV_NONE;
+    }
+    const spv_wanted wanted = {m->table, spv_plain_script(&coin, room), SPV_SCRIPT};
+    const uint32_t number = spv_index_find(&m->table->index, probe->hash, spv_is_entry, &wanted);
+    return number == SPV_NONE && m->slow ? spv_table_match_slow(m->table, wanted.value) : number;
 }
 
 /* Looks up a probe that the tags could not rule out. */
@@ -49,6 +82,8 @@ static __attribute__((noinline)) void look(marker *m, const probe *probe) {
         number = spv_index_find(&m->table->index, probe->hash, spv_is_entry, &wanted);
         if (number == SPV_NONE && m->slow)
             number = spv_table_match_slow(m->table, wanted.value);
+    } else if (reason == SPV_SPENT) {
+        number = match_coin(m, probe);
     } else if (reason == SPV_PUSHED) {
         size_t at = 0;
         spv_item input = spv_next_input(probe->at, &at);
@@ -70,7 +105,7 @@ static __attribute__((noinline)) void resolve(marker *m) {
 }
 
 SPV_INLINE void ask(marker *m, unsigned reason, const uint16_t *tags, uint64_t hash, const uint8_t *at, size_t size) {
-    m->batch[m->waiting] = (probe){tags, hash, at, (uint32_t)size, m->tx | reason << REASON_SHIFT};
+    m->batch[m->waiting] = (probe){tags, hash, at, (uint32_t)size, m->tx | reason << REASON_SHIFT, m->coin};
     if (SPV_UNLIKELY(++m->waiting == BATCH))
         resolve(m);
 }
@@ -102,6 +137,103 @@ SPV_INLINE void on_input(void *context, const uint8_t *raw, size_t outpoint_at, 
         ask(m, SPV_PUSHED, LOOK, 0, outpoint, 0);
 }
 
+/* undo */
+
+static void refuse_undo(undo_walk *u, spv_status status) {
+    u->status = spv_refuse_undo(status);
+}
+
+/* The number of a transaction's coins, which must be that of its inputs. */
+static void begin_tx(marker *m) {
+    undo_walk *u = &m->undo;
+    const spv_bytes undo = m->marks->undo;
+    uint64_t count = 0;
+    u->begun = true;
+    u->start = u->at;
+    u->status = spv_undo_count(undo.data, undo.size, &u->at, SPV_MIN_COIN_SIZE, &count, "undo input count", &u->error);
+    if (!u->status && count != u->tx.inputs)
+        refuse_undo(u, spv_refuse(&u->error, u->start, "undo input count", "%u, but transaction %u has %u", (unsigned)count, m->tx, u->tx.inputs));
+    m->marks->spent[m->tx] = u->at;
+}
+
+SPV_INLINE void ask_coin(marker *m, const spv_packed_coin *coin, const uint8_t *outpoint) {
+    uint8_t room[SPV_SHORT_SCRIPT];
+    if (SPV_UNLIKELY(spv_has_full_key(coin))) {
+        if (!m->table->full_keys.count)
+            return;
+        spv_packed_key(coin, room);
+        const uint64_t hash = spv_full_key_hash(&m->table->key, room);
+        ask(m, SPV_SPENT, spv_index_fetch(&m->table->full_keys, hash), hash, outpoint, SPV_OUTPOINT_SIZE);
+        return;
+    }
+    const spv_bytes script = spv_plain_script(coin, room);
+    if (!m->scripts || (!spv_is_middling(script.size) && !m->odd))
+        return;
+    const uint64_t hash = spv_keyed_hash(&m->table->key, SPV_SCRIPT, script.data, script.size);
+    const uint16_t *tags = spv_index_fetch(&m->table->index, hash);
+    ask(m, SPV_SPENT, m->slow ? LOOK : tags, hash, outpoint, SPV_OUTPOINT_SIZE);
+}
+
+SPV_INLINE void on_spent(void *context, const uint8_t *raw, size_t outpoint_at, size_t script, size_t script_end) {
+    marker *m = context;
+    undo_walk *u = &m->undo;
+    m->coin = 0;
+    if (SPV_LIKELY(m->tx && !u->status)) {
+        if (!u->begun)
+            begin_tx(m);
+        const spv_bytes undo = m->marks->undo;
+        const size_t at = u->at;
+        spv_packed_coin coin = {0};
+        if (SPV_LIKELY(!u->status))
+            u->status = spv_read_coin(undo.data, undo.size, &u->at, &coin, &u->error);
+        if (SPV_LIKELY(!u->status)) {
+            m->coin = (uint32_t)at + 1;
+            u->spent += coin.value;
+            if (SPV_UNLIKELY(u->spent > SPV_MAX_MONEY))
+                refuse_undo(u, spv_refuse(&u->error, at, "undo amount", "transaction %u spends more than 21 million coins", m->tx));
+            ask_coin(m, &coin, raw + outpoint_at);
+        }
+    }
+    on_input(context, raw, outpoint_at, script, script_end);
+}
+
+SPV_INLINE void on_paid(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end) {
+    marker *m = context;
+    const uint64_t value = spv_le64(raw + value_at);
+    m->undo.paid = value > SPV_MAX_MONEY || m->undo.paid + value > SPV_MAX_MONEY ? TOO_MUCH : m->undo.paid + value;
+    on_output(context, raw, value_at, script, script_end);
+}
+
+static void end_tx(marker *m) {
+    undo_walk *u = &m->undo;
+    if (m->tx && !u->status && !u->begun) /* a transaction without inputs */
+        begin_tx(m);
+    if (m->tx && !u->status && u->spent < u->paid)
+        refuse_undo(u, spv_refuse(&u->error, u->start, "undo amount", "transaction %u pays more than it spends", m->tx));
+    u->begun = false;
+    u->spent = u->paid = 0;
+}
+
+static void begin_undo(marker *m) {
+    undo_walk *u = &m->undo;
+    const spv_bytes undo = m->marks->undo;
+    uint64_t total = 0;
+    u->status = spv_undo_count(undo.data, undo.size, &u->at, 1, &total, "undo transaction count", &u->error);
+    if (!u->status && total != m->marks->transactions - 1)
+        refuse_undo(u, spv_refuse(&u->error, 0, "undo transaction count", "%u, but the block has %u", (unsigned)total, m->marks->transactions - 1));
+}
+
+static spv_status end_undo(marker *m, const spv_record *record, spv_error *error) {
+    undo_walk *u = &m->undo;
+    if (record->state != SPV_SOUND)
+        return spv_refuse_record(record, error);
+    if (!u->status)
+        u->status = spv_undo_end(m->marks->undo.size, u->at, &u->error);
+    if (u->status)
+        *error = u->error;
+    return u->status;
+}
+
 static marker begin(const spv_table *table, const spv_table *found, spv_marks *marks) {
     bool pushes = table->of_kind[SPV_DATA], slow = pushes || table->of_kind[SPV_MULTISIG_KEY];
     *marks = (spv_marks){0};
@@ -126,22 +258,54 @@ static spv_status end(marker *m) {
     return m->status;
 }
 
-spv_status spv_mark_block(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, spv_marks *marks, spv_error *error) {
+static spv_status walk_txs(marker *m, const uint8_t *raw, size_t size, size_t *at, spv_error *error) {
+    spv_marks *marks = m->marks;
+    spv_status status = SPV_OK;
+    spv_tx tx;
+    for (; m->tx < marks->transactions && !status; m->tx++, *at = tx.end) {
+        marks->starts[m->tx] = *at;
+        status = walk(m, raw, size, *at, &tx, error);
+    }
+    return status;
+}
+
+static spv_status walk_with_undo(marker *m, const uint8_t *raw, size_t size, size_t *at, spv_error *error) {
+    spv_marks *marks = m->marks;
+    spv_tx *tx = &m->undo.tx;
+    spv_status status = SPV_OK;
+    for (; m->tx < marks->transactions && !status; m->tx++, *at = tx->end) {
+        marks->starts[m->tx] = *at;
+        status = spv_walk_tx_with(raw, size, *at, tx, on_spent, on_paid, m, error);
+        if (!status)
+            end_tx(m);
+    }
+    return status;
+}
+
+spv_status spv_mark_block(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, const spv_record *record, spv_marks *marks,
+                          spv_error *error) {
     marker m = begin(table, found, marks);
     size_t at = 0;
-    spv_tx tx;
     spv_status status = spv_block_start(raw, size, &at, &marks->transactions, error);
     if (status)
         return status;
+    const bool with_undo = record && record->state == SPV_SOUND;
     marks->starts = malloc(marks->transactions * sizeof *marks->starts); /* each has 10 bytes or more in `raw` */
-    if (!marks->starts)
+    if (with_undo)
+        marks->spent = malloc(marks->transactions * sizeof *marks->spent);
+    if (!marks->starts || (with_undo && !marks->spent))
         return SPV_NOMEM;
-    for (; m.tx < marks->transactions; m.tx++, at = tx.end) {
-        marks->starts[m.tx] = at;
-        if ((status = walk(&m, raw, size, at, &tx, error)))
-            return status;
+    if (with_undo) {
+        marks->undo = spv_undo_of(record);
+        begin_undo(&m);
+        status = walk_with_undo(&m, raw, size, &at, error);
+    } else {
+        status = walk_txs(&m, raw, size, &at, error);
     }
-    status = spv_block_end(size, at, error);
+    if (!status)
+        status = spv_block_end(size, at, error);
+    if (!status && record)
+        status = end_undo(&m, record, error);
     return status ? status : end(&m);
 }
 
@@ -162,4 +326,5 @@ spv_status spv_mark_tx(const spv_table *table, const uint8_t *raw, size_t size, 
 void spv_marks_free(spv_marks *marks) {
     free(marks->marks);
     free(marks->starts);
+    free(marks->spent);
 }

@@ -18,6 +18,7 @@ typedef struct {
     spv_index by_txid;  /* txid → its number */
     const spv_mark *next, *last;
     spv_tx tx;
+    int64_t fee;        /* of the transaction; known once it is identified */
     uint32_t position;
     bool marked;        /* the transaction has a mark */
     bool identified;    /* its txid is the last of the txids */
@@ -38,6 +39,7 @@ static spv_hit *new_hit(spv_hits *hits) {
 void spv_hits_free(spv_hits *hits) {
     free(hits->hits);
     free(hits->txids);
+    spv_arena_free(&hits->scripts);
 }
 
 static bool txid_hash(const void *context, uint32_t number, uint64_t *hash) {
@@ -75,6 +77,24 @@ static void make_txid(scan *s, uint8_t txid[32]) {
     memcpy(txid, s->ready[s->ready_at++], 32);
 }
 
+/* What the transaction spends less what it pays, of sums that were checked. */
+static int64_t fee_of(const scan *s) {
+    if (!s->marks->spent || !s->position)
+        return SPV_NO_VALUE;
+    uint64_t fee = 0;
+    size_t at = s->marks->spent[s->position];
+    spv_packed_coin coin = {0};
+    spv_error never; /* unused: the coins were read before */
+    for (uint32_t n = 0; n < s->tx.inputs; n++) {
+        spv_read_coin(s->marks->undo.data, s->marks->undo.size, &at, &coin, &never);
+        fee += coin.value;
+    }
+    at = s->tx.outputs_at;
+    for (uint32_t n = 0; n < s->tx.outputs; n++)
+        fee -= spv_le64(s->raw + spv_next_output(s->raw, &at).at);
+    return (int64_t)fee;
+}
+
 /* Makes the txid of a transaction that has a hit, and refuses a repeated one: a copy has at least the hits of the original. */
 static spv_status identify(scan *s, spv_error *error) {
     spv_hits *hits = s->hits;
@@ -93,6 +113,7 @@ static spv_status identify(scan *s, spv_error *error) {
     if (spv_index_find(&s->by_txid, hash, is_same_txid, s) != SPV_NONE)
         return spv_refuse(error, SPV_HEADER_SIZE, "transactions", "duplicated transactions (CVE-2012-2459)");
     spv_index_add(&s->by_txid, hash, hits->txid_count++);
+    s->fee = fee_of(s);
     s->identified = true;
     return SPV_OK;
 }
@@ -129,11 +150,38 @@ static bool is_fresh(const void *context, uint32_t number) {
 
 /* one transaction */
 
+/* Adds to what is known of a spent coin what the undo record says, at byte `at`. */
+static spv_status add_undo(scan *s, size_t at, spv_coin *known, spv_error *error) {
+    const spv_bytes undo = s->marks->undo;
+    const size_t start = at;
+    uint8_t room[SPV_SHORT_SCRIPT];
+    spv_packed_coin coin = {0};
+    spv_bytes script = {NULL, 0};
+    spv_read_coin(undo.data, undo.size, &at, &coin, error);
+    if (known->value == SPV_NO_VALUE)
+        known->value = (int64_t)coin.value;
+    if (known->script.data)
+        return SPV_OK;
+    spv_status status = spv_script_of_coin(&coin, start, room, &script, error);
+    if (status)
+        return status;
+    uint8_t *kept = spv_arena_take(&s->hits->scripts, script.size + 1);
+    if (!kept)
+        return SPV_NOMEM;
+    if (script.size)
+        memcpy(kept, script.data, script.size);
+    known->script = (spv_bytes){kept, script.size};
+    return SPV_OK;
+}
+
 static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
     const uint8_t *outpoint = s->raw + input.at;
     const spv_mark *of[SPV_REASONS] = {NULL};
-    for (; s->next != s->last && s->next->at == outpoint; s->next++)
+    uint32_t in_undo = 0; /* where its coin is, plus 1 */
+    for (; s->next != s->last && s->next->at == outpoint; s->next++) {
         of[s->next->reason] = s->next;
+        in_undo = s->next->coin;
+    }
     spv_coin coin = {.entry = SPV_NONE};
     if (of[SPV_EARLIER]) {
         coin = spv_table_coin(s->found, of[SPV_EARLIER]->number);
@@ -149,17 +197,20 @@ static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
         spv_coin known = spv_table_coin(s->table, of[SPV_KNOWN]->number);
         coin = coin.entry == SPV_NONE ? known : spv_coin_joined(known, coin);
     } else if (coin.entry == SPV_NONE) {
-        if (!of[SPV_PUSHED])
+        const spv_mark *mark = of[SPV_SPENT] ? of[SPV_SPENT] : of[SPV_PUSHED];
+        if (!mark)
             return SPV_OK;
-        coin = (spv_coin){NULL, {NULL, 0}, SPV_NO_VALUE, of[SPV_PUSHED]->number};
+        coin = (spv_coin){NULL, {NULL, 0}, SPV_NO_VALUE, mark->number};
     }
-    spv_status status = identify(s, error);
+    spv_status status = in_undo ? add_undo(s, in_undo - 1, &coin, error) : SPV_OK;
+    if (!status)
+        status = identify(s, error);
     if (status)
         return status;
     spv_hit *hit = new_hit(s->hits);
     if (!hit)
         return SPV_NOMEM;
-    *hit = (spv_hit){coin.script, outpoint, coin.value, s->hits->txid_count - 1, s->position, n, coin.entry, true};
+    *hit = (spv_hit){coin.script, outpoint, coin.value, s->fee, s->hits->txid_count - 1, s->position, n, coin.entry, true};
     return SPV_OK;
 }
 
@@ -180,7 +231,7 @@ static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
         return SPV_NOMEM;
     if (value < SPV_NO_VALUE)
         value = SPV_NO_VALUE; /* consensus refuses negative values */
-    *hit = (spv_hit){script, NULL, value, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
+    *hit = (spv_hit){script, NULL, value, s->fee, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
     fresh_hash(s, number, &hash);
     spv_index_add(&s->fresh, hash, number);
     return SPV_OK;
@@ -265,12 +316,13 @@ static spv_status keep(spv_table *found, const spv_hits *hits) {
     return status;
 }
 
-spv_status spv_watch_block(spv_table *table, spv_table *found, const uint8_t *raw, size_t size, spv_hits *hits, spv_error *error) {
+spv_status spv_watch_block(spv_table *table, spv_table *found, const uint8_t *raw, size_t size, const spv_record *record, spv_hits *hits,
+                           spv_error *error) {
     spv_marks marks;
     *hits = (spv_hits){0};
     read_both(table, found);
     const spv_table *earlier = found && found->coins.count ? found : NULL;
-    spv_status status = spv_mark_block(table, earlier, raw, size, &marks, error);
+    spv_status status = spv_mark_block(table, earlier, raw, size, record, &marks, error);
     if (!status)
         status = follow_all(table, earlier, raw, size, &marks, hits, error);
     if (found && found != table)

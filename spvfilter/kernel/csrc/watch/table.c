@@ -16,6 +16,7 @@ spv_table *spv_table_new(void) {
     table->coins.record = sizeof(spv_coin_record);
     spv_index_init(&table->index);
     spv_index_init(&table->coin_index);
+    spv_index_init(&table->full_keys);
     if (spv_table_key_draw(&table->key)) {
         if (spv_lock_init(&table->lock))
             return table;
@@ -31,6 +32,7 @@ void spv_table_free(spv_table *table) {
     spv_index_free(&table->index);
     spv_pile_free(&table->coins);
     spv_index_free(&table->coin_index);
+    spv_index_free(&table->full_keys);
     spv_pile_free(&table->scripts);
     spv_lock_free(&table->lock);
     free(table);
@@ -38,7 +40,8 @@ void spv_table_free(spv_table *table) {
 
 size_t spv_table_size(const spv_table *table) {
     return sizeof *table + table->arena.total + spv_pile_size(&table->entries) + spv_pile_size(&table->coins)
-        + spv_pile_size(&table->scripts) + spv_index_size(&table->index) + spv_index_size(&table->coin_index);
+        + spv_pile_size(&table->scripts) + spv_index_size(&table->index) + spv_index_size(&table->coin_index)
+        + spv_index_size(&table->full_keys);
 }
 
 /* entries */
@@ -66,6 +69,35 @@ static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
     spv_bytes value = spv_entry_bytes(record);
     *hash = spv_keyed_hash(&table->key, record[0] & 3, value.data, value.size);
     return (record[0] & 3) != SPV_OUTPOINT;
+}
+
+/* The uncompressed key that an entry holds: a P2PK script's or data. NULL if it holds none. */
+static const uint8_t *full_key_of(unsigned kind, spv_bytes value) {
+    if (kind == SPV_SCRIPT && value.size == 2 + SPV_FULL_KEY && value.data[0] == SPV_FULL_KEY && value.data[1 + SPV_FULL_KEY] == 0xAC)
+        return value.data[1] == 4 ? value.data + 1 : NULL;
+    return kind == SPV_DATA && value.size == SPV_FULL_KEY && value.data[0] == 4 ? value.data : NULL;
+}
+
+static bool full_key_hash(const void *context, uint32_t number, uint64_t *hash) {
+    const spv_table *table = context;
+    const uint8_t *full = full_key_of(spv_table_kind(table, number), spv_table_entry(table, number));
+    uint8_t key[SPV_SHORT_KEY];
+    if (!full || !spv_short_key(full, key))
+        return false;
+    *hash = spv_full_key_hash(&table->key, key);
+    return true;
+}
+
+static bool has_full_key(const void *context, uint32_t number) {
+    const spv_wanted *wanted = context;
+    const uint8_t *full = full_key_of(spv_table_kind(wanted->table, number), spv_table_entry(wanted->table, number));
+    return full && (full[64] & 1) == (wanted->value.data[0] & 1) && !memcmp(full + 1, wanted->value.data + 1, 32);
+}
+
+const uint8_t *spv_table_find_full_key(const spv_table *table, const uint8_t *key) {
+    const spv_wanted wanted = {table, {key, SPV_SHORT_KEY}, SPV_MULTISIG_KEY};
+    const uint32_t number = spv_index_find(&table->full_keys, spv_full_key_hash(&table->key, key), has_full_key, &wanted);
+    return number == SPV_NONE ? NULL : full_key_of(spv_table_kind(table, number), spv_table_entry(table, number));
 }
 
 static bool coin_hash(const void *context, uint32_t number, uint64_t *hash) {
@@ -111,6 +143,12 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
     spv_status status = spv_pile_reserve(&table->entries);
     if (!status && kind != SPV_OUTPOINT)
         status = spv_index_reserve(&table->index, table->entries.count, entry_hash, table);
+    const uint8_t *full = full_key_of(kind, value);
+    uint8_t short_key[SPV_SHORT_KEY];
+    if (full && !spv_short_key(full, short_key))
+        full = NULL;
+    if (!status && full)
+        status = spv_index_reserve(&table->full_keys, table->entries.count, full_key_hash, table);
     if (status)
         return status;
     const uint8_t *record = store(&table->arena, kind, value);
@@ -120,6 +158,8 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
         spv_index_add(&table->index, hash, table->entries.count);
     else if ((status = add_outpoint(table, value, table->entries.count)))
         return status;
+    if (full)
+        spv_index_add(&table->full_keys, spv_full_key_hash(&table->key, short_key), table->entries.count);
     *number = table->entries.count;
     push_record(&table->entries, record);
     table->of_kind[kind]++;
@@ -258,8 +298,10 @@ static spv_status copy_entries(const spv_table *table, spv_table **copy) {
     made->key = table->key;
     memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
     made->odd_scripts = table->odd_scripts;
-    const spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
-    return status ? status : spv_index_copy(&table->index, &made->index);
+    spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
+    if (!status)
+        status = spv_index_copy(&table->index, &made->index);
+    return status ? status : spv_index_copy(&table->full_keys, &made->full_keys);
 }
 
 /* The copy, or, if it failed, NULL and what was made of it freed. */

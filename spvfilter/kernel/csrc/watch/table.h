@@ -3,6 +3,7 @@
 #ifndef SPV_WATCH_TABLE_H
 #define SPV_WATCH_TABLE_H
 
+#include "block/curve.h"
 #include "spv.h"
 #include "watch/index.h"
 #include "watch/keyhash.h"
@@ -18,6 +19,7 @@ typedef struct {
     spv_arena arena;
     spv_pile entries;    /* of const uint8_t *, which point to entries in the arena */
     spv_index index;     /* of all entries except outpoints, which are found through their coins */
+    spv_index full_keys;  /* compressed public key → an entry that holds it uncompressed: a P2PK script or data */
     uint32_t of_kind[SPV_KINDS];
     uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: addresses have none, many other outputs do */
     spv_pile coins;      /* of the records below */
@@ -56,6 +58,9 @@ uint32_t spv_table_match_script(const spv_table *table, spv_bytes script);
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script);
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script);
 
+/* The uncompressed public key, 65 bytes, that some entry holds and whose compressed form is `key`, 33 bytes; or NULL. */
+const uint8_t *spv_table_find_full_key(const spv_table *table, const uint8_t *key);
+
 uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint); /* a coin's number or SPV_NONE */
 spv_coin spv_table_coin(const spv_table *table, uint32_t number);
 /* pure.table._joined: an outpoint that is already watched keeps its entry and gains a missing value or script; with `replace`, it is
@@ -91,6 +96,10 @@ SPV_INLINE const spv_coin_record *spv_table_coin_record(const spv_table *table, 
 
 SPV_INLINE uint64_t spv_outpoint_hash(const spv_table_key *key, const uint8_t *outpoint) {
     return spv_keyed_hash(key, SPV_OUTPOINT, outpoint, SPV_OUTPOINT_SIZE);
+}
+
+SPV_INLINE uint64_t spv_full_key_hash(const spv_table_key *key, const uint8_t *compressed) {
+    return spv_keyed_hash(key, SPV_MULTISIG_KEY, compressed, SPV_SHORT_KEY);
 }
 
 /* The key of a lookup in the index. */

@@ -16,7 +16,7 @@ static bool scan_all(const spv_state *state, const spv_batch *of) {
         Py_BEGIN_ALLOW_THREADS
         for (size_t done = 0; at < of->count && done < SLICE && !broken; at++) {
             done += spv_scan_of_batch(of, at) + 1024;
-            broken = of->results[at].status && of->results[at].status != SPV_FORMAT;
+            broken = of->results[at].status && of->results[at].status != SPV_FORMAT && of->results[at].status != SPV_UNDO;
         }
         Py_END_ALLOW_THREADS
         if (broken)
@@ -30,7 +30,7 @@ static bool scan_all(const spv_state *state, const spv_batch *of) {
 static PyObject *value_of(const spv_state *state, const spv_block_result *of) {
     if (of->missing)
         return Py_NewRef(Py_None);
-    return of->status ? spv_format_error(state, &of->error) : spv_hit_values(state, &of->hits);
+    return of->status ? spv_format_error(state, of->status, &of->error) : spv_hit_values(state, &of->hits);
 }
 
 /* Scans the batch and returns the list of its results. */
@@ -52,13 +52,110 @@ static PyObject *scan_batch(const spv_state *state, spv_batch *of) {
     return list;
 }
 
+/* undo records */
+
+/* The records of a batch: those given, and where they lie. */
+typedef struct {
+    PyObject *given;     /* a list of snapshots, or of places, and None; NULL if there are none */
+    spv_place *places;   /* of those in files */
+    spv_record *records; /* one for each block, checked */
+    uint8_t *memory;     /* of records given as bytes */
+} beside;
+
+static void let_go(beside *of) {
+    PyMem_Free(of->memory);
+    PyMem_Free(of->records);
+    PyMem_Free(of->places);
+    Py_XDECREF(of->given);
+}
+
+/* Takes a list with an item for each of `count` blocks. False with an exception set. */
+static bool take_beside(const spv_state *state, PyObject *undo, size_t count, const char *what, beside *of) {
+    *of = (beside){0};
+    if (undo == Py_None)
+        return true;
+    of->given = spv_list(undo);
+    if (!of->given)
+        return false;
+    if ((size_t)PyList_Size(of->given) != count) {
+        PyErr_Format(state->ParameterError, "%zd undo records for %zu %s", PyList_Size(of->given), count, what);
+        return false;
+    }
+    of->records = PyMem_Calloc(count + 1, sizeof *of->records);
+    return of->records || PyErr_NoMemory();
+}
+
+/* The records given as bytes, and copied behind the hashes of the blocks' previous blocks. */
+static bool take_records(const spv_state *state, PyObject *undo, const spv_bytes *blocks, size_t count, beside *of) {
+    size_t total = 0;
+    if (!take_beside(state, undo, count, "blocks", of))
+        return false;
+    for (size_t i = 0; of->given && i < count; i++) {
+        PyObject *item = PyList_GetItem(of->given, (Py_ssize_t)i);
+        PyObject *taken = item == Py_None ? Py_NewRef(item) : spv_snapshot(item);
+        if (!taken || PyList_SetItem(of->given, (Py_ssize_t)i, taken))
+            return false;
+        total += taken == Py_None ? 0 : SPV_HASH_BEFORE + spv_size(taken);
+    }
+    if (!of->given)
+        return true;
+    uint8_t *at = of->memory = PyMem_Malloc(total + 1);
+    if (!at)
+        return PyErr_NoMemory() != NULL;
+    for (size_t i = 0; i < count; i++) {
+        PyObject *item = PyList_GetItem(of->given, (Py_ssize_t)i);
+        if (item == Py_None)
+            continue;
+        of->records[i] = spv_copy_record(spv_bytes_of(item), blocks[i], at);
+        at += SPV_HASH_BEFORE + spv_size(item);
+    }
+    return true;
+}
+
+/* The places of records, and the memory that they take together. */
+static bool take_record_places(const spv_state *state, PyObject *undo, size_t count, size_t *total, beside *of) {
+    *total = 0;
+    if (!take_beside(state, undo, count, "places", of))
+        return false;
+    if (!of->given)
+        return true;
+    of->places = PyMem_Calloc(count + 1, sizeof *of->places);
+    if (!of->places)
+        return PyErr_NoMemory() != NULL;
+    for (size_t i = 0; i < count; i++) {
+        PyObject *item = PyList_GetItem(of->given, (Py_ssize_t)i);
+        of->places[i].descriptor = -1; /* no place */
+        if (item == Py_None)
+            continue;
+        if (!spv_take_place(state, item, SPV_MAX_UNDO_SIZE, &of->places[i]))
+            return false;
+        *total += SPV_HASH_BEFORE + of->places[i].size;
+    }
+    return true;
+}
+
+/* Reads the records in files to `memory` if they have places, and checks all. False with an exception set. */
+static bool load(const spv_state *state, beside *of, size_t count, uint8_t *memory) {
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t i = 0; of->places && i < count; i++) {
+        if (of->places[i].descriptor < 0)
+            continue;
+        of->records[i] = spv_read_record(&of->places[i], memory);
+        memory += SPV_HASH_BEFORE + of->places[i].size;
+    }
+    status = of->records ? spv_check_records(of->records, count) : SPV_OK;
+    Py_END_ALLOW_THREADS
+    return !status || spv_raise(state, status, NULL);
+}
+
 PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"blocks", "found", "check", NULL};
+    static char *keywords[] = {"blocks", "found", "check", "undo", NULL};
     const spv_state *state = spv_object_state(self);
-    PyObject *given, *found = Py_None, *made = NULL;
+    PyObject *given, *found = Py_None, *undo = Py_None, *made = NULL;
     int check = 0;
     spv_table *earlier;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|Op:scan_blocks", keywords, &given, &found, &check)
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OpO:scan_blocks", keywords, &given, &found, &check, &undo)
         || !spv_take_found(state, found, &earlier))
         return NULL;
     PyObject *held = spv_snapshots(given);
@@ -69,10 +166,15 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     if (blocks) {
         for (size_t i = 0; i < count; i++)
             blocks[i] = spv_bytes_of(PyList_GetItem(held, (Py_ssize_t)i));
-        made = scan_batch(
-            state,
-            &(spv_batch){.table = spv_table_of(self), .found = earlier, .check = check, .blocks = blocks, .count = count}
-        );
+        beside of;
+        if (take_records(state, undo, blocks, count, &of) && load(state, &of, count, NULL))
+            made = scan_batch(
+                state,
+                &(spv_batch){
+                    .table = spv_table_of(self), .found = earlier, .check = check, .blocks = blocks, .records = of.records, .count = count,
+                }
+            );
+        let_go(&of);
     } else {
         PyErr_NoMemory();
     }
@@ -90,7 +192,7 @@ static spv_place *take_places(const spv_state *state, PyObject *list, size_t cou
     }
     *largest = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!spv_take_place(state, PyList_GetItem(list, (Py_ssize_t)i), &places[i])) {
+        if (!spv_take_place(state, PyList_GetItem(list, (Py_ssize_t)i), SPV_MAX_BLOCK_SIZE, &places[i])) {
             PyMem_Free(places);
             return NULL;
         }
@@ -101,12 +203,12 @@ static spv_place *take_places(const spv_state *state, PyObject *list, size_t cou
 }
 
 PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"places", "buffer", "found", "check", NULL};
+    static char *keywords[] = {"places", "buffer", "found", "check", "undo", NULL};
     const spv_state *state = spv_object_state(self);
-    PyObject *given, *object, *found = Py_None, *made = NULL;
+    PyObject *given, *object, *found = Py_None, *undo = Py_None, *made = NULL;
     int check = 0;
     spv_table *earlier;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|Op:scan_files", keywords, &given, &object, &found, &check)
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|OpO:scan_files", keywords, &given, &object, &found, &check, &undo)
         || !spv_take_found(state, found, &earlier))
         return NULL;
     if (!PyObject_TypeCheck(object, (PyTypeObject *)state->ReadBuffer)) {
@@ -116,18 +218,23 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
     spv_read_buffer *buffer = (spv_read_buffer *)object;
     PyObject *list = spv_list(given);
     const size_t count = list ? (size_t)PyList_Size(list) : 0;
-    size_t largest;
+    size_t largest, total;
+    beside of = {0};
     spv_place *places = list ? take_places(state, list, count, &largest) : NULL;
-    uint8_t *memory = places ? spv_take_buffer(buffer, largest) : NULL;
+    const bool taken = places && take_record_places(state, undo, count, &total, &of);
+    uint8_t *memory = taken ? spv_take_buffer(buffer, largest + total) : NULL;
     if (memory) {
-        made = scan_batch(
-            state,
-            &(spv_batch){
-                .table = spv_table_of(self), .found = earlier, .check = check, .places = places, .memory = memory, .count = count,
-            }
-        );
+        if (load(state, &of, count, memory + largest))
+            made = scan_batch(
+                state,
+                &(spv_batch){
+                    .table = spv_table_of(self), .found = earlier, .check = check, .places = places, .memory = memory, .records = of.records,
+                    .count = count,
+                }
+            );
         spv_let_buffer_go(buffer);
     }
+    let_go(&of);
     PyMem_Free(places);
     Py_XDECREF(list);
     return made;

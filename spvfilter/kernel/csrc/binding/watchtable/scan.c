@@ -1,5 +1,7 @@
 #include "binding/watchtable/scan.h"
 
+#include "watch/batch.h"
+
 #include <stdlib.h>
 
 /* A hit's values; the txid of a transaction is one object for all of them. */
@@ -14,7 +16,7 @@ static PyObject *hit_value(const spv_state *state, const spv_hits *found, const 
     PyObject *values[] = {
         PyBool_FromLong(hit->spend), PyLong_FromUnsignedLong(hit->position), Py_NewRef(txid), PyLong_FromUnsignedLong(hit->n),
         PyBytes_FromStringAndSize((const char *)outpoint, SPV_OUTPOINT_SIZE), PyLong_FromLongLong(hit->value),
-        spv_bytes_or_none(hit->script), PyLong_FromUnsignedLong(hit->entry),
+        spv_bytes_or_none(hit->script), PyLong_FromUnsignedLong(hit->entry), PyLong_FromLongLong(hit->fee),
     };
     enum { VALUES = sizeof values / sizeof values[0] };
     PyObject *items = PyTuple_New(VALUES);
@@ -58,26 +60,47 @@ bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table) 
     return true;
 }
 
+/* The checked record of a block, and its memory, which is to be freed; no record if `bytes` has no data. */
+static spv_status take_record(spv_bytes bytes, spv_bytes block, uint8_t **memory, spv_record *record) {
+    *memory = NULL;
+    *record = (spv_record){0};
+    if (!bytes.data)
+        return SPV_OK;
+    if (!(*memory = malloc(SPV_HASH_BEFORE + bytes.size)))
+        return SPV_NOMEM;
+    *record = spv_copy_record(bytes, block, *memory);
+    return spv_check_records(record, 1);
+}
+
 PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"raw", "found", NULL};
+    static char *keywords[] = {"raw", "found", "undo", NULL};
     const spv_state *state = spv_object_state(self);
-    PyObject *given, *found = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|O:scan_block", keywords, &given, &found))
+    PyObject *given, *found = Py_None, *beside = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OO:scan_block", keywords, &given, &found, &beside))
         return NULL;
     spv_table *table = spv_table_of(self), *earlier;
     PyObject *raw = spv_take_found(state, found, &earlier) ? spv_snapshot(given) : NULL;
-    if (!raw)
+    PyObject *undo = raw && beside != Py_None ? spv_snapshot(beside) : NULL;
+    if (!raw || (!undo && beside != Py_None)) {
+        Py_XDECREF(raw);
         return NULL;
-    const spv_bytes block = spv_bytes_of(raw);
-    spv_hits hits;
+    }
+    const spv_bytes block = spv_bytes_of(raw), bytes = undo ? spv_bytes_of(undo) : (spv_bytes){NULL, 0};
+    spv_hits hits = {0};
+    spv_record record;
+    uint8_t *memory;
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_watch_block(table, earlier, block.data, block.size, &hits, &error);
+    status = take_record(bytes, block, &memory, &record);
+    if (!status)
+        status = spv_watch_block(table, earlier, block.data, block.size, undo ? &record : NULL, &hits, &error);
     Py_END_ALLOW_THREADS
     PyObject *list = status ? spv_raise(state, status, &error) : spv_hit_values(state, &hits);
     spv_hits_free(&hits);
+    free(memory);
     Py_DECREF(raw);
+    Py_XDECREF(undo);
     return list;
 }
 
@@ -102,7 +125,7 @@ PyObject *spv_wt_scan_tx(PyObject *self, PyObject *given) {
 
 /* learn */
 
-enum { SPEND, OUTPOINT = 4, VALUE, SCRIPT, ENTRY, FIELDS }; /* of values.Hit */
+enum { SPEND, OUTPOINT = 4, VALUE, SCRIPT, ENTRY, FEE, FIELDS }; /* of values.Hit */
 
 /* The coins of the outputs among hits. */
 typedef struct {
