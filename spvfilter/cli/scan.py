@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, S
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, hex_blocks
+from spvfilter.scan.undo import UndoMode
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, with the compiled kernel; default %(default)s"
     )
+    parser.add_argument(
+        "--undo", choices=list(UndoMode), default=UndoMode.AUTO,
+        help="use the rev*.dat beside blk*.dat, which tell what each block spends: auto (default) where there are any, require or off. "
+        "With them spends of coins from before the blocks are found, too",
+    )  # fmt: skip
     parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before using it")
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
@@ -74,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         if args.paths != [_STDIN] and not any(Path(name).exists() for name in args.paths):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
-        return asyncio.run(_Scan(matcher, args.paths, args.format, page).run())
+        return asyncio.run(_Scan(matcher, args.paths, args.format, args.undo, page).run())
 
 
 def _refuse_to_overwrite_input(output: Path, paths: list[str], watch: str | None) -> None:
@@ -98,10 +104,11 @@ def _page(output: str | None) -> Iterator[Page]:
 class _Scan:
     """One scan and its output."""
 
-    def __init__(self, matcher: Matcher, paths: list[str], chosen: str, page: Page) -> None:
+    def __init__(self, matcher: Matcher, paths: list[str], chosen: str, undo: str, page: Page) -> None:
         self._matcher = matcher
         self._paths = paths
         self._format = chosen
+        self._undo = undo
         self._page = page
         self._totals = Totals()
 
@@ -118,7 +125,7 @@ class _Scan:
                 ticker.cancel()
             shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
         report = self._matcher.report
-        for problem in report.problems:
+        for problem in (*report.problems, *report.undo_problems):
             complain(str(problem))
         if not report.blocks:
             raise SourceError(
@@ -129,11 +136,11 @@ class _Scan:
         discarded = self._totals.discard(report.stale)
         self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
         self._summarise(time.monotonic() - start, discarded)
-        return 0 if complete else _INCOMPLETE
+        return 0 if complete and not report.undo_problems else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = printer(self._page, self._format)
-        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths)
+        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths, undo=self._undo)
         try:
             async with aclosing(self._matcher.scan(blocks)) as matches:
                 async for match in matches:
@@ -168,3 +175,16 @@ class _Scan:
                 say(f"  {hash_to_hex(block)}")
         if report.segments > 1:
             say(f"{report.segments:,} runs of blocks, with missing blocks between them")
+        self._say_what_is_not_seen(say)
+
+    def _say_what_is_not_seen(self, say: Callable[[str], None]) -> None:
+        report = self._matcher.report
+        if report.by_undo and report.without_undo:
+            say(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
+            for block in report.without_undo[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
+        if report.unseen:
+            say(
+                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the blocks "
+                "do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
+            )

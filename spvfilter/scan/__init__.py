@@ -19,10 +19,12 @@ if TYPE_CHECKING:
         Readable as Readable,
         hex_blocks as hex_blocks,
     )
+    from spvfilter.scan.undo import UndoMode as UndoMode, UndoPlace as UndoPlace, block_coins as block_coins
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         order="AnyBlock RawBlocks ScanReport",
         matcher="Matcher",
         sources="BlockFiles BlockList BlockRef BlockSource Problem RawBlock Readable hex_blocks",
+        undo="UndoMode UndoPlace block_coins",
     )

@@ -24,11 +24,23 @@ _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
 class Record(NamedTuple):
-    """One block in a file."""
+    """One block in a file, or one undo record with its check."""
 
-    offset: int  # of the block's first byte
+    offset: int  # of its first byte
     size: int  # bytes
     prefix: bytes  # its first bytes
+
+
+class Framing(NamedTuple):
+    """What the records of a file hold."""
+
+    name: str  # of a record
+    least: int  # the size that a record states, bytes
+    most: int
+    tail: int  # bytes after that
+
+
+BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
 
 
 class BlockFile:
@@ -52,17 +64,12 @@ class BlockFile:
             size = status.st_size
             if not size:
                 raise SourceError("the file is empty")
-            self.key, self.is_hex = self._xor_key(), False
-            head = read_at(descriptor, 0, max(prefix_size, 2 * _MIN_BLOCK_SIZE), self.key)
-            owner = _magic_of(head)
-            if self.key and owner is None:
-                plain = os.pread(descriptor, len(head), 0)
-                if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
-                    self.key, head = b"", plain
+            self.is_hex = False
+            self.key, owner, head = owned(descriptor, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE))
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
-                yield from self._framed(descriptor, size, network, prefix_size)
+                yield from framed(descriptor, self.key, size, network, prefix_size, BLOCKS)
             else:
                 yield self._single(descriptor, head, size, prefix_size)
         finally:
@@ -81,17 +88,6 @@ class BlockFile:
     def _is_blk(self) -> bool:
         return self.path.name.startswith("blk") and self.path.suffix == ".dat"
 
-    def _xor_key(self) -> bytes:
-        if not self._is_blk():
-            return b""
-        try:
-            key = self.path.with_name("xor.dat").read_bytes()
-        except FileNotFoundError:
-            return b""
-        if len(key) != 8:
-            raise SourceError(f"the xor.dat beside it has {len(key)} bytes, not 8")
-        return key if any(key) else b""
-
     def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int) -> Record:
         """The whole file as one block, raw or in hex."""
         digits = head[: 2 * _MIN_BLOCK_SIZE]
@@ -105,35 +101,63 @@ class BlockFile:
             raise SourceError(f"{size} bytes without a network's magic: neither blk*.dat nor one block of at most {MAX_BLOCK_SIZE} bytes")
         return Record(0, size, head[:prefix_size])
 
-    def _framed(self, descriptor: int, size: int, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        at = 0
-        while at < size:
-            head = read_at(descriptor, at, 8 + prefix_size, self.key)
-            length = int.from_bytes(head[4:8], "little")
-            if head[:4] != network.magic or len(head) < 8 or not _MIN_BLOCK_SIZE <= length <= MAX_BLOCK_SIZE:
-                start = at
-                at, padding = self._gap(descriptor, start, size, network.magic)
-                if not padding:
-                    yield f"{at - start} bytes from byte {start} are no block record of {network}"
-            elif at + 8 + length <= size:
-                yield Record(at + 8, length, head[8 : 8 + length])
-                at += 8 + length
-            else:
-                yield f"the record at byte {at} is incomplete: {size - at - 8} of {length} bytes (half written?)"
-                at, _ = self._gap(descriptor, at, size, network.magic)
 
-    def _gap(self, descriptor: int, start: int, size: int, magic: bytes) -> tuple[int, bool]:
-        """The offset of the next magic after `start`, or `size`; and whether there are only zeros before it."""
-        at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
-        while at < size and found < 0:
-            data = os.pread(descriptor, chunk, at)
-            found = (read_at(descriptor, at, chunk, self.key) if self.key else data).find(magic, at == start)
-            last = len(data) < chunk
-            passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
-            zeros = zeros and not data[:passed].strip(b"\0")
-            at = size if found < 0 and last else at + passed
-            chunk = _LARGE_CHUNK
-        return min(at, size), zeros
+def xor_key(path: Path) -> bytes:
+    """The key in the xor.dat beside a file of records; b"" if there is none or it changes nothing. Raises SourceError, OSError."""
+    try:
+        key = path.with_name("xor.dat").read_bytes()
+    except FileNotFoundError:
+        return b""
+    if len(key) != 8:
+        raise SourceError(f"the xor.dat beside it has {len(key)} bytes, not 8")
+    return key if any(key) else b""
+
+
+def owned(descriptor: int, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
+    """The key that a file of records is XORed with, the network whose magic it starts with, and its first `size` bytes."""
+    head = read_at(descriptor, 0, size, key)
+    owner = _magic_of(head)
+    if key and owner is None:
+        plain = os.pread(descriptor, len(head), 0)
+        if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
+            return b"", owner, plain
+    return key, owner, head
+
+
+def framed(descriptor: int, key: bytes, size: int, network: Network, prefix_size: int, of: Framing) -> Iterator[Record | str]:
+    """Yield every record of a file of `size` bytes, and a sentence about every part that is none."""
+    at = 0
+    while at < size:
+        head = read_at(descriptor, at, 8 + prefix_size, key)
+        length = int.from_bytes(head[4:8], "little")
+        whole = length + of.tail
+        if head[:4] != network.magic or len(head) < 8 or not of.least <= length <= of.most:
+            start = at
+            at, padding = _gap(descriptor, key, start, size, network.magic)
+            if not padding:
+                lost = not start and at == size and not key
+                why = ": is it XORed, and the xor.dat missing that Bitcoin Core keeps beside it?" if lost else ""
+                yield f"{at - start} bytes from byte {start} are no {of.name} of {network}{why}"
+        elif at + 8 + whole <= size:
+            yield Record(at + 8, whole, head[8 : 8 + whole])
+            at += 8 + whole
+        else:
+            yield f"the record at byte {at} is incomplete: {size - at - 8} of {whole} bytes (half written?)"
+            at, _ = _gap(descriptor, key, at, size, network.magic)
+
+
+def _gap(descriptor: int, key: bytes, start: int, size: int, magic: bytes) -> tuple[int, bool]:
+    """The offset of the next magic after `start`, or `size`; and whether there are only zeros before it."""
+    at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
+    while at < size and found < 0:
+        data = os.pread(descriptor, chunk, at)
+        found = (read_at(descriptor, at, chunk, key) if key else data).find(magic, at == start)
+        last = len(data) < chunk
+        passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
+        zeros = zeros and not data[:passed].strip(b"\0")
+        at = size if found < 0 and last else at + passed
+        chunk = _LARGE_CHUNK
+    return min(at, size), zeros
 
 
 def _magic_of(head: bytes) -> Network | None:

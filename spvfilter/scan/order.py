@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.chain import link
-from spvfilter.errors import OrderError
+from spvfilter.errors import OrderError, SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
+from spvfilter.scan.undo import UndoMode
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,6 +49,10 @@ class ScanReport:
     problems: list[Problem] = field(default_factory=list)  # what could not be read
     late_scripts: int = 0  # in an endless stream: scripts of keychains that earlier blocks were not searched for
     done: bool = False
+    by_undo: int = 0  # of the blocks: those matched with their undo records
+    without_undo: list[bytes] = field(default_factory=list)  # hashes of those that spend and have none, if undo records were looked for
+    undo_problems: list[Problem] = field(default_factory=list)  # records that could not be used; their blocks went by outpoints
+    unseen: int = 0  # blocks whose spends of coins from before these blocks cannot be seen: no undo record, and not all blocks before
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +70,13 @@ class PendingBlock:
     outputs: frozenset[tuple[int, int]] = frozenset()  # (transaction, output) of the matched outputs
     known: tuple[int, int] = (0, 0)  # what its last search knew of what keychains' windows have gained (Growth)
     spares: tuple[BlockRef, ...] = ()  # other copies, in case this one is damaged
+    by_undo: bool = False  # it was matched with its undo record, so that outpoints learned later add nothing
+    rooted: bool = False  # its run of blocks begins with the genesis block or the one after it
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it may spend coins from before its run of blocks, which cannot be seen."""
+        return not (self.rooted or self.by_undo or self.segment == STALE or self.ref.transactions == 1)
 
     def copies(self) -> Iterator[BlockRef]:
         """Yield its copies. Each one is `ref` until the next is requested."""
@@ -115,6 +127,8 @@ class Feed(ABC):
             for depth, index in enumerate(segment.blocks):
                 block = blocks[index]
                 block.segment, block.depth = number, depth
+                first = blocks[segment.blocks[0]].ref
+                block.rooted = self._network.genesis_hash in (first.hash, first.previous)  # nothing can spend what that block pays
                 if segment.height is not None:
                     block.height = segment.height + depth
                 placed.append(block)
@@ -136,11 +150,12 @@ class PlannedFeed(Feed):
 
     def __init__(self, source: BlockSource, network: Network, report: ScanReport, *, strict: bool) -> None:
         super().__init__(source, network, report)
+        self._files = source
         self._index = source.index(network)
         self.strict = strict
 
     async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        for batch in batched(await self._call(self._plan)):
+        for batch in batched(await self._call(self._plan), self._files):
             yield batch
 
     def _plan(self) -> list[PendingBlock]:
@@ -155,9 +170,27 @@ class PlannedFeed(Feed):
                 blocks[found.hash].spares += (found,)
             else:
                 blocks[found.hash] = PendingBlock(found, found.height)
+        for block in blocks.values():
+            self._prefer_undo(block)
         placed = self._place(list(blocks.values()))
         self._report.bytes_total = sum(block.ref.size for block in placed)
+        self._report.undo_problems += self._files.undo_problems()
+        if self._files.mode is UndoMode.REQUIRE:
+            self._require_undo(placed)
         return self._silenced(blocks.values()) + placed  # first, so that later blocks are scanned with what they pay
+
+    def _prefer_undo(self, block: PendingBlock) -> None:
+        """Take first the copy of a block that has an undo record."""
+        copies = (block.ref, *block.spares)
+        if block.spares and (best := next(filter(self._files.find_undo, copies), None)) is not None:
+            block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
+
+    def _require_undo(self, placed: list[PendingBlock]) -> None:
+        lacking = [block.ref for block in placed if block.ref.transactions != 1 and self._files.find_undo(block.ref) is None]
+        if lacking:
+            why = "".join(f"; {problem}" for problem in self._report.undo_problems[:3])
+            first = f"{self.source.name(lacking[0])}, block {hash_to_hex(lacking[0].hash)}"
+            raise SourceError(f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}")
 
 
 class _OneShotFeed(Feed):
@@ -248,15 +281,16 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
     return ref.height if before is None or before.height is None else before.height + 1
 
 
-def batched(blocks: Iterable[PendingBlock]) -> Iterator[list[PendingBlock]]:
-    """Split blocks into the batches that a thread scans in one go."""
+def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
+    """Split blocks into the batches that a thread scans in one go; with the source, their undo records count, too."""
     batch: list[PendingBlock] = []
     size = 0
     for block in blocks:
-        if batch and (size + block.ref.size > BATCH_SIZE or len(batch) >= BATCH_BLOCKS):
+        more = block.ref.size + (0 if source is None else source.undo_size(block.ref))
+        if batch and (size + more > BATCH_SIZE or len(batch) >= BATCH_BLOCKS):
             yield batch
             batch, size = [], 0
         batch.append(block)
-        size += block.ref.size
+        size += more
     if batch:
         yield batch

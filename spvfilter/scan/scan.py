@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.chain import is_proven
-from spvfilter.errors import FormatError, SourceError
-from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, ReadBuffer, WatchTable, check_block
+from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
+from spvfilter.scan.undo import UndoMode
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -44,6 +45,7 @@ class _Result:
     raw: bytes | None = None  # None for a block in a file, which can be read again
     hits: Sequence[Hit] | None = None  # None for an unreadable block
     errors: list[tuple[str, Exception]] = field(default_factory=list)  # place and error of each unreadable copy
+    undo_errors: list[Problem] = field(default_factory=list)  # records that could not be used
 
 
 @dataclass(slots=True)
@@ -97,6 +99,7 @@ class Scan:
                     for match in matches:
                         yield match
             await feeder  # raises what has ended the feed
+            self._report.unseen = sum(block.is_blind for block in self._scanned)
             if self._coins:
                 again, late = await self._threads.in_thread(self._too_early)
                 for blocks in batched(again):
@@ -138,20 +141,31 @@ class Scan:
         """Scan the batch in one call of the kernel. If a block is unreadable or malformed, change nothing and return False."""
         if self._check and not all(is_proven(result.block.ref) for result in batch.results):
             return False
-        together = self._hits(batch.results, self._watch.table, buffer, WatchTable(), self._check)
+        refs = [result.block.ref for result in batch.results]
+        with self._feed.source.opened_undo(refs) as undo:
+            together = self._hits(batch.results, self._watch.table, buffer, WatchTable(), self._check, undo)
         if together is None:
             return False
-        for result, hits in zip(batch.results, together, strict=True):
+        for number, (result, hits) in enumerate(zip(batch.results, together, strict=True)):
             result.hits = hits
+            result.block.by_undo = undo is not None and undo[number] is not None
         return True
 
     def _hits(
-        self, results: list[_Result], table: WatchTable, buffer: ReadBuffer, found: WatchTable | None = None, check: bool = False
+        self,
+        results: list[_Result],
+        table: WatchTable,
+        buffer: ReadBuffer,
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: list[Place | None] | None = None,
     ) -> list[list[Hit]] | None:
-        """The hits of each block, found in one call of the kernel; None if a block is unreadable or malformed."""
+        """The hits of each block, found in one call of the kernel; None if a block or an undo record is unreadable or malformed."""
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
-                outcomes = table.scan_files(places, buffer, found, check)
+                outcomes = table.scan_files(places, buffer, found, check, undo)
+            elif undo is not None:
+                return None
             elif self._read(results):
                 outcomes = list(table.scan_blocks([result.raw or b"" for result in results], found, check))
             else:
@@ -182,12 +196,29 @@ class Scan:
                     if not is_proven(ref):
                         raise FormatError("the hash does not meet them", offset=72, field="bits")
                     check_block(raw)
-                result.hits = self._watch.table.scan_block(raw, found)
+                result.hits = self._hits_of(result, raw, found)
                 result.raw = raw
                 break
             except _UNREADABLE as error:
                 result.errors.append((self._feed.source.name(ref), error))
                 raw = None
+
+    def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> list[Hit]:
+        """The hits of a block, with its undo record if it has one that fits. Raises FormatError for a malformed block."""
+        block, source = result.block, self._feed.source
+        while (place := source.find_undo(block.ref)) is not None:
+            try:
+                hits = self._watch.table.scan_block(raw, found, place.read())
+                block.by_undo = True
+                return hits
+            except (UndoError, SourceError, OSError) as error:
+                more = source.pair_again(block.ref, place)
+                if more is None:
+                    continue
+                if source.mode is UndoMode.REQUIRE:
+                    raise SourceError(f"its undo record cannot be used: {error}") from None
+                result.undo_errors += [Problem.of(f"{source.name(block.ref)}: its undo record", error), *more]
+        return self._watch.table.scan_block(raw, found)
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[Match] | None:
         """Add the spends of outpoints learned since the scan began, learn, and make matches. Raises the error that ends the scan."""
@@ -200,6 +231,7 @@ class Scan:
                     self._threads.tell(matches)
                     raise error
                 self._report.problems.append(Problem.of(where, error))
+            self._report.undo_problems += result.undo_errors
             if result.hits is None:
                 continue
             hits = result.hits if late is None else _united(result.hits, late[number])
@@ -212,6 +244,9 @@ class Scan:
                 continue
             matches += found
             self._report.blocks += 1
+            self._report.by_undo += block.by_undo
+            if not block.by_undo and block.ref.transactions != 1 and self._feed.source.mode is not UndoMode.OFF:
+                self._report.without_undo.append(block.ref.hash)
             self._report.bytes_scanned += block.ref.size
         return matches if matches or not self._feed.planned else None
 
@@ -219,9 +254,15 @@ class Scan:
         """The spends, in each block, of outpoints learned since the scan began; None if there are no such outpoints."""
         if batch.learned == len(self._coins):
             return None
+        blind = [result for result in batch.results if not result.block.by_undo]
+        if not blind:
+            return None
         late = self._late_table(batch.learned)
-        together = self._hits(batch.results, late, buffer)
-        return [self._late_hits_of(result, late) for result in batch.results] if together is None else together
+        together = self._hits(blind, late, buffer)
+        if together is None:
+            together = [self._late_hits_of(result, late) for result in blind]
+        hits = iter(together)
+        return [[] if result.block.by_undo else next(hits) for result in batch.results]
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> list[Hit]:
         try:
@@ -266,7 +307,7 @@ class Scan:
         for number in range(len(self._scanned) - 1, -1, -1):
             block = self._scanned[number]
             elsewhere = len(lowest) > (block.segment in lowest)
-            if block.segment != STALE and (elsewhere or lowest.get(block.segment, block.depth) < block.depth):
+            if block.segment != STALE and not block.by_undo and (elsewhere or lowest.get(block.segment, block.depth) < block.depth):
                 again.append(block)
             if block.learned > before[number]:
                 lowest[block.segment] = min(lowest.get(block.segment, block.depth), block.depth)

@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -18,9 +19,10 @@ from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Place
 from spvfilter.network import Network
-from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.primitives import Serializable, read_compact_size, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
+from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoMode, UndoPlace
 
 if TYPE_CHECKING:
     import tempfile
@@ -81,6 +83,7 @@ class BlockRef:
     bits: int
     time: int
     height: int | None  # given, or stated by the block itself (BIP-34)
+    transactions: int | None = None  # as the block states it
 
 
 def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network, height: int | None = None) -> BlockRef:
@@ -89,7 +92,11 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
     previous, time, bits = _LINKAGE.unpack_from(prefix)
     stated = coinbase_height(prefix, network) if height is None else height
-    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), previous, bits, time, stated)
+    try:
+        transactions = read_compact_size(prefix, HEADER_SIZE, "transaction count")[0]
+    except FormatError:
+        transactions = None
+    return BlockRef(file, offset, size, sha256d(prefix[:HEADER_SIZE]), previous, bits, time, stated, transactions)
 
 
 @public
@@ -111,10 +118,36 @@ class Readable(ABC):
         """
         return nullcontext()
 
+    def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
+        """The places of the blocks' undo records in files, which are open until the context is left; None if no block has one."""
+        return nullcontext()
+
+    mode = UndoMode.OFF  # whether it looks for undo records
+
+    def find_undo(self, ref: BlockRef) -> UndoPlace | None:
+        """The place of the undo record of a block; None if it has none."""
+        return None
+
+    def undo_size(self, ref: BlockRef) -> int:
+        """The bytes of a block's undo record; 0 if it has none."""
+        place = self.find_undo(ref)
+        return 0 if place is None else place.size
+
+    def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
+        """Look for the block's undo record with more effort, after the one tried turned out not to be the block's.
+
+        Returns None if another one was found; else the block has none from now on, and the problems say why.
+        """
+        return []
+
 
 @public
 class BlockSource(Readable):
     """Blocks whose headers can be listed before the blocks are read."""
+
+    def undo_problems(self) -> list[Problem]:
+        """The undo files and records that cannot be used, as far as is known."""
+        return []
 
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
@@ -179,16 +212,23 @@ class BlockFiles(BlockSource):
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
     and later are XORed with the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts
-    are reported as problems of the scan, which goes on without them. Raises ParameterError if no path is given.
+    are reported as problems of the scan, which goes on without them.
+
+    With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with undo records is
+    reported apart, as the blocks can be used without them. Raises ParameterError if no path is given, and for an unknown mode.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str], *, undo: str = UndoMode.AUTO) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
             raise ParameterError("no file of blocks named")
+        if undo not in list(UndoMode):
+            raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+        self.mode = UndoMode(undo)
         self._missing: list[Problem] = []
         files = [file for name in named for file in self._expand(Path(name))]
         self._files = [BlockFile(file) for file in {os.path.realpath(file): file for file in files}.values()]
+        self._undo = UndoFiles()
 
     def _expand(self, path: Path) -> list[Path]:
         try:
@@ -205,18 +245,28 @@ class BlockFiles(BlockSource):
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
         yield from self._missing
         for number, file in enumerate(self._files):
+            undo = None if self.mode is UndoMode.OFF else UndoFile.beside(file.path)
+            refs: list[BlockRef] = []
             nothing = True
             try:
                 for found in file.records(network, PREFIX_SIZE):
                     nothing = False
                     if isinstance(found, Record):
-                        yield block_ref(found.prefix, number, found.offset, found.size, network)
+                        ref = block_ref(found.prefix, number, found.offset, found.size, network)
+                        if undo is not None:
+                            refs.append(ref)
+                        yield ref
                     else:
                         yield Problem(str(file.path), found)
                 if nothing:
                     yield Problem(str(file.path), "no block in this file, nothing but zeros")
             except (FormatError, SourceError, OSError) as error:
                 yield Problem.of(str(file.path), error)
+            if undo is not None:
+                self._undo.add(number, undo, [self._linked(ref) for ref in refs], network)
+
+    def _linked(self, ref: BlockRef) -> LinkedBlock:
+        return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(self.read, ref))
 
     def read(self, ref: BlockRef) -> bytes:
         """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
@@ -227,23 +277,53 @@ class BlockFiles(BlockSource):
 
     @contextmanager
     def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
-        descriptors: dict[int, int] = {}
-        try:
-            for number in {ref.file for ref in refs}:
-                descriptors[number] = os.open(self._files[number].path, os.O_RDONLY)
-            key_of = {number: self._files[number].key for number in descriptors}
-            is_hex = any(self._files[number].is_hex for number in descriptors)
-            places = None if is_hex else [Place(descriptors[ref.file], ref.offset, ref.size, key_of[ref.file], ref.hash) for ref in refs]
-        except OSError:
-            places = None
-        try:
-            yield places
-        finally:
-            for descriptor in descriptors.values():
-                os.close(descriptor)
+        with _descriptors({ref.file: self._files[ref.file].path for ref in refs}) as opened:
+            if opened is None or any(self._files[number].is_hex for number in opened):
+                yield None
+            else:
+                yield [Place(opened[ref.file], ref.offset, ref.size, self._files[ref.file].key, ref.hash) for ref in refs]
+
+    @contextmanager
+    def opened_undo(self, refs: Sequence[BlockRef]) -> Iterator[list[Place | None] | None]:
+        found = [self.find_undo(ref) for ref in refs]
+        with _descriptors({place.number: place.path for place in found if place is not None}) as opened:
+            if not opened:
+                yield None
+            else:
+                yield [
+                    None if at is None else Place(opened[at.number], at.offset, at.size, at.key, ref.previous)
+                    for ref, at in zip(refs, found, strict=True)
+                ]
+
+    def find_undo(self, ref: BlockRef) -> UndoPlace | None:
+        return self._undo.find(ref.file, ref.hash)
+
+    def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
+        problems = self._undo.pair_again(ref.hash, tried)
+        return None if problems is None else [Problem(where, message) for where, message in problems]
+
+    def undo_problems(self) -> list[Problem]:
+        return [Problem(where, message) for where, message in self._undo.problems]
 
     def name(self, ref: BlockRef) -> str:
         return f"{self._files[ref.file].path} at byte {ref.offset}"
+
+
+@contextmanager
+def _descriptors(paths: dict[int, Path]) -> Iterator[dict[int, int] | None]:
+    """Files open for reading, by number; None if one cannot be opened."""
+    descriptors: dict[int, int] = {}
+    try:
+        for number, path in paths.items():
+            descriptors[number] = os.open(path, os.O_RDONLY)
+        whole = True
+    except OSError:
+        whole = False
+    try:
+        yield descriptors if whole else None
+    finally:
+        for descriptor in descriptors.values():
+            os.close(descriptor)
 
 
 @public

@@ -15,6 +15,10 @@ from bitcoin.core import CBlock
 
 from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.hashes import sha256d
+from spvfilter.network import TESTNET3
+from support.chains import write_records
+from support.realdata import runs
+from support.undo import record_of, spent_of, undo_of, write_undo
 from support.vectors import vector_path
 
 KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label"]
@@ -251,3 +255,36 @@ def test_the_first_payment_ever_is_found_in_the_first_256_blocks(run: Any, tmp_p
         ("input", 248, 28 * 10**8), ("output", 248, 18 * 10**8),
     ]  # fmt: skip
     assert lines[1]["txid"] == "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16"
+
+
+@pytest.mark.vectors
+@pytest.mark.parametrize("chosen", ["csv", "jsonl"])
+def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(run: Any, tmp_path: Path, chosen: str) -> None:
+    (chain,) = [blocks for entry, blocks in runs() if entry["file"] == "testnet3_000000_000459.blk"]
+    raws = [block.raw for block in chain]
+    spent = spent_of(raws)
+    wanted = {coin.script for of_block in spent for coins in of_block for coin in coins}
+    (tmp_path / "wallet.txt").write_text("".join(f"script:{script.hex()}\n" for script in sorted(wanted)))
+    half = 230
+    write_records(tmp_path / "blk00007.dat", raws[half:], TESTNET3.magic)
+    records = [record_of(raw, undo_of(of)) for raw, of in zip(raws[half:], spent[half:], strict=True) if of]
+    write_undo(tmp_path / "rev00007.dat", records, TESTNET3.magic)
+    argv = ["scan", tmp_path, "--watch", tmp_path / "wallet.txt", "--network", "testnet3", "--format", chosen]
+    ran = run(*argv)
+    assert ran.code == 0
+    assert "warning" not in ran.err
+    total = sum(len(coins) for of_block in spent[half:] for coins in of_block)
+    assert ran.out.count("input") == total
+    without = run(*argv, "--undo", "off")
+    assert without.code == 0
+    assert without.out.count("input") < total
+    blind = sum(len(coins) > 0 for coins in spent[half:])
+    assert f"warning: {blind} block(s) may spend coins from before these blocks, and such spends cannot be seen" in without.err
+    (tmp_path / "rev00007.dat").write_bytes((tmp_path / "rev00007.dat").read_bytes()[:-1])
+    partly = run(*argv)
+    assert partly.code == 1
+    assert "1 block(s) without a usable undo record, matched by outpoints" in partly.err
+    assert "rev00007.dat: the record at byte" in partly.err
+    refused = run(*argv, "--undo", "require")
+    assert (refused.code, refused.out.count("input")) == (2, 0)
+    assert "undo data is required, and 1 of 230 blocks have none" in refused.err

@@ -41,9 +41,10 @@ def descriptors() -> int:
 def test_a_reference_holds_what_linking_needs() -> None:
     raw = block_of(b"\x07" * 32, 300, time=1_234_567_890)
     assert block_ref(raw[:256], 3, 1_000, len(raw), REGTEST) == BlockRef(
-        3, 1_000, len(raw), block_hash(raw), b"\x07" * 32, 0x207FFFFF, 1_234_567_890, 300
+        3, 1_000, len(raw), block_hash(raw), b"\x07" * 32, 0x207FFFFF, 1_234_567_890, 300, 1
     )
     assert block_ref(raw[:80], 0, 0, 80, REGTEST).height is None
+    assert block_ref(raw[:80], 0, 0, 80, REGTEST).transactions is None
     assert block_ref(raw, 0, 0, len(raw), REGTEST, 7).height == 7
     for size in (0, 1, 79):
         with pytest.raises(errors.FormatError, match=f"header at byte 0: truncated: 80 bytes wanted, {size} left"):

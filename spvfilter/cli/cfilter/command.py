@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from spvfilter.cli.arguments import Parser, add_network, add_watch_file, read_hex_or_bytes, watch_list, whole
 from spvfilter.cli.cfilter.database import export_filters, import_filters
-from spvfilter.cli.cfilter.jsonlines import FilterRecord, SeenOutputs, chain_order, check_network, is_of_lines, read_prevouts, read_records
+from spvfilter.cli.cfilter.jsonlines import FilterRecord, check_network, is_of_lines, read_records
+from spvfilter.cli.cfilter.spent import SpentScripts, chain_heights, chain_order, read_prevouts
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError
@@ -21,6 +22,7 @@ from spvfilter.kernel import GcsQuery
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER, MAX_BLOCK_SIZE
 from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
+from spvfilter.scan.undo import UndoMode
 
 FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1  # exit code
@@ -33,9 +35,13 @@ def configure(parser: Parser) -> None:
     )
     build = parser.add_action(
         "build", "make the filters of blocks",
-        "Make the filters of blocks and print them. The outputs that a block spends are found in the blocks before it or in --prevouts.",
+        "Make the filters of blocks and print them. What a block spends is found in the rev*.dat beside its blk*.dat, in the blocks before "
+        "it, or in --prevouts. With rev*.dat files any range of blocks will do, and no outputs are held in memory.",
     )  # fmt: skip
     build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
+    build.add_argument(
+        "--undo", choices=list(UndoMode), default=UndoMode.AUTO, help="use rev*.dat: auto (default) where there are any, require or off"
+    )
     build.add_argument(
         "--prevouts", metavar="FILE", help="the outputs that the one block spends, in order, each as value (8 bytes), length and script"
     )
@@ -111,7 +117,7 @@ def _export(args: argparse.Namespace, page: Page) -> int:
 
 
 def _build(args: argparse.Namespace, page: Page) -> int:
-    source = BlockFiles(args.blocks)
+    source = BlockFiles(args.blocks, undo=args.undo)
     refs: list[BlockRef] = []
     problems: list[str] = []
     for found in source.index(args.network):
@@ -119,43 +125,35 @@ def _build(args: argparse.Namespace, page: Page) -> int:
             problems.append(str(found))
         else:
             refs.append(found)
+    problems += map(str, source.undo_problems())
     order, runs = chain_order(refs)
     if args.prevouts is not None and len(order) != 1:
         raise ParameterError(f"--prevouts needs exactly one block, not {len(order)}")
     if args.previous is not None and runs != 1:
         raise ParameterError(f"--previous needs one run of linked blocks, not {runs}")
     given = None if args.prevouts is None else read_prevouts(args.prevouts)
-    outputs = SeenOutputs(forget=len({ref.previous for ref in order}) == len(order))
+    spent = SpentScripts(source, order, given)
+    heights = chain_heights(order, args.network)
     headers = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
     if args.previous is not None:
         headers[order[0].previous] = args.previous
     show = _Shown(page, _is_json(args, page))
-    for ref in order:
+    for ref, height in zip(order, heights, strict=True):
         try:
-            built = _filter_of(source.read(ref), outputs, given)
+            raw = source.read(ref)
+            built = BasicFilter.build(raw, spent.of(ref, raw, problems))
         except (FormatError, ParameterError, SourceError, OSError) as error:
             problems.append(str(Problem.of(f"{source.name(ref)}, block {hash_to_hex(ref.hash)}", error)))
             continue
         if (before := headers.get(ref.previous)) is not None:
             headers[ref.hash] = built.header(before)
-        show.one(FilterRecord(ref.hash, ref.previous, ref.height, bytes(built), headers.get(ref.hash)), built.n)
+        show.one(FilterRecord(ref.hash, ref.previous, height, bytes(built), headers.get(ref.hash)), built.n)
     show.end()
     for problem in problems:
         complain(problem)
     if not show.count:
         raise SourceError("no filter was made")
     return _INCOMPLETE if problems else 0
-
-
-def _filter_of(raw: bytes, outputs: SeenOutputs, given: Sequence[bytes] | None) -> BasicFilter:
-    spent = outputs.add(raw)
-    if given is not None:
-        return BasicFilter.build(raw, given)
-    scripts = [script for script in spent if script is not None]
-    if len(scripts) < len(spent):
-        missing = len(spent) - len(scripts)
-        raise SourceError(f"{missing} of the {len(spent)} outputs it spends are in no block given before it: add that block, or --prevouts")
-    return BasicFilter.build(raw, scripts)
 
 
 class _Shown:

@@ -1,26 +1,23 @@
-"""Files of `spvfilter cfilter`: compact filters as JSON lines, spent outputs, and the order of blocks to build filters in."""
+"""Files of `spvfilter cfilter`: compact filters as JSON lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from spvfilter._dataclass import dataclass
 from spvfilter.cli.arguments import standard_input
-from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError
 from spvfilter.filters.bip158 import filter_hash
-from spvfilter.kernel import txid, walk_block
 from spvfilter.network import NETWORKS, Network
-from spvfilter.primitives import Reader, hash_from_hex, hash_to_hex
+from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.scan.sources import BlockRef
 
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
-_OP_RETURN = 0x6A
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
 _START = 4_096  # bytes per read until something other than blanks is found
 _OBJECT = re.compile(rb'\{\s*"[a-z]')  # the bytes of one filter in ten million begin like this
@@ -123,56 +120,3 @@ def check_network(name: str, record: FilterRecord, network: Network) -> None:
     if first not in (None, genesis):
         whose = f" but of {_GENESIS[first]}" if first in _GENESIS else ""
         raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not of {network}{whose}")
-
-
-def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
-    """The blocks without duplicates, parents first, and the number of blocks whose parent is missing."""
-    known = {ref.hash: ref for ref in refs}
-    children: dict[bytes, list[BlockRef]] = {}
-    roots = []
-    for ref in known.values():
-        if ref.previous in known:
-            children.setdefault(ref.previous, []).append(ref)
-        else:
-            roots.append(ref)
-    order, waiting = [], roots[::-1]
-    while waiting:
-        order.append(ref := waiting.pop())
-        waiting += reversed(children.get(ref.hash, []))
-    return order, len(roots)
-
-
-class SeenOutputs:
-    """The scriptPubKeys of outputs, kept for the blocks that spend them. With `forget` (no forks), spent outputs are dropped."""
-
-    def __init__(self, forget: bool) -> None:
-        self._forget = forget
-        self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
-
-    def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Keep a block's outputs and return the scripts that it spends, in order; None for an output that was never seen."""
-        spans = list(walk_block(raw_block))
-        for tx in spans:
-            this_txid = txid(raw_block, tx)
-            for index, (_, start, end) in enumerate(tx.outputs):
-                if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # nothing can spend it
-                    self._scripts[this_txid + index.to_bytes(4, "little")] = raw_block[start:end]
-        spent = [raw_block[at : at + 36] for tx in spans[1:] for at, _, _ in tx.inputs]
-        find = self._scripts.pop if self._forget else self._scripts.get
-        return [find(outpoint, None) for outpoint in spent]
-
-
-def read_prevouts(path: str) -> Sequence[bytes]:
-    """The scripts of a file of spent outputs, each as in a transaction (CTxOut): value i64 LE, CompactSize, script.
-
-    Raises SourceError for a file that is not such a list, OSError.
-    """
-    raw = Path(path).read_bytes()
-    reader, scripts = Reader(raw), []
-    try:
-        while reader.at < len(raw):
-            reader.take(8, "value")
-            scripts.append(reader.take(reader.compact_size("script length"), "script"))
-    except FormatError as error:
-        raise SourceError(f"{path}: output {len(scripts)}: {error}") from None
-    return scripts

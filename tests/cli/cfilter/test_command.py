@@ -13,9 +13,12 @@ import pytest
 from spvfilter.address import address_to_script
 from spvfilter.cli.demo.chain import NETWORK, wallet_addresses
 from spvfilter.filters.bip158 import BasicFilter
-from spvfilter.network import REGTEST as REGTEST_NETWORK
+from spvfilter.network import REGTEST as REGTEST_NETWORK, Network
 from spvfilter.primitives import hash_from_hex, hash_to_hex
+from support.chains import write_records
 from support.processes import on_terminal, process
+from support.realdata import RealBlock, real_block_cases, runs
+from support.undo import coins_of_block, ledger_chain, record_of, spent_of, undo_of, write_undo
 from support.vectors import vector_cases, vector_file, vector_path
 
 REGTEST = ("--network", "regtest")
@@ -92,6 +95,60 @@ def test_a_real_block_with_the_outputs_it_spends_gives_the_published_filter(run:
     assert made["filter_header"] is None
 
 
+@pytest.mark.vectors
+@pytest.mark.parametrize("name", ["mainnet_000000_000255", "testnet3_000000_000459"])
+def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: str, tmp_path: Path) -> None:
+    known = vector_file(f"04_bip158/chain_{name}.json")
+    (blocks,) = [[each.raw for each in of] for entry, of in runs() if entry["file"] == f"{name}.blk"]
+    magic = Network.named(known["network"]).magic
+    records = [record_of(raw, undo_of(coins)) for raw, coins in zip(blocks, spent_of(blocks), strict=True)]
+    for start, end in ((0, 180), (180, 200), (200, len(blocks))):
+        write_records(tmp_path / "blk00000.dat", blocks[start:end][::-1], magic)
+        write_undo(tmp_path / "rev00000.dat", records[max(start, 1) : end], magic)
+        ran = run("cfilter", "build", tmp_path, "--network", known["network"], "--undo", "require")
+        assert (ran.code, ran.err) == (0, "")
+        made = [(line["height"], line["block"], line["filter"]) for line in map(json.loads, ran.out.splitlines())]
+        heights = [None if start else block["height"] for block in known["blocks"][start:end]]
+        assert made == [(height, block["hash"], block["filter"]) for height, block in zip(heights, known["blocks"][start:end], strict=True)]
+    (tmp_path / "rev00000.dat").unlink()
+    assert run("cfilter", "build", tmp_path, "--network", known["network"], "--undo", "require").code == 2
+    ran = run("cfilter", "build", tmp_path, "--network", known["network"])
+    assert ran.code == 1
+    assert "outputs it spends are in no block given before it: add that block or its rev*.dat" in ran.err
+
+
+@real_block_cases()
+def test_a_real_block_with_an_undo_record_gives_the_published_filter(run: Any, block: RealBlock, tmp_path: Path) -> None:
+    cases = {case["block_hash"]: case for case in vector_file("04_bip158/real_blocks.json")["vectors"]}
+    if not block.facts.get("prevouts_file"):
+        assert block.hash not in cases
+        return
+    undo = undo_of(coins_of_block(block))
+    write_records(tmp_path / "blk00000.dat", [block.raw], block.network.magic)
+    write_undo(tmp_path / "rev00000.dat", [record_of(block.raw, undo)], block.network.magic)
+    ran = run("cfilter", "build", tmp_path, "--network", block.network.name)
+    assert (ran.code, ran.err) == (0, "")
+    scripts = [coin.script for coins in coins_of_block(block) for coin in coins]
+    made = bytes.fromhex(json.loads(ran.out)["filter"])
+    assert made == bytes(BasicFilter.build(block.raw, scripts))
+    if block.hash in cases:
+        assert made.hex() == cases[block.hash]["filter"]
+
+
+def test_a_damaged_record_is_named_and_outputs_seen_before_stand_in(run: Any, tmp_path: Path) -> None:
+    _, blocks, records = ledger_chain(5, 12, closed=True)
+    write_records(tmp_path / "blk00000.dat", blocks)
+    plain = run("cfilter", "build", tmp_path, *REGTEST)
+    assert (plain.code, plain.err) == (0, "")
+    number = max(range(len(blocks)), key=lambda n: len(records[n]))
+    damaged = records[number][:-1] + bytes([records[number][-1] ^ 1])
+    write_undo(tmp_path / "rev00000.dat", [*records[:number], damaged, *records[number + 1 :]])
+    ran = run("cfilter", "build", tmp_path, *REGTEST)
+    assert ran.code == 1
+    assert "rev00000.dat: the undo record at byte" in ran.err
+    assert ran.out == plain.out
+
+
 def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(run: Any, chain: Sequence[bytes], tmp_path: Path) -> None:
     for number in (0, 2):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
@@ -99,7 +156,7 @@ def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(run: Any, c
     assert ran.code == 1
     assert [json.loads(line)["height"] for line in ran.out.splitlines()] == [1]
     assert ran.err.startswith(f"spvfilter: {tmp_path}/2.raw at byte 0, block ")
-    assert "outputs it spends are in no block given before it: add that block, or --prevouts" in ran.err
+    assert "outputs it spends are in no block given before it: add that block or its rev*.dat, or --prevouts" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,374 @@
+"""Undo files: which record of a rev*.dat belongs to which block of the blk*.dat of the same number.
+
+A record (Core node/blockstorage.cpp) is the network's magic (4 bytes), size u32 LE, the undo, and the check: sha256d(hash of the block's
+previous block, undo), 32 bytes. It does not name its block, and records are in the order in which blocks were connected. So records are
+first aligned with the blocks in chain order by their number of transactions, which reads next to nothing; the kernel verifies each check
+when it uses the record. Where that fails, or two blocks follow the same one (which the check cannot tell apart), all checks of the file
+are computed, and siblings are told apart by what they spend. What stays ambiguous is named, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import public
+from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.hashes import hash160, sha256d
+from spvfilter.kernel import SpentCoin, TxSpan, spent_coins, walk_block
+from spvfilter.kernel.pure.files import xored
+from spvfilter.network import Network
+from spvfilter.primitives import Reader, hash_to_hex, read_compact_size, script_pushes
+from spvfilter.protocol import HASH_SIZE, MAX_UNDO_SIZE
+from spvfilter.scan.blockfile import Framing, Record, framed, owned, xor_key
+
+UNDO = Framing("undo record", 1, MAX_UNDO_SIZE - HASH_SIZE, HASH_SIZE)
+_COUNT_SIZE = 9  # bytes of the longest CompactSize
+_PATIENCE = 64  # times the size of a file that is hashed at most to find where its records belong
+_LEAST_PATIENCE = 1 << 28  # bytes
+
+
+@public
+class UndoMode(StrEnum):
+    """Whether files of blocks are read with the undo files beside them."""
+
+    AUTO = "auto"  # where there are any
+    REQUIRE = "require"  # a block without its record is an error
+    OFF = "off"
+
+
+class LinkedBlock(NamedTuple):
+    """What pairing needs to know of a block."""
+
+    hash: bytes
+    previous: bytes
+    transactions: int
+    time: int
+    height: int | None
+    read: Callable[[], bytes]
+
+
+@dataclass(slots=True)
+class Pairing:
+    """The records of one file by the hashes of their blocks, and sentences about those that belong to none."""
+
+    places: dict[bytes, Record] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+@public
+def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
+    """The coins that a block spends, by its undo record (undo, then its check): for each transaction but the coinbase those of its inputs.
+
+    Raises UndoError for a record that is malformed, damaged or not of this block, FormatError for a malformed block.
+    """
+    undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
+    if len(record) < HASH_SIZE or sha256d(raw_block[4:36] + undo) != check:
+        raise UndoError("does not match the record and the block before", offset=len(undo), field="undo check")
+    coins = spent_coins(undo)
+    shape = [len(tx.inputs) for tx in walk_block(raw_block)][1:]
+    if [len(of_tx) for of_tx in coins] != shape:
+        raise UndoError("its numbers of inputs are not the block's", offset=0, field="undo input count")
+    return coins
+
+
+class UndoFile:
+    """A rev*.dat beside a file of blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.key = b""  # what it is XORed with
+
+    @classmethod
+    def beside(cls, blocks: Path) -> UndoFile | None:
+        """The undo file of a blk*.dat; None if it has none."""
+        if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
+            return None
+        path = blocks.with_name(f"rev{blocks.name[3:]}")
+        return cls(path) if path.exists() else None
+
+    def records(self, network: Network) -> Iterator[Record | str]:
+        """Yield every record, its check included, and a sentence about every part that is none. Raises OSError, SourceError."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise SourceError("not a regular file")
+            self.key, owner, _ = owned(descriptor, xor_key(self.path), 8)
+            if owner not in (None, network):
+                raise SourceError(f"these are undo records of {owner}, not of {network}")
+            yield from framed(descriptor, self.key, status.st_size, network, _COUNT_SIZE, UNDO)
+        finally:
+            os.close(descriptor)
+
+    def read(self, record: Record) -> bytes:
+        """A record with its check. Raises as UndoPlace.read does."""
+        return self.place(0, record).read()
+
+    def place(self, number: int, record: Record) -> UndoPlace:
+        """The place of a record of this file, which is beside file `number`."""
+        return UndoPlace(number, self.path, self.key, record.offset, record.size)
+
+
+@public
+class UndoPlace(NamedTuple):
+    """The place of an undo record in a file."""
+
+    number: int  # of the file of blocks that it belongs to, within the source
+    path: Path
+    key: bytes  # 8 bytes with which the file is XORed, or empty
+    offset: int
+    size: int  # bytes, with the check
+
+    def read(self) -> bytes:
+        """The record with its check, which is not verified. Raises OSError, SourceError if the file has become shorter."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            raw = xored(os.pread(descriptor, self.size, self.offset), self.offset, self.key)
+        finally:
+            os.close(descriptor)
+        if len(raw) != self.size:
+            raise SourceError("the file has changed while it was read")
+        return raw
+
+
+def transactions_of(record: Record) -> int | None:
+    """The number of transactions of the block that a record belongs to; None if the record is damaged there."""
+    try:
+        return read_compact_size(record.prefix, 0, "count")[0] + 1
+    except FormatError:
+        return None
+
+
+def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
+    """Find the record of each block of one file that spends anything.
+
+    The records that are aligned are not verified yet: call `pair_exactly` if one is not its block's. Raises OSError, SourceError.
+    """
+    spending = _in_chain_order([block for block in blocks if block.transactions > 1])
+    if len({block.previous for block in spending}) < len(spending):
+        return pair_exactly(file, blocks, network)
+    aligned = Pairing()
+    at = 0
+    for record in file.records(network):
+        if isinstance(record, str):
+            return pair_exactly(file, blocks, network)
+        if (transactions := transactions_of(record)) == 1:
+            continue  # its block spends nothing
+        while at < len(spending) and spending[at].transactions != transactions:
+            at += 1
+        if at == len(spending):
+            return pair_exactly(file, blocks, network)
+        aligned.places[spending[at].hash] = record
+        at += 1
+    return aligned
+
+
+def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
+    """Find the record of each block of one file by computing checks. Raises OSError, SourceError."""
+    spending = _in_chain_order([block for block in blocks if block.transactions > 1])
+    claims: dict[bytes, list[Record]] = {}  # by previous block
+    found = Pairing()
+    search = _Search(spending, _PATIENCE * file.path.stat().st_size + _LEAST_PATIENCE)
+    for record in file.records(network):
+        if isinstance(record, str):
+            found.problems.append(record)
+        elif transactions_of(record) != 1:
+            previous = search.previous_of(file.read(record), transactions_of(record))
+            if previous is None:
+                found.problems.append(f"the undo record at byte {record.offset - 8} is damaged, or of no block in the file of blocks")
+            else:
+                claims.setdefault(previous, []).append(record)
+    followers: dict[bytes, list[LinkedBlock]] = {}
+    for block in spending:
+        followers.setdefault(block.previous, []).append(block)
+    for previous, records in claims.items():
+        _settle(file, records, followers[previous], found)
+    return found
+
+
+def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
+    """Parents first; runs that are not linked by their oldest time."""
+    known = {block.hash: block for block in blocks}
+    children: dict[bytes, list[LinkedBlock]] = {}
+    for block in blocks:
+        children.setdefault(block.previous, []).append(block)
+    roots = sorted((block for block in blocks if block.previous not in known), key=lambda block: (block.time, block.hash))
+    order: list[LinkedBlock] = []
+    waiting = roots[::-1]
+    while waiting:
+        order.append(block := waiting.pop())
+        waiting += children.get(block.hash, [])
+    return order
+
+
+class _Search:
+    """Finds the block before a record's block. The next one in chain order is tried first, and the work on a file is bounded."""
+
+    def __init__(self, blocks: Sequence[LinkedBlock], patience: int) -> None:
+        self._by_count: dict[int, list[int]] = {}
+        for number, block in enumerate(blocks):
+            self._by_count.setdefault(block.transactions, []).append(number)
+        self._blocks = blocks
+        self._next = 0
+        self._patience = patience  # bytes that may still be hashed
+
+    def previous_of(self, record: bytes, transactions: int | None) -> bytes | None:
+        undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
+        numbers = self._by_count.get(transactions or 0, [])
+        ahead = bisect_left(numbers, self._next)
+        for number in chain(islice(numbers, ahead, None), reversed(numbers[:ahead])):
+            if self._patience < 0:
+                return None
+            self._patience -= len(record)
+            previous = self._blocks[number].previous
+            if sha256d(previous + undo) == check:
+                self._next = number + 1
+                return previous
+        return None
+
+
+def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], found: Pairing) -> None:
+    """Give the records that follow one block to the siblings that they fit. A block has one record at most."""
+    contents = [file.read(record) for record in records]
+    distinct = [number for number, raw in enumerate(contents) if raw not in contents[:number]]
+    raws = {block.hash: block.read() for block in siblings}
+    fits = {number: [block for block in siblings if _fits(contents[number], raws[block.hash], block.height)] for number in distinct}
+    while (single := next((number for number, of in fits.items() if len(of) == 1), None)) is not None:
+        (block,) = fits.pop(single)
+        found.places[block.hash] = records[single]
+        fits = {number: [other for other in of if other.hash != block.hash] for number, of in fits.items()}
+    for number, of in fits.items():
+        where = f"the undo record at byte {records[number].offset - 8}"
+        if not of:
+            found.problems.append(f"{where} fits no block that follows {hash_to_hex(siblings[0].previous)}")
+        elif len({tuple(_outpoints(raws[block.hash])) for block in of}) == 1 and len(fits) == 1:
+            found.places |= {block.hash: records[number] for block in of}  # they spend the same coins
+        else:
+            names = " and ".join(sorted(hash_to_hex(block.hash) for block in of))
+            found.problems.append(f"{where} is ambiguous: it fits {names}")
+
+
+def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
+    return [tuple(raw[at : at + 36] for at, _, _ in tx.inputs) for position, tx in enumerate(walk_block(raw)) if position]
+
+
+def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
+    """Whether nothing in the block contradicts the record, whose check fits."""
+    try:
+        coins = block_coins(raw, record)
+    except FormatError:
+        return False
+    for tx, of_tx in zip(list(walk_block(raw))[1:], coins, strict=True):
+        paid = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]
+        if sum(paid) > sum(coin.value for coin in of_tx):
+            return False
+        if height is not None and any((coin.height or 0) > height for coin in of_tx):
+            return False
+        stacks = _witnesses(raw, tx)
+        for (_, start, end), stack, coin in zip(tx.inputs, stacks, of_tx, strict=True):
+            if _contradicts(coin.script, raw[start:end], stack):
+                return False
+    return True
+
+
+def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
+    """Whether an input certainly spends another script: the hash that this one demands is not that of what the input shows."""
+    pushes = list(script_pushes(script_sig))
+    only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(b"\0")  # so that the last one is on top of the stack
+    if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
+        return bool(pushes) and only_pushes and hash160(pushes[-1]) != script[3:23]
+    if len(script) == 23 and script[:2] == b"\xa9\x14" and script[22:] == b"\x87":
+        return not script_sig or (bool(pushes) and only_pushes and hash160(pushes[-1]) != script[2:22])
+    if script[:2] == b"\x00\x14" and len(script) == 22 and witness:
+        return bool(script_sig) or len(witness) != 2 or hash160(witness[1]) != script[2:]
+    if script[:2] == b"\x00\x20" and len(script) == 34 and witness:
+        return bool(script_sig) or sha256(witness[-1]).digest() != script[2:]
+    return False
+
+
+def _push(data: bytes) -> bytes:
+    size = len(data)
+    if size < 0x4C:
+        return bytes((size,)) + data
+    return b"\x4c" + bytes((size,)) + data if size < 0x100 else b"\x4d" + size.to_bytes(2, "little") + data
+
+
+def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
+    """The witness stack of each input."""
+    if not tx.witness:
+        return [[] for _ in tx.inputs]
+    reader = Reader(raw, tx.witness)
+    return [[reader.take(reader.compact_size("length"), "item") for _ in range(reader.compact_size("count"))] for _ in tx.inputs]
+
+
+class _Paired:
+    """One file of blocks and the undo file beside it."""
+
+    __slots__ = ("blocks", "exact", "file", "network", "places")
+
+    def __init__(self, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
+        self.file = file
+        self.blocks = blocks
+        self.network = network
+        self.exact = False
+        self.places: dict[bytes, Record] = {}
+
+
+class UndoFiles:
+    """The undo records of all files, by block. Threads that scan may ask at the same time."""
+
+    def __init__(self) -> None:
+        self._paired: dict[int, _Paired] = {}
+        self._lock = threading.Lock()
+        self.problems: list[tuple[str, str]] = []  # where, and what
+
+    def add(self, number: int, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
+        """Pair the records of the undo file beside file `number` with its blocks. What is wrong is a problem."""
+        paired = self._paired[number] = _Paired(file, list({block.hash: block for block in blocks}.values()), network)
+        self._pair(paired, pair)
+
+    def _pair(self, paired: _Paired, how: Callable[[UndoFile, Sequence[LinkedBlock], Network], Pairing]) -> None:
+        name = str(paired.file.path)
+        try:
+            found = how(paired.file, paired.blocks, paired.network)
+        except (FormatError, SourceError) as error:
+            found = Pairing(problems=[str(error)])
+        except OSError as error:
+            found = Pairing(problems=[error.strerror or str(error)])
+        paired.places = found.places
+        self.problems += [(name, problem) for problem in found.problems]
+
+    def find(self, number: int, block: bytes) -> UndoPlace | None:
+        """The place of the record of a block in file `number`."""
+        paired = self._paired.get(number)
+        record = None if paired is None else paired.places.get(block)
+        return None if paired is None or record is None else paired.file.place(number, record)
+
+    def pair_again(self, block: bytes, tried: UndoPlace) -> list[tuple[str, str]] | None:
+        """Compute the checks of a file's records, once, since one that was tried is not its block's.
+
+        Returns None if the block has another record now; else it has none from now on, and the new problems.
+        """
+        with self._lock:
+            paired, known = self._paired[tried.number], len(self.problems)
+            if not paired.exact:
+                paired.exact = True
+                aligned = paired.places
+                self._pair(paired, pair_exactly)
+                lost = [hash_to_hex(each) for each in aligned if each not in paired.places]
+                if lost:
+                    self.problems.append((str(paired.file.path), f"no undo record of {len(lost):,} block(s), the first {lost[0]}"))
+            if self.find(tried.number, block) not in (None, tried):
+                return None
+            paired.places.pop(block, None)
+            return self.problems[known:]
