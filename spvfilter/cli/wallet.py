@@ -16,6 +16,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.reader import WalletStore
 from spvfilter.store.views import Balance, Coin, HistoryEntry
+from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
     import csv
@@ -111,23 +112,28 @@ def _hex(digest: bytes | None) -> str | None:
     return None if digest is None else hash_to_hex(digest)
 
 
-_COIN_COLUMNS = ("outpoint", "value", "address", "script", "label", "height", "coinbase", "spendable", "spent_by")
+_COIN_COLUMNS = ("outpoint", "value", "address", "script", "label", "height", "coinbase", "spendable", "spent_by", "time", "completeness")
 _ENTRY_COLUMNS = (
     *("txid", "net", "fee", "status", "height", "block", "time", "first_seen", "confirmations", "rival", "own", "coinbase"),
-    *("labels", "raw"),
+    *("labels", "raw", "completeness"),
 )
 
 
 def _coin_fields(coin: Coin) -> Fields:
     named = (coin.address, coin.script_pubkey.hex(), coin.label)
-    row = (str(coin.outpoint), coin.value, *named, coin.height, coin.is_coinbase, coin.is_spendable, _hex(coin.spent_by))
+    state = (coin.height, coin.is_coinbase, coin.is_spendable, _hex(coin.spent_by), coin.time, _certainty(coin.completeness))
+    row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
 
 
 def _entry_fields(entry: HistoryEntry) -> dict[str, object]:
     place = (entry.height, _hex(entry.block_hash), entry.time, entry.first_seen, entry.confirmations)
-    kind = (_hex(entry.rival), entry.is_own, entry.is_coinbase, list(entry.labels), entry.raw.hex())
+    kind = (_hex(entry.rival), entry.is_own, entry.is_coinbase, list(entry.labels), entry.raw.hex(), _certainty(entry.completeness))
     return dict(zip(_ENTRY_COLUMNS, (_hex(entry.txid), entry.net, entry.fee, entry.status.value, *place, *kind), strict=True))
+
+
+def _certainty(completeness: Completeness | None) -> str | None:
+    return None if completeness is None else completeness.value
 
 
 def _print(page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]) -> None:

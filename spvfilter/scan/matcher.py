@@ -14,6 +14,7 @@ from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
+from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -53,7 +54,7 @@ class Matcher:
             if not new:
                 break
             hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
-        return self.watch.accept(hits)
+        return self.watch.accept(hits, is_coinbase=bool(hits) and Transaction.parse(tx).is_coinbase)
 
     async def scan(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[Match]:
         """Yield the matches in the blocks of files (BlockFiles), a sequence, or a plain or asynchronous iterable of raw blocks.

@@ -292,7 +292,7 @@ class Scan:
         self._growth.used(hits)
         block.spends |= {(hit.position, hit.n) for hit in hits if hit.spend}
         block.outputs |= {(hit.position, hit.n) for hit in hits if not hit.spend}
-        return self._watch.matches(hits, block_hash=block.ref.hash, height=height)
+        return self._watch.matches(hits, block_hash=block.ref.hash, height=height, time=block.ref.time)
 
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
         """The blocks to search again, and all outpoints that they may have missed.
@@ -326,7 +326,7 @@ class Scan:
                 continue
             new = [hit for hit in hits if (hit.position, hit.n) not in block.spends]
             block.spends |= {(hit.position, hit.n) for hit in new}
-            matches += self._watch.matches(new, block_hash=block.ref.hash, height=block.height)
+            matches += self._watch.matches(new, block_hash=block.ref.hash, height=block.height, time=block.ref.time)
         return matches
 
     def _search_again(self, blocks: list[PendingBlock]) -> list[Match]:

@@ -53,6 +53,15 @@ class StoredMatch(NamedTuple):
     block_hash: bytes | None
     height: int | None
     completeness: Completeness
+    time: int | None = None  # of the block, seconds since 1970; not stored with the match, as its header is
+
+
+def stored_completeness(text: str, path: Path) -> Completeness:
+    """The completeness in a row of the database at `path`. Raises StoreCorruptError for an unknown one."""
+    try:
+        return Completeness(text)
+    except ValueError:
+        raise StoreCorruptError(f"{path}: a match has the unknown completeness {text[:20]!r}") from None
 
 
 @public
@@ -175,7 +184,7 @@ class Ledger:
 
     def put(self, found: StoredMatch, entry: int) -> None:
         """Write a match, in place of its earlier state; `entry` is the id of its row in the watch list."""
-        hit, block, height, completeness = found
+        hit, block, height, completeness, _ = found
         self._touch(hit.txid, hit.outpoint)
         self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
         place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)

@@ -22,13 +22,23 @@ from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows, KnownAddress
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.headers import HeaderRows
-from spvfilter.store.ledger import UNCONFIRMED, UNCONFIRMED_PLACE, Ended, Ledger, StoredMatch, StoredTx, TxStatus, place_of, stored_tx
+from spvfilter.store.ledger import (
+    UNCONFIRMED,
+    UNCONFIRMED_PLACE,
+    Ended,
+    Ledger,
+    StoredMatch,
+    StoredTx,
+    TxStatus,
+    place_of,
+    stored_completeness,
+    stored_tx,
+)
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
 from spvfilter.store.views import Views
-from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -260,13 +270,7 @@ class Store:
         query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
         for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
-            yield StoredMatch(hit, block, height, self._completeness(completeness))
-
-    def _completeness(self, stored: str) -> Completeness:
-        try:
-            return Completeness(stored)
-        except ValueError:
-            raise StoreCorruptError(f"{self.path}: a match has the unknown completeness {stored[:20]!r}") from None
+            yield StoredMatch(hit, block, height, stored_completeness(completeness, self.path))
 
     def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
         """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while unconfirmed."""

@@ -16,9 +16,10 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.headers import PER_ROW
-from spvfilter.store.ledger import Totals, TxStatus
+from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import mark, translated
+from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,6 +62,8 @@ class Coin:
     is_spendable: bool  # in a block, mature, and not spent by a pending transaction
     spent_by: bytes | None  # txid of the pending transaction that spends it
     cursor: str  # to go on behind it
+    time: int | None = None  # of its block, seconds since 1970; None while it is pending
+    completeness: Completeness | None = None  # of its block: how certain it is that no match in it is missing
 
 
 @public
@@ -83,6 +86,7 @@ class HistoryEntry:
     labels: tuple[str, ...]  # of the entries that it matches
     raw: bytes
     cursor: str  # to go on behind it
+    completeness: Completeness | None = None  # of its block: how certain it is that no match in it is missing
 
 
 @public
@@ -220,6 +224,7 @@ class Views:
         if found is None:
             raise StoreCorruptError(f"{self._path}: entry {entry} of the watch list is missing")
         label = found[-1]
+        time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         return Coin(
             outpoint=OutPoint.parse(outpoint),
@@ -232,6 +237,8 @@ class Views:
             is_spendable=is_mature and spender is None,
             spent_by=spender,
             cursor=_cursor(place, outpoint),
+            time=time,
+            completeness=completeness,
         )
 
     def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:
@@ -255,7 +262,21 @@ class Views:
                 labels=tuple(label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))),
                 raw=raw,
                 cursor=_cursor(place, txid),
+                completeness=self._completeness_of(txid) if is_confirmed else None,
             )
+
+    def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:
+        """Time and completeness of the block at a height that has an output."""
+        values = outpoint[:32], int.from_bytes(outpoint[32:], "little"), height
+        row = next(self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None)
+        if row is None:
+            raise StoreCorruptError(f"{self._path}: the match of output {OutPoint.parse(outpoint)} is missing")
+        return self._time_of(height, row[8]), stored_completeness(row[10], self._path)
+
+    def _completeness_of(self, txid: bytes) -> Completeness | None:
+        """The least certain completeness of a transaction's matches."""
+        found = {row[10] for row in self._checked("matches", "FROM matches WHERE txid = ?", (txid,))}
+        return min((stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None)
 
     def _time_of(self, height: int, block: bytes) -> int:
         """The time in a block's header."""

@@ -79,16 +79,16 @@ class Books:
         if found.completeness == Completeness.ONE_PEER:
             self._one_peer[mark] = None
 
-    def match_of(self, hit: Hit, block_hash: bytes | None = None, height: int | None = None) -> Match:
-        """The match of a hit."""
-        (match,) = self.watch.matches((hit,), block_hash=block_hash, height=height)
-        return match
+    def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
+        """The match of a hit, `at` its place in a block."""
+        _, block, height, completeness, time = at or (hit, None, None, None, None)
+        return self.watch.matches((hit,), block_hash=block, height=height, time=time, completeness=completeness)[0]
 
     def matches(self) -> Iterator[MatchFound]:
         """Every match: confirmed ones in ascending height, then unconfirmed ones."""
         for height in sorted(self._at):
             for found in (self._confirmed[mark] for mark in self._at[height]):
-                yield MatchFound(self.match_of(found.hit, found.block_hash, found.height), found.completeness)
+                yield MatchFound(self.match_of(found.hit, found), found.completeness)
         for txid in self.unconfirmed.pending:
             yield from (MatchFound(self.match_of(hit)) for hit in self.unconfirmed.hits(txid).values())
 
@@ -147,10 +147,10 @@ class Books:
                 continue  # known from an earlier search, or of a coinbase that two blocks contain (BIP-30)
             fresh.append(hit)
             was_pending = mark in self.unconfirmed.hits(hit.txid)
-            found = StoredMatch(hit, block.hash, block.height, block.completeness)
+            found = StoredMatch(hit, block.hash, block.height, block.completeness, block.time)
             self._remember(found)
             self.batch.matches.append(found)
-            match = self.match_of(hit, block.hash, block.height)
+            match = self.match_of(hit, found)
             yield (MatchConfirmed if was_pending else MatchFound)(match, block.completeness)
         if fresh:
             self._keep_transactions(block, fresh)
@@ -249,7 +249,7 @@ class Books:
                     gone.add(found.hit.txid)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
                         events += self._end(child, end, freed)
-                events.append(MatchWithdrawn(self.match_of(found.hit, found.block_hash, found.height), Reason.REORG))
+                events.append(MatchWithdrawn(self.match_of(found.hit, found), Reason.REORG))
             if height <= self.searched or lost:
                 events.append(BlockDisconnected(height, hashes[height - fork - 1]))
             txids = dict.fromkeys(found.hit.txid for found in lost)

@@ -29,6 +29,7 @@ class ScannedBlock:
     raw: bytes | None = None  # the whole block, if it was fetched
     completeness: Completeness = Completeness.UNPROVEN
     total: int = 0  # number of transactions in the block, if a peer searched it by filter
+    time: int | None = None  # of its header, seconds since 1970; needed where there are matches
 
     def by_position(self) -> dict[int, bytes]:
         """The transactions that are there, by position."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
+from itertools import zip_longest
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
@@ -29,7 +31,10 @@ class MatchKind(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One output or input that concerns the wallet; its identity is (kind, txid, index)."""
+    """One output or input that concerns the wallet; its identity is (kind, txid, index).
+
+    Matches are equal if all but completeness and fee is: these tell how the block was searched, which may be learned later.
+    """
 
     kind: MatchKind
     txid: bytes  # 32 bytes, wire order
@@ -41,12 +46,23 @@ class Match:
     label: str | None
     block_hash: bytes | None  # None for an unconfirmed transaction
     height: int | None
+    time: int | None = None  # of the block, seconds since 1970; None without a block, or where its header is not at hand
+    is_coinbase: bool = False
+    completeness: Completeness | None = field(default=None, compare=False)  # of its block; None without one, or if the caller gave it
     keychain: str | None = None  # the name of the keychain whose script it is
     keychain_index: int | None = None  # the index of the script there
     fee: int | None = field(default=None, compare=False)  # satoshi, of the transaction; known if the block was scanned with its undo record
+
+    def __setstate__(self, state: list[object]) -> None:
+        """From a pickle, of a version without the last fields, too."""
+        for name, value in zip_longest(_FIELDS, state, fillvalue=None):
+            object.__setattr__(self, str(name), value if name != "is_coinbase" else bool(value))
 
     def __repr__(self) -> str:
         return (
             f"<Match {self.kind} {hash_to_hex(self.txid)}:{self.index} value={self.value} "
             f"address={self.address} label={self.label!r} height={self.height}>"
         )
+
+
+_FIELDS = tuple(each.name for each in fields(Match))

@@ -15,13 +15,16 @@ from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable, is_
 from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, script_pushes, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
+from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
-from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.windows import Windows
 
 _OP_RETURN = 0x6A
+_INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
+_NOWHERE = -1  # instead of a position
 
 
 @public
@@ -371,16 +374,24 @@ class WatchList:
             raise InexpressibleError(f"compact filters cannot find: {shown}", tuple(hidden))
         return list(scripts)
 
-    def match_tx(self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """The matches in one transaction; matching outputs are learned. Raises FormatError for a malformed transaction."""
+    def match_tx(
+        self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None, time: int | None = None
+    ) -> list[Match]:
+        """The matches in one transaction; matching outputs are learned. `time` is that of its block, seconds since 1970.
+
+        Raises FormatError for a malformed transaction.
+        """
         tx = to_bytes(raw)
-        return self.accept(self._complete(lambda: self._table.scan_tx(tx)), block_hash=block_hash, height=height)
+        hits = self._complete(lambda: self._table.scan_tx(tx))
+        is_coinbase = bool(hits) and Transaction.parse(tx).is_coinbase
+        return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
         """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block."""
         block = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_block(block))
-        return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height)
+        time = int.from_bytes(block[68:72], "little")
+        return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
     def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:
         """The hits of a scan that is repeated until it moves no window."""
@@ -389,34 +400,69 @@ class WatchList:
             hits = scan()
         return hits
 
-    def accept(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """Turn the table's hits into matches, learn the outpoints of their outputs, and let keychains' windows move."""
+    def accept(
+        self,
+        hits: Iterable[Hit],
+        *,
+        block_hash: bytes | None = None,
+        height: int | None = None,
+        time: int | None = None,
+        is_coinbase: bool | None = None,
+    ) -> list[Match]:
+        """Turn the table's hits into matches, as `matches` does, learn the outpoints of their outputs, and let keychains' windows move."""
         found = list(hits)
         self._table.learn(found)
         self.advance(found)
-        return self.matches(found, block_hash=block_hash, height=height)
+        return self.matches(found, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
-    def matches(self, hits: Iterable[Hit], *, block_hash: bytes | None = None, height: int | None = None) -> list[Match]:
-        """Turn the table's hits into matches without learning from them."""
-        return [self._match(hit, block_hash, height) for hit in hits]
+    def matches(
+        self,
+        hits: Iterable[Hit],
+        *,
+        block_hash: bytes | None = None,
+        height: int | None = None,
+        time: int | None = None,
+        completeness: Completeness | None = None,
+        is_coinbase: bool | None = None,
+    ) -> list[Match]:
+        """Turn the table's hits into matches without learning from them.
 
-    def _match(self, hit: Hit, block_hash: bytes | None, height: int | None) -> Match:
-        keychain, index = self._windows.of(hit.entry, hit.script) or (None, None)
-        return Match(
-            kind=MatchKind.INPUT if hit.spend else MatchKind.OUTPUT,
-            txid=hit.txid,
-            index=hit.n,
-            outpoint=OutPoint.parse(hit.outpoint),
-            value=None if hit.value == NO_VALUE else hit.value,
-            script_pubkey=hit.script,
-            address=script_to_address(hit.script, self.network) if hit.script else None,
-            label=self.label(hit.entry),
-            block_hash=block_hash,
-            height=height,
-            keychain=keychain.name if keychain else None,
-            keychain_index=index,
-            fee=None if hit.fee == NO_VALUE else hit.fee,
-        )
+        `time` is that of the block, seconds since 1970. `is_coinbase` tells whether they are of a coinbase; if it is not said, those at
+        position 0 of a block are.
+        """
+        coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
+        network, label_of, parse = self.network, self.label, OutPoint.parse
+        place_of = self._place if self.keychains else _no_place
+        return [
+            Match(
+                _INPUT if spend else _OUTPUT,
+                txid,
+                index,
+                parse(outpoint),
+                None if value == NO_VALUE else value,
+                script,
+                script_to_address(script, network) if script else None,
+                label_of(entry),
+                block_hash,
+                height,
+                time,
+                position == coinbase,
+                completeness,
+                *place_of(entry, script),
+                None if fee == NO_VALUE else fee,
+            )
+            for spend, position, txid, index, outpoint, value, script, entry, fee in hits
+        ]
+
+    def _place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
+        """The name of the keychain that a script belongs to, and its index there."""
+        keychain, index = self._windows.of(entry, script) or (None, None)
+        return keychain.name if keychain else None, index
+
+
+def _no_place(entry: int, script: bytes | None) -> tuple[None, None]:
+    """Of no keychain."""
+    return None, None
 
 
 def _checked_label(label: str | None) -> str | None:

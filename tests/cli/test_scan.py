@@ -21,7 +21,7 @@ from support.realdata import runs
 from support.undo import record_of, spent_of, undo_of, write_undo
 from support.vectors import vector_path
 
-KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label"]
+KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase"]
 P2PKH = wallet_addresses()["P2PKH"]
 ELSEWHERE = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # BIP-173's program, which the demo's chain never pays
 SATOSHI = (
@@ -35,8 +35,9 @@ def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
     outpoint = f"{paid.GetTxid()[::-1].hex()}:0"
     spender = next(tx for tx in CBlock.deserialize(chain[3]).vtx if tx.vin[0].prevout.hash == paid.GetTxid())
     both = {"outpoint": outpoint, "value": 50_000_000, "address": P2PKH, "label": None}
+    paid_at, spent_at = ({"time": CBlock.deserialize(raw).nTime, "coinbase": False} for raw in (chain[1], chain[3]))
     return [
-        {"kind": "output", "block": sha256d(chain[1][:80])[::-1].hex(), "height": 2, "txid": outpoint[:64], "index": 0, **both},
+        {"kind": "output", "block": sha256d(chain[1][:80])[::-1].hex(), "height": 2, "txid": outpoint[:64], "index": 0, **both, **paid_at},
         {
             "kind": "input",
             "block": sha256d(chain[3][:80])[::-1].hex(),
@@ -44,6 +45,7 @@ def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
             "txid": spender.GetTxid()[::-1].hex(),
             "index": 0,
             **both,
+            **spent_at,
         },
     ]
 

@@ -55,7 +55,7 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_
                 store.attach(watch)
                 known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
                 expected = {
-                    (digest, index, kind == "input") for kind, digest, index, height, _ in world.scan() if (height or 0) <= store.cursor
+                    (digest, index, kind == "input") for kind, digest, index, height, *_ in world.scan() if (height or 0) <= store.cursor
                 }
                 assert known == expected
             if round % 5 == 4:

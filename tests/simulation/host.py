@@ -294,7 +294,7 @@ def _call(function: Callable[[], object]) -> object:
 
 def _stored(store: Store, watch: WatchList) -> list[tuple[Match, Completeness]]:
     found = []
-    for hit, block, height, completeness in store.matches():
+    for hit, block, height, completeness, _ in store.matches():
         (match,) = watch.matches((hit,), block_hash=block, height=height)
         found.append((match, completeness))
     return found

@@ -18,7 +18,7 @@ def recomputed(store: Store) -> tuple[Balance, dict[bytes, bytes | None]]:
     pending = {each.hit.outpoint: each.hit.txid for each in found if each.hit.spend and each.height is None}
     confirmed = immature = pending_in = pending_out = spendable = 0
     coins: dict[bytes, bytes | None] = {}
-    for hit, _, height, _ in found:
+    for hit, _, height, *_ in found:
         if hit.spend or hit.outpoint in spent:
             continue
         coins[hit.outpoint] = pending.get(hit.outpoint)
@@ -49,7 +49,7 @@ def check_history(store: Store) -> None:
     nets: dict[bytes, int] = {}
     spends: dict[bytes, list[int]] = {}
     places: dict[bytes, int | None] = {}
-    for hit, _, height, _ in store.matches():
+    for hit, _, height, *_ in store.matches():
         value = 0 if hit.value == NO_VALUE else hit.value
         nets[hit.txid] = nets.get(hit.txid, 0) + (-value if hit.spend else value)
         places[hit.txid] = height

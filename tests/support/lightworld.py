@@ -29,7 +29,7 @@ START = 1_700_000_000  # seconds since 1970
 TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 
-Place = tuple[str, bytes, int, int | None, bytes | None]  # kind, txid, index, height, block hash
+Place = tuple[str, bytes, int, int | None, bytes | None, int | None, bool]  # kind, txid, index, height, block hash, time, coinbase
 
 
 class World:
@@ -93,7 +93,7 @@ class World:
 
 
 def place(match: Match) -> Place:
-    return (str(match.kind), match.txid, match.index, match.height, match.block_hash)
+    return (str(match.kind), match.txid, match.index, match.height, match.block_hash, match.time, match.is_coinbase)
 
 
 def identity(match: Match) -> tuple[str, bytes, int]:
@@ -207,7 +207,7 @@ def check_stored(path: Path, world: World) -> None:
         searched = max(store.cursor, store.searched)
         known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
         assert known == {
-            (txid, n, kind == "input") for kind, txid, n, height, _ in world.scan() if height is not None and height <= searched
+            (txid, n, kind == "input") for kind, txid, n, height, *_ in world.scan() if height is not None and height <= searched
         }
 
 

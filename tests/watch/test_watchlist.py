@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+from dataclasses import fields, replace
 
 import pytest
 from bitcoin.core import CBlock, CTransaction, Hash160
@@ -11,8 +13,9 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import AddressError, FormatError, InexpressibleError, ParameterError, WrongNetworkError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET
-from spvfilter.primitives import OutPoint
-from spvfilter.watch.match import Match, MatchKind
+from spvfilter.primitives import Header, OutPoint
+from spvfilter.scan.matcher import Matcher
+from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.build import TxIn, TxOut
@@ -117,13 +120,49 @@ def test_a_value_out_of_range_raises(value: int) -> None:
 def test_an_output_and_its_spend_are_told_in_full() -> None:
     watch = WatchList.from_addresses([(ADDRESS, "savings")])
     block = build.block_of(build.GENESIS, 9, [FUNDING, SPENDING])
-    shared = (POINT, 5_000, ADDRESS_SCRIPT, ADDRESS, "savings", build.block_hash(block), 9)
+    shared, time = (POINT, 5_000, ADDRESS_SCRIPT, ADDRESS, "savings", build.block_hash(block), 9), Header.parse(block[:80]).time
     assert watch.match_block(block, height=9) == [
-        Match(MatchKind.OUTPUT, build.txid(FUNDING), 1, *shared),
-        Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared),
+        Match(MatchKind.OUTPUT, build.txid(FUNDING), 1, *shared, time),
+        Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared, time),
     ]
     assert watch.match_tx(SPENDING) == [Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared[:5], None, None)]
     assert list(watch.outpoints()) == [POINT]
+
+
+def test_a_coinbase_is_one_by_what_it_spends_or_by_its_place_in_a_block() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    mined, paid = build.coinbase(1, [TxOut(5_000, ADDRESS_SCRIPT)]), build.tx([TxIn(b"\x07" * 32, 0)], [TxOut(7, ADDRESS_SCRIPT)])
+    block = build.block_of(build.GENESIS, 1, [paid], [TxOut(5_000, ADDRESS_SCRIPT)])
+    assert [(match.is_coinbase, match.time) for match in watch.match_block(block)] == [
+        (True, Header.parse(block[:80]).time),
+        (False, Header.parse(block[:80]).time),
+    ]
+    assert [match.is_coinbase for match in watch.match_tx(mined)] == [True]
+    assert [match.is_coinbase for match in watch.match_tx(paid, block_hash=bytes(32), height=5, time=9)] == [False]
+    assert [match.time for match in watch.match_tx(paid, block_hash=bytes(32), height=5, time=9)] == [9]
+    assert [match.is_coinbase for match in asyncio.run(Matcher(watch).match_tx(mined))] == [True]
+    assert [match.is_coinbase for match in asyncio.run(Matcher(watch).match_tx(paid))] == [False]
+    hits = watch.table.scan_tx(paid)
+    assert [[match.is_coinbase for match in watch.matches(hits, block_hash=at)] for at in (None, bytes(32))] == [[False], [True]]
+
+
+def test_how_a_block_was_searched_makes_no_match_another_one() -> None:
+    watch = WatchList.from_addresses([ADDRESS])
+    hits = watch.table.scan_tx(build.tx([TxIn(b"\x07" * 32, 0)], [TxOut(7, ADDRESS_SCRIPT)]))
+    (unsaid,), (proven,) = watch.matches(hits), watch.matches(hits, completeness=Completeness.PROVEN)
+    assert (unsaid.completeness, proven.completeness) == (None, "proven")
+    assert unsaid == proven
+    assert hash(unsaid) == hash(proven)
+    assert unsaid != watch.matches(hits, time=5)[0]
+
+
+def test_a_match_of_an_older_pickle_has_no_time() -> None:
+    match = Match(MatchKind.OUTPUT, bytes(32), 0, OutPoint(bytes(32), 0), 5, b"\x51", None, "label", None, 7, 8, True, Completeness.PROVEN)
+    older = object.__new__(Match)
+    older.__setstate__([getattr(match, each.name) for each in fields(match)][:10])
+    assert older == replace(match, time=None, is_coinbase=False)
+    assert repr(older) == repr(match)
+    assert pickle.loads(pickle.dumps(match)).completeness == "proven"
 
 
 def test_a_spend_is_known_only_once_its_output_was_seen() -> None:

@@ -309,7 +309,9 @@ class _Watch:
         if not (self._balances.remove(event.match) if withdrawn else self._balances.put(event.match)):
             return  # printed before: an event may have waited while all matches were read from the database
         if self._json:
-            self._line({"event": name, **record(event.match), **_how(event)})
+            fields = record(event.match)
+            late = {key: fields.pop(key) for key in ("time", "coinbase")}
+            self._line({"event": name, **fields, **_how(event), **late})
             return
         shown.clear()
         if isinstance(event, MatchWithdrawn):

@@ -98,7 +98,7 @@ class BloomLink:
                 raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
             raise LieError(f"block {hash_to_hex(block_hash)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
         proof = message.verify()
-        block = ScannedBlock(height, block_hash, total=proof.total)
+        block = ScannedBlock(height, block_hash, total=proof.total, time=message.header.time)
         flight.blocks.append(block)
         self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:

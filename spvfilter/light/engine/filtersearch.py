@@ -241,7 +241,8 @@ class FilterSearch:
                 raw = part.raws.get(block_hash)
                 if raw is None:
                     return False
-            block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height))
+            time = None if raw is None else int.from_bytes(raw[68:72], "little")
+            block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time)
             if raw is not None and len(raw) > _LARGE:
                 self._scanning = block_hash
                 self._context.out.work(partial(books.watch.table.scan_block, raw), partial(self._scanned, part, block))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass, field
@@ -11,6 +11,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.store.addresses import KnownAddress
+from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Bip37Parameters, Store
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
@@ -54,11 +55,12 @@ class Saved:
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
+        chain = chain or HeaderChain.restore(store.network, store.headers(1))
         return cls(
-            chain=chain or HeaderChain.restore(store.network, store.headers(1)),
+            chain=chain,
             rows=FilterRows(store.compact_filters.pieces()),
             books=SavedBooks(
-                matches=list(store.matches()),
+                matches=list(_timed(store.matches(), chain)),
                 unconfirmed=store.unconfirmed(),
                 transactions=store.transactions(store.tip - _KEPT_DEPTH),
                 ended=store.ended(),
@@ -73,3 +75,15 @@ class Saved:
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
             private={str(txid): float(until) for txid, until in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )
+
+
+def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:
+    """The matches, lowest first, with the times of their blocks."""
+    above, time = -1, 0  # the height whose block's time that is
+    for found in matches:
+        if found.height is None or found.height > chain.height:
+            yield found
+            continue
+        if found.height != above:
+            above, time = found.height, int.from_bytes(chain.headers(found.height, 1)[68:72], "little")
+        yield StoredMatch(found.hit, found.block_hash, found.height, found.completeness, time)

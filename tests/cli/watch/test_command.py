@@ -18,6 +18,7 @@ from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_
 from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 
 KEYS = ["event", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
+KEYS += ["time", "coinbase"]  # later columns come last
 
 
 @pytest.fixture(scope="module")
