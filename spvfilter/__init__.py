@@ -28,7 +28,13 @@ if TYPE_CHECKING:
         UpdateFlags as UpdateFlags,
         match_filters as match_filters,
     )
-    from spvfilter.light import LightClient as LightClient, PeerWarning as PeerWarning, Progress as Progress, Synced as Synced
+    from spvfilter.light import (
+        LightClient as LightClient,
+        PeerWarning as PeerWarning,
+        Progress as Progress,
+        Synced as Synced,
+        SyncLightClient as SyncLightClient,
+    )
     from spvfilter.network import (
         MAINNET as MAINNET,
         REGTEST as REGTEST,
@@ -51,7 +57,7 @@ else:
         bloom="BloomFilter CountingBloomFilter",
         errors="AddressError FormatError ParameterError PeerError SpvFilterError StoreError",
         filters="BasicFilter Bip37Filter UpdateFlags match_filters",
-        light="LightClient PeerWarning Progress Synced",
+        light="LightClient PeerWarning Progress SyncLightClient Synced",
         network="MAINNET Network REGTEST SIGNET TESTNET3 TESTNET4",
         node="Node",
         primitives="OutPoint TxOut",

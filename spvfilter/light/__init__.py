@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.light.blocking import EventIterator as EventIterator, SyncLightClient as SyncLightClient
     from spvfilter.light.client import LightClient as LightClient
     from spvfilter.light.events import (
         Broadcast as Broadcast,
@@ -36,4 +37,5 @@ else:
         ),
         lies="Lie",
         stream="EventStream",
+        blocking="EventIterator SyncLightClient",
     )

@@ -1,0 +1,242 @@
+"""SyncLightClient: the light client for programs without asyncio, and the iterator of its events."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload  # Any: what a coroutine is sent
+
+from spvfilter._public import public
+from spvfilter.errors import NotRunningError, ParameterError
+from spvfilter.light.client import LightClient
+from spvfilter.light.thread import ClientThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _named(made: Any, method: Any, returns: object = None) -> Any:
+    """A method of SyncLightClient with the name, docstring and signature of one of LightClient."""
+    functools.update_wrapper(made, method)
+    signature = inspect.signature(method)
+    made.__signature__ = signature if returns is None else signature.replace(return_annotation=returns)
+    made.__qualname__ = f"SyncLightClient.{method.__name__}"
+    return made
+
+
+def _of(
+    cls: Callable[P, LightClient],
+) -> Callable[[Callable[[SyncLightClient, LightClient], None]], Callable[Concatenate[SyncLightClient, P], None]]:
+    """Decorates a constructor that takes a LightClient: it then has LightClient's parameters."""
+
+    def decorate(init: Callable[[SyncLightClient, LightClient], None]) -> Callable[Concatenate[SyncLightClient, P], None]:
+        def make(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> None:
+            init(self, cls(*args, **kwargs))
+
+        made: Callable[Concatenate[SyncLightClient, P], None] = _named(make, LightClient.__init__)
+        return made
+
+    return decorate
+
+
+def _awaits(method: Callable[Concatenate[LightClient, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncLightClient, P], T]:
+    """A method that waits for one of LightClient's."""
+
+    def wait(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(lambda client: method(client, *args, **kwargs))
+
+    waits: Callable[Concatenate[SyncLightClient, P], T] = _named(wait, method)
+    return waits
+
+
+def _calls(method: Callable[Concatenate[LightClient, P], T]) -> Callable[Concatenate[SyncLightClient, P], T]:
+    """A method that calls one of LightClient's that does not wait."""
+
+    def call(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(lambda client: _at_once(method, client, *args, **kwargs))
+
+    called: Callable[Concatenate[SyncLightClient, P], T] = _named(call, method)
+    return called
+
+
+async def _at_once(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return function(*args, **kwargs)
+
+
+def _iterates(
+    method: Callable[Concatenate[LightClient, P], AsyncIterator[T]],
+) -> Callable[Concatenate[SyncLightClient, P], EventIterator[T]]:
+    """A method that returns an iterator in place of LightClient's asynchronous one."""
+
+    def iterate(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> EventIterator[T]:
+        return EventIterator(self, self._call(lambda client: _at_once(method, client, *args, **kwargs)))
+
+    iterates: Callable[Concatenate[SyncLightClient, P], EventIterator[T]] = _named(iterate, method, "EventIterator")
+    return iterates
+
+
+class _Reads(Generic[T]):
+    """A property of LightClient's, read in its thread while it runs."""
+
+    def __init__(self, of: Callable[[LightClient], T]) -> None:
+        described: Any = of  # a property, which type checkers see as a function
+        self.fget: Callable[[LightClient], T] = described.fget
+        self.__doc__ = described.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: SyncLightClient, owner: type) -> T: ...
+    def __get__(self, client: SyncLightClient | None, owner: type) -> Self | T:
+        if client is None:
+            return self
+        return client._call(lambda light: _at_once(self.fget, light))
+
+
+@public
+class SyncLightClient:
+    """LightClient for programs without asyncio: the same names, with waits in place of `await`.
+
+        with SyncLightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
+            for event in client.events():
+                ...
+
+    A thread of its own runs the client in its own event loop. Any number of threads may use it. `timeout` bounds waits. Ctrl-C ends any
+    wait at once; leaving then closes everything, and a second Ctrl-C ends leaving, too, which goes on in its thread. A child of fork cannot
+    use it, nor must it be entered twice. Where nobody leaves the client, the end of the program ends it.
+
+    Parameters, methods and errors are LightClient's. Raises ParameterError; entering raises StoreError, InexpressibleError,
+    NotRunningError where it is running already.
+    """
+
+    @_of(LightClient)
+    def __init__(self, client: LightClient) -> None:
+        self._client = client
+        self.network, self.watch, self.mode = client.network, client.watch, client.mode
+        self._entering = threading.Lock()
+        self._thread: ClientThread | None = None
+        self._is_left = False
+        self._local = threading.local()  # the deadline of each thread
+
+    def __enter__(self) -> Self:
+        if not self._entering.acquire(blocking=False):
+            raise NotRunningError("the client is running already")
+        thread = ClientThread(self._client)
+        try:
+            thread.enter()
+            self._thread, self._is_left = thread, False
+            return self
+        except BaseException:
+            self._entering.release()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return  # left before
+        self._is_left = True
+        try:
+            thread.leave()
+        finally:
+            self._entering.release()
+
+    @contextmanager
+    def timeout(self, seconds: float) -> Iterator[None]:
+        """Bound the waits of this thread within a `with` block: afterwards they raise TimeoutError, and what they wait for is cancelled.
+
+            events = client.events()
+            with client.timeout(10):
+                event = next(events)  # one that comes too late is given by the next call
+
+        The earliest of several bounds counts. Raises ParameterError for a time that is negative or no number.
+        """
+        if not seconds >= 0:
+            raise ParameterError(f"a time in seconds is not below 0: {seconds}")
+        before: float | None = getattr(self._local, "deadline", None)
+        deadline = time.monotonic() + seconds
+        self._local.deadline = deadline if before is None else min(before, deadline)
+        try:
+            yield
+        finally:
+            self._local.deadline = before
+
+    def call(self, function: Callable[[LightClient], T]) -> T:
+        """Run a function in the client's thread, between two steps of it, and return its result.
+
+        For more than one look at what changes, as `chain`; it must be quick and must not wait. Raises NotRunningError, TimeoutError.
+        """
+        return self._call(lambda client: _at_once(function, client))
+
+    def _call(self, start: Callable[[LightClient], Coroutine[Any, Any, T]], keep: Callable[[T], None] | None = None) -> T:
+        thread = self._thread
+        if thread is None:
+            raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
+        return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
+
+    # LightClient's, in its order
+
+    chain = _Reads(LightClient.chain)
+    events = _iterates(LightClient.events)
+    matches = _awaits(LightClient.matches)
+    balance = _awaits(LightClient.balance)
+    coins = _awaits(LightClient.coins)
+    history = _awaits(LightClient.history)
+    transaction = _awaits(LightClient.transaction)
+    height = _Reads(LightClient.height)
+    observed_fp_rate = _Reads(LightClient.observed_fp_rate)
+    fee_floor = _calls(LightClient.fee_floor)
+    broadcast = _awaits(LightClient.broadcast)
+    abandon = _awaits(LightClient.abandon)
+    add_address = _awaits(LightClient.add_address)
+    add_script = _awaits(LightClient.add_script)
+    add_pubkey = _awaits(LightClient.add_pubkey)
+    add_outpoint = _awaits(LightClient.add_outpoint)
+
+
+@public
+class EventIterator(Generic[T]):
+    """What LightClient.events gives, for a program without asyncio; a wait that is interrupted or takes too long loses none.
+
+    Several threads may take from it: each event goes to one of them.
+    """
+
+    def __init__(self, client: SyncLightClient, stream: AsyncIterator[T]) -> None:
+        self._client = client
+        self._stream = stream
+        self._kept: deque[T] = deque()  # taken while the wait for it was interrupted
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if self._kept:
+            return self._kept.popleft()
+        try:
+            found = self._client._call(lambda _: _next(self._stream), self._keep)
+        except NotRunningError:
+            if self._client._is_left:
+                raise StopIteration from None  # as LightClient's stream ends
+            raise
+        if not found:
+            raise StopIteration
+        return found[0]
+
+    def _keep(self, found: tuple[T, ...]) -> None:
+        self._kept.extend(found)
+
+    def close(self) -> None:
+        """Nothing is left open; for contextlib.closing."""
+
+
+async def _next(stream: AsyncIterator[T]) -> tuple[T, ...]:
+    """The next item, or nothing at the end."""
+    try:
+        return (await anext(stream),)
+    except StopAsyncIteration:
+        return ()

@@ -1,0 +1,217 @@
+"""A light client in a thread of its own, with its own event loop, and calls from other threads that wait for it.
+
+The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times a second: a signal
+is then seen at once, whichever thread the system delivers it to.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar  # Any: what a coroutine is sent
+
+from spvfilter._public import deferred
+from spvfilter.errors import NotRunningError
+from spvfilter.light.client import LightClient
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+T = TypeVar("T")
+
+TURN_S = 0.1
+_EXIT_S = 2.0  # that the interpreter waits for the loop at its exit
+
+
+class Call(Generic[T]):
+    """One call: a task of the loop, and the thread that waits for it."""
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._start = start
+        self._over = threading.Event()
+        self._task: asyncio.Task[T] | None = None
+        self._is_cancelled = False
+
+    def begin(self) -> None:
+        """Start it, in the loop's thread."""
+        if self._is_cancelled:
+            self._over.set()
+            return
+        self._task = asyncio.ensure_future(self._start())
+        self._task.add_done_callback(lambda _: self._over.set())
+
+    def cancel(self) -> None:
+        """Cancel it, in the loop's thread."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is over; whether it is."""
+        return self._over.wait(seconds)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether it is over and returned something."""
+        task = self._task
+        return self._over.is_set() and task is not None and not task.cancelled() and task.exception() is None
+
+    def result(self) -> T:
+        """What it returned, once it is over. Raises what it raised, NotRunningError if the client was left meanwhile."""
+        if self._task is None or self._task.cancelled():
+            raise NotRunningError("the client was left")
+        return self._task.result()
+
+
+class ClientThread:
+    """One run of a client, from entering to leaving."""
+
+    def __init__(self, client: LightClient) -> None:
+        self._client = client
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="spvfilter-client", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._entered = threading.Event()
+        self._leaving: asyncio.Event | None = None
+        self._is_told = False  # to leave
+        self._error: BaseException | None = None  # that entering or leaving raised
+        self._calls: set[Call[Any]] = set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process started it: a child of fork has no such thread."""
+        return self._pid == os.getpid()
+
+    # In the thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except BaseException as error:  # told to who waits
+            self._error = error
+        finally:
+            self._entered.set()
+
+    async def _live(self) -> None:
+        self._loop, self._main, self._leaving = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+        if self._is_told:
+            return
+        async with self._client:
+            self._entered.set()
+            await self._leaving.wait()
+
+    def _leave(self) -> None:
+        assert self._leaving is not None
+        self._leaving.set()
+
+    # In other threads
+
+    def enter(self) -> None:
+        """Start it and wait until the client was entered. Raises what entering raises."""
+        try:
+            self._thread.start()
+            atexit.register(self._exit)
+            while not self._entered.wait(TURN_S):
+                pass
+        except BaseException:
+            self._end(force=True)
+            raise
+        if self._error is not None:
+            self._end()
+
+    def leave(self) -> None:
+        """Leave the client and wait for the end of the thread; in a child of fork, nothing. Raises what leaving raises.
+
+        An interruption is raised when the client was left; a second one at once, and then the thread ends by itself.
+        """
+        if self.is_here:
+            self._end()
+
+    def _end(self, *, force: bool = False) -> None:
+        """`force`: while the client is being entered."""
+        interruption = self._tell(force=force)
+        while self._thread.is_alive():
+            try:
+                self._thread.join(TURN_S)
+            except BaseException as error:
+                if interruption is not None:
+                    raise
+                interruption = error
+        atexit.unregister(self._exit)
+        if interruption is not None:
+            raise interruption
+        if self._error is not None and not force:
+            raise self._error
+
+    def _tell(self, *, force: bool) -> BaseException | None:
+        """Tell the thread to end; an interruption meanwhile."""
+        interruption: BaseException | None = None
+        while True:
+            try:
+                self._is_told = True
+                loop, main = self._loop, self._main
+                if loop is not None and main is not None:
+                    with suppress(RuntimeError):  # it has ended already
+                        loop.call_soon_threadsafe(main.cancel if force and not self._entered.is_set() else self._leave)
+                return interruption
+            except BaseException as error:
+                if interruption is not None:
+                    raise
+                interruption = error
+
+    def _exit(self) -> None:
+        """The interpreter ends and nobody has left the client: stop without a word. Its database is as after a power failure: whole."""
+        loop = self._loop
+        if self.is_here and loop is not None and self._thread.is_alive():
+            loop.set_exception_handler(lambda _, __: None)
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+            self._thread.join(_EXIT_S)
+
+    def call(self, start: Callable[[], Coroutine[Any, Any, T]], deadline: float | None, keep: Callable[[T], None] | None = None) -> T:
+        """Run a coroutine in the loop and wait for its result, until a time of time.monotonic.
+
+        What it has returned although the wait was interrupted is kept by `keep`. Raises what it raises, TimeoutError, NotRunningError.
+        """
+        loop = self._loop
+        if not self.is_here:
+            raise NotRunningError("the client runs in the process that has entered it, not in its children")
+        if threading.current_thread() is self._thread:
+            raise NotRunningError("the client cannot be waited for in its own thread")
+        if loop is None or self._is_told:
+            raise NotRunningError("the client was left")
+        call = Call(start)
+        try:
+            try:
+                loop.call_soon_threadsafe(call.begin)
+            except RuntimeError:  # the loop is closed
+                raise NotRunningError("the client was left") from None
+            while not call.wait(TURN_S if deadline is None else max(0.0, min(TURN_S, deadline - time.monotonic()))):
+                if not self._thread.is_alive() and not call.wait(0):
+                    raise NotRunningError("the client was left")
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError("the time for it has passed")
+            return call.result()
+        except BaseException as error:
+            self._give_up(loop, call)
+            if call.has_result:
+                if isinstance(error, TimeoutError):
+                    return call.result()  # in the last moment
+                if keep is not None:
+                    keep(call.result())
+            raise
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop, call: Call[T]) -> None:
+        """Cancel a call and wait until it is over."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(call.cancel)
+        while not call.wait(TURN_S):
+            if not self._thread.is_alive():
+                return
