@@ -1,14 +1,15 @@
-"""The embedded node's mempool: transactions valid for the next block. No replacement by fee, no standardness rules."""
+"""The embedded node's mempool: transactions valid for the next block, with replacement by fee. No standardness rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node import consensus
 from spvfilter.node.blocktree import BlockTree
 from spvfilter.node.consensus import UnspentOutput, refused
+from spvfilter.node.replacement import check_replacement
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
@@ -20,16 +21,18 @@ class TxMempool:
     """Transactions in topological order, parents first; no two spend the same outpoint (Core CTxMemPool).
 
     A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size` bounds the serialised
-    bytes. Raises ParameterError if it is negative.
+    bytes. With `replace_by_fee`, one that pays more takes the place of those that spend the same, as in Core 28 and 29 (replacement.py has
+    the rules). Raises ParameterError if the size is negative.
     """
 
-    def __init__(self, chain: BlockTree, max_size: int) -> None:
+    def __init__(self, chain: BlockTree, max_size: int, *, replace_by_fee: bool = True) -> None:
         if max_size < 0:
             raise ParameterError(f"max_size must not be negative: {max_size}")
         self.size = 0  # bytes
         self.fees: dict[bytes, int] = {}  # satoshi by txid
         self._chain = chain
         self._max_size = max_size
+        self._replaces = replace_by_fee
         self._txs: dict[bytes, Transaction] = {}
         self._txid_of: dict[bytes, bytes] = {}  # by wtxid
         self._spender: dict[bytes, bytes] = {}  # txid by outpoint
@@ -58,15 +61,29 @@ class TxMempool:
 
     def coin(self, outpoint: bytes) -> UnspentOutput | None:
         """The unspent output of the chain or the mempool at an outpoint, or None."""
-        if outpoint in self._spender:
+        return self._coin(outpoint, ())
+
+    def _coin(self, outpoint: bytes, replaced: Container[bytes]) -> UnspentOutput | None:
+        """The same, where the spends of these transactions do not count."""
+        if outpoint in self._spender and self._spender[outpoint] not in replaced:
             return None
         parent = self._txs.get(outpoint[:32])
         if parent is not None:
             return consensus.unspent_output(parent, int.from_bytes(outpoint[32:], "little"), self._chain.tip.height + 1)
         return self._chain.coins.get(outpoint)
 
-    def add(self, tx: Transaction) -> None:
-        """Raises RefusedError for a transaction that is invalid in the next block or conflicts with one of the mempool."""
+    def coin_of(self, outpoint: bytes) -> UnspentOutput | None:
+        """The same, whether or not a transaction of the mempool spends it."""
+        return self._coin(outpoint, self._txs)
+
+    def add(self, tx: Transaction) -> list[Transaction]:
+        """Add a transaction; those that it replaces, with their descendants.
+
+        Raises RefusedError for one that is invalid in the next block, or spends what another one spends and must not replace it.
+        """
+        return self._add(tx, replace=self._replaces)
+
+    def _add(self, tx: Transaction, *, replace: bool) -> list[Transaction]:
         if tx.txid in self._txs:
             known = tx.wtxid in self._txid_of
             raise refused(tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
@@ -78,18 +95,48 @@ class TxMempool:
         tip = self._chain.tip
         if not consensus.is_final(tx, tip.height + 1, tip.median_time):
             raise refused(tx, "non-final", f"lock time {tx.lock_time} at height {tip.height + 1}")
-        for outpoint in tx.inputs:
-            if outpoint in self._spender:
-                other = hash_to_hex(self._spender[outpoint])
-                raise refused(tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {other}")
-        fee = consensus.fee(tx, self.coin, tip.height + 1)
-        if self.size + len(tx.raw) > self._max_size:
-            raise refused(tx, "mempool full", f"{self.size} of {self._max_size} bytes are taken")
+        spenders = {self._spender[outpoint]: outpoint for outpoint in tx.inputs if outpoint in self._spender}
+        for other, outpoint in spenders.items():
+            if not replace:
+                raise refused(tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {hash_to_hex(other)}")
+        families = [self.family(other) for other in spenders]
+        replaced = {each.txid: each for family in families for each in family}
+        if any(outpoint[:32] in replaced for outpoint in tx.inputs):
+            raise refused(tx, "bad-txns-spends-conflicting-tx", "it spends from what it would replace")
+        fee = consensus.fee(tx, lambda outpoint: self._coin(outpoint, replaced), tip.height + 1)
+        if replaced:
+            direct, counts = [self._txs[other] for other in spenders], map(len, families)
+            check_replacement(tx, fee, direct, counts, list(replaced.values()), self.fees, self._txs)
+        size = self.size - sum(len(each.raw) for each in replaced.values())
+        if size + len(tx.raw) > self._max_size:
+            raise refused(tx, "mempool full", f"{size} of {self._max_size} bytes are taken")
+        for txid in replaced:
+            self._remove(txid)
         self._txs[tx.txid] = tx
         self._txid_of[tx.wtxid] = tx.txid
         self._spender.update((outpoint, tx.txid) for outpoint in tx.inputs)
         self.fees[tx.txid] = fee
         self.size += len(tx.raw)
+        return list(replaced.values())
+
+    def family(self, txid: bytes) -> list[Transaction]:
+        """A transaction and all that spends from it, directly or not; nothing if it is not in the mempool."""
+        found: dict[bytes, Transaction] = {}
+        waiting = [txid]
+        while waiting:
+            tx = self._txs.get(waiting.pop())
+            if tx is not None and tx.txid not in found:  # a child may be reached twice
+                found[tx.txid] = tx
+                children = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.span.outputs)))
+                waiting += [child for child in children if child is not None]
+        return list(found.values())
+
+    def evict(self, txid: bytes) -> list[Transaction]:
+        """Remove a transaction with all that spends from it, as a full mempool does; what was removed."""
+        gone = self.family(txid)
+        for tx in gone:
+            self._remove(tx.txid)
+        return gone
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
         """Remove the transactions of a new tip and those that conflict with them; whether any did (Core removeForBlock)."""
@@ -99,7 +146,7 @@ class TxMempool:
                 self._remove(tx.txid)  # its children stay: their parent is now in the chain
             for outpoint in tx.inputs:
                 if outpoint in self._spender:
-                    self._remove_with_children(self._spender[outpoint])
+                    self.evict(self._spender[outpoint])
                     conflicts = True
         return conflicts
 
@@ -109,7 +156,7 @@ class TxMempool:
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
         for tx in candidates:
             try:
-                self.add(tx)
+                self._add(tx, replace=False)
             except RefusedError:
                 continue  # a coinbase, a transaction confirmed again, or one whose inputs are gone
 
@@ -119,12 +166,3 @@ class TxMempool:
         for outpoint in tx.inputs:
             del self._spender[outpoint]
         self.size -= len(tx.raw)
-
-    def _remove_with_children(self, txid: bytes) -> None:
-        doomed = [txid]
-        while doomed:
-            tx = self._txs.get(doomed.pop())
-            if tx is not None:  # a child may be reached twice
-                self._remove(tx.txid)
-                spenders = (self._spender.get(tx.outpoint(index)) for index in range(len(tx.span.outputs)))
-                doomed += [child for child in spenders if child is not None]

@@ -14,9 +14,11 @@ from spvfilter.node.blocktree import BlockTree, TipChange, TreeBlock, subsidy
 from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import TxMempool
+from spvfilter.node.replacement import least_fee
 from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.spending import spending, with_fee
 from spvfilter.node.wallet import MinerWallet
-from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 
@@ -49,13 +51,20 @@ class Regtest:
 
     Blocks and transactions must meet the consensus rules, except for scripts, signatures, relative lock times (BIP-68) and sigop counts.
     Hashes are bytes in wire order. `clock` returns seconds since 1970; the same calls with the same clock produce the same blocks.
-    Coinbases and change are paid to `lock`.
+    Coinbases and change are paid to `lock`. `replace_by_fee` is TxMempool's.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, lock: Lock = _MINER, max_mempool: int = MAX_MEMPOOL) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        lock: Lock = _MINER,
+        max_mempool: int = MAX_MEMPOOL,
+        replace_by_fee: bool = True,
+    ) -> None:
         self.chain = BlockTree(clock)
         self.filters = FilterIndex(self.chain)
-        self.mempool = TxMempool(self.chain, max_mempool)
+        self.mempool = TxMempool(self.chain, max_mempool, replace_by_fee=replace_by_fee)
         self.lock = lock
         self.listeners: list[ChainListener] = []
         self._clock = clock
@@ -88,10 +97,12 @@ class Regtest:
         self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
-        """Add a transaction to the mempool; returns its txid. Raises FormatError, RefusedError."""
+        """Add a transaction to the mempool, in place of what it replaces; returns its txid. Raises FormatError, RefusedError."""
         tx = Transaction.parse(raw)
-        self.mempool.add(tx)
-        self._wallet.add_tx(tx)
+        if self.mempool.add(tx):
+            self._wallet.recount()
+        else:
+            self._wallet.add_tx(tx)
         for listener in self.listeners:
             listener.on_tx(tx)
         return tx.txid
@@ -149,6 +160,57 @@ class Regtest:
         change = value - sum(out.value for out in outputs) - fee
         paid = [*outputs, self.lock.pays(change)] if change else list(outputs)
         return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
+
+    def spend(self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE) -> bytes:
+        """Spend anybody's coins, by made-up signatures, and add the transaction to the mempool; returns its txid.
+
+        What outputs and fee leave goes back to the first coin's scriptPubKey. Raises ParameterError if there is no such coin, or the coins
+        do not suffice; RefusedError.
+        """
+        return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
+
+    def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
+        """Replace a transaction of the mempool by one with a higher fee, and else the same; returns the new txid.
+
+        The fee comes from the change or, if there is none, from the largest output; by default it is the least that replaces the
+        transaction and what spends from it. Raises ParameterError for a transaction that is not in the mempool, and if its output does not
+        suffice; RefusedError for too low a fee.
+        """
+        tx = self._waiting(txid)
+        least = least_fee(self.mempool.family(txid), self.mempool.fees, tx.virtual_size)
+        more = (least if fee is None else fee) - self.mempool.fees[txid]
+        return self.submit_tx(with_fee(tx, more, self.lock.script_pubkey))
+
+    def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
+        """Spend what a transaction of the mempool spends, for the miner, and so take its place; returns the txid.
+
+        By default for the least fee that replaces it and what spends from it. With `in_block` a block is mined with it instead, where fees
+        do not matter. Raises ParameterError for a transaction that is not in the mempool, and if its coins do not suffice; RefusedError.
+        """
+        tx = self._waiting(txid)
+        found = [(OutPoint.parse(outpoint), self.mempool.coin_of(outpoint)) for outpoint in tx.inputs]
+        size = Transaction.parse(spending(found, (), 0, to=self.lock.script_pubkey)).virtual_size
+        least = least_fee(self.mempool.family(txid), self.mempool.fees, size)
+        raw = spending(found, (), least if fee is None else fee, to=self.lock.script_pubkey)
+        if not in_block:
+            return self.submit_tx(raw)
+        self.mine(transactions=[raw])
+        return Transaction.parse(raw).txid
+
+    def evict(self, txid: bytes) -> list[bytes]:
+        """Remove a transaction and what spends from it from the mempool, as if it were full; the txids removed.
+
+        Peers are not told: they may offer it again. Raises ParameterError for one that is not there.
+        """
+        gone = self.mempool.evict(self._waiting(txid).txid)
+        self._wallet.recount()
+        return [tx.txid for tx in gone]
+
+    def _waiting(self, txid: bytes) -> Transaction:
+        tx = self.mempool.get(txid)
+        if tx is None:
+            raise ParameterError(f"no transaction {hash_to_hex(txid)} in the mempool")
+        return tx
 
     def _tip_changed(self, change: TipChange) -> None:
         if not change.connected:

@@ -94,8 +94,8 @@ def test_malformed_bytes_are_no_transaction() -> None:
             made.submit_tx(wrong)
 
 
-def test_a_second_spend_of_an_outpoint_is_refused_and_names_the_first() -> None:
-    made = regtest()
+def test_without_replacement_a_second_spend_of_an_outpoint_is_refused_and_names_the_first() -> None:
+    made = regtest(replace_by_fee=False)
     first = spend(coinbase(made, 1))
     made.submit_tx(first)
     assert refusal(made, spend(coinbase(made, 1), coinbase(made, 2))) == "txn-mempool-conflict"

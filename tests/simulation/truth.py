@@ -223,7 +223,7 @@ def template(number: int) -> Template:
     length = {0: 320, LONG: 2_150}.get(number, rng.randrange(200, 260))  # a pruned node lacks the first blocks of 320
     times = count(START - (length + 1) * _INTERVAL_S, _INTERVAL_S)
     now = [next(times)]
-    regtest = Regtest(clock=lambda: now[0])
+    regtest = Regtest(clock=lambda: now[0], replace_by_fee=False)
     truth = Truth(rng, regtest, list(LOCKS), [])
     for height in range(length):
         now[0] = next(times)
@@ -242,7 +242,7 @@ def template(number: int) -> Template:
 
 def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
     """A node of its own with the same chain and an empty mempool."""
-    made = Regtest(clock=clock)
+    made = Regtest(clock=clock, replace_by_fee=False)  # what takes a place is decided here
     made.chain.blocks = dict(original.chain.blocks)
     made.chain.coins = dict(original.chain.coins)
     made.chain.active = list(original.chain.active)

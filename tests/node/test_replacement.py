@@ -1,0 +1,181 @@
+"""Replacement by fee in the embedded node: Core's rules one by one, evictions, bumps and double spends, and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spvfilter.errors import ParameterError, RefusedError
+from spvfilter.node.build import TxIn, build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import SIGNATURE, Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import Transaction
+
+NOW = 1_700_000_000
+KEY = b"\x02" * 33
+ANY = Lock(b"\x51" + bytes(20))
+OURS = p2wpkh(KEY)
+COIN = 50 * 100_000_000
+
+
+@pytest.fixture
+def made() -> Regtest:
+    made = Regtest(clock=lambda: NOW)
+    made.mine(110)
+    return made
+
+
+def coinbase(made: Regtest, height: int) -> OutPoint:
+    return OutPoint(made.chain.active[height].txids[0], 0)
+
+
+def spend(coins: list[OutPoint], fee: int, count: int = 1, value: int | None = None) -> bytes:
+    """A transaction with a fee, whose coins are coinbases unless their value is given."""
+    left = (COIN * len(coins) if value is None else value) - fee
+    return build_tx([ANY.spends(coin) for coin in coins], [ANY.pays(left // count)] * count)
+
+
+def size(raw: bytes) -> int:
+    return Transaction.parse(raw).virtual_size
+
+
+def txids(made: Regtest) -> set[bytes]:
+    return {tx.txid for tx in made.mempool}
+
+
+def reason(call: Callable[[], object], made: Regtest) -> str:
+    before = txids(made), made.balance, made.mempool.size
+    with pytest.raises(RefusedError) as caught:
+        call()
+    assert (txids(made), made.balance, made.mempool.size) == before
+    return caught.value.reason
+
+
+def test_the_least_fee_that_replaces_is_that_of_all_it_replaces_and_of_its_own_size(made: Regtest) -> None:
+    first = made.submit_tx(spend([coinbase(made, 1)], 1_000, 2))
+    child = made.submit_tx(spend([OutPoint(first, 0)], 500, value=(COIN - 1_000) // 2))
+    bare = spend([coinbase(made, 1)], 0)
+    least = 1_500 + size(bare)
+    assert reason(lambda: made.submit_tx(spend([coinbase(made, 1)], least - 1)), made) == "insufficient fee"
+    made.submit_tx(spend([coinbase(made, 2)], 10))
+    assert {first, child} <= txids(made)
+    replacing = made.submit_tx(spend([coinbase(made, 1)], least))
+    assert replacing in txids(made)
+    assert not {first, child} & txids(made)
+    assert made.mempool.fees[replacing] == least
+    made.mine()
+    assert replacing in made.chain.tip.txids
+    assert len(made.chain.tip.txids) == 3
+
+
+def test_a_replacement_pays_a_higher_rate_than_each_that_it_replaces_directly(made: Regtest) -> None:
+    made.submit_tx(spend([coinbase(made, 1)], 3_000))
+    large = [coinbase(made, height) for height in range(1, 9)]
+    assert reason(lambda: made.submit_tx(spend(large, 4_000)), made) == "insufficient fee"  # more in all, but less for each byte
+    made.submit_tx(spend(large, 40_000))
+    assert len(txids(made)) == 1
+
+
+def test_it_spends_no_unconfirmed_output_that_the_replaced_does_not(made: Regtest) -> None:
+    made.submit_tx(spend([coinbase(made, 1)], 1_000))
+    other = made.submit_tx(spend([coinbase(made, 2)], 1_000))
+    raw = build_tx([ANY.spends(coinbase(made, 1)), ANY.spends(OutPoint(other, 0))], [ANY.pays(COIN)])
+    assert reason(lambda: made.submit_tx(raw), made) == "replacement-adds-unconfirmed"
+
+
+def test_it_spends_nothing_of_what_it_replaces(made: Regtest) -> None:
+    first = made.submit_tx(spend([coinbase(made, 1)], 1_000))
+    raw = build_tx([ANY.spends(coinbase(made, 1)), ANY.spends(OutPoint(first, 0))], [ANY.pays(COIN)])
+    assert reason(lambda: made.submit_tx(raw), made) == "bad-txns-spends-conflicting-tx"
+
+
+@pytest.mark.parametrize(("children", "is_taken"), [(99, True), (100, False)])
+def test_it_replaces_a_hundred_transactions_at_most(made: Regtest, children: int, is_taken: bool) -> None:
+    first = made.submit_tx(spend([coinbase(made, 1)], 1_000, children))
+    for index in range(children):
+        made.submit_tx(spend([OutPoint(first, index)], 10, value=(COIN - 1_000) // children))
+    raw = spend([coinbase(made, 1)], 100_000)
+    if is_taken:
+        made.submit_tx(raw)
+        assert len(txids(made)) == 1
+    else:
+        assert reason(lambda: made.submit_tx(raw), made) == "too many potential replacements"
+
+
+def test_a_payment_is_bumped_from_its_change(made: Regtest) -> None:
+    balance = made.balance
+    first = made.pay(OURS.pays(70_000))
+    second = made.bump(first)
+    third = made.bump(second, fee=9_000)
+    assert txids(made) == {third}
+    tx = made.mempool.get(third)
+    assert tx is not None
+    assert tx.outputs[0] == OURS.pays(70_000)
+    assert (made.mempool.fees[third], made.balance) == (9_000, balance - 70_000 - 9_000)
+    assert reason(lambda: made.bump(third, fee=9_001), made) == "insufficient fee"
+    with pytest.raises(ParameterError, match="output 1 is worth"):
+        made.bump(third, fee=50 * COIN)
+    for gone in (first, second, bytes(32)):
+        with pytest.raises(ParameterError, match="in the mempool"):
+            made.bump(gone)
+
+
+def test_a_payment_is_spent_bumped_and_evicted_with_what_spends_it(made: Regtest) -> None:
+    paid = made.pay(OURS.pays(70_000))
+    spent = made.spend(OutPoint(paid, 0), outputs=[ANY.pays(20_000)], fee=300)
+    tx = made.mempool.get(spent)
+    assert tx is not None
+    assert tx.outputs == (ANY.pays(20_000), TxOut(49_700, OURS.script_pubkey))
+    bumped = made.bump(spent, fee=2_000)
+    assert txids(made) == {paid, bumped}
+    assert made.evict(paid) == [paid, bumped]
+    assert txids(made) == set()
+    made.mine()
+    assert made.balance == 12 * COIN
+
+
+@pytest.mark.parametrize("in_block", [False, True])
+def test_a_payment_is_spent_twice(made: Regtest, in_block: bool) -> None:
+    paid = made.pay(OURS.pays(70_000))
+    child = made.spend(OutPoint(paid, 0))
+    rival = made.double_spend(paid, in_block=in_block)
+    assert not {paid, child} & txids(made)
+    assert (rival in made.chain.tip.txids) is in_block
+    assert (rival in txids(made)) is not in_block
+    if not in_block:
+        assert reason(lambda: made.double_spend(rival, fee=0), made) == "insufficient fee"
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [p2pk(KEY), p2pkh(KEY), p2wpkh(KEY), p2tr(KEY[1:]), p2sh(p2wpkh(KEY)), p2wsh(b"\x51"), multisig(1, [KEY])],
+    ids=["P2PK", "P2PKH", "P2WPKH", "P2TR", "P2SH", "P2WSH", "multisig"],
+)
+def test_a_coin_of_every_type_is_spent(made: Regtest, lock: Lock) -> None:
+    paid = made.pay(lock.pays(70_000))
+    made.mine()
+    spent = made.spend(OutPoint(paid, 0), fee=500)
+    made.mine()
+    assert spent in made.chain.tip.txids
+    with pytest.raises(ParameterError, match="no unspent output"):
+        made.spend(OutPoint(paid, 0))
+
+
+def test_what_cannot_be_spent_is_said(made: Regtest) -> None:
+    paid = OutPoint(made.pay(OURS.pays(70_000)), 0)
+    with pytest.raises(ParameterError, match="no coins"):
+        made.spend()
+    with pytest.raises(ParameterError, match="twice"):
+        made.spend(paid, paid)
+    with pytest.raises(ParameterError, match="worth 70000 satoshi, outputs and fee 70001"):
+        made.spend(paid, outputs=[ANY.pays(69_001)])
+    with pytest.raises(ParameterError, match="negative"):
+        made.spend(paid, fee=-1)
+    with pytest.raises(ParameterError, match="worth"):
+        made.spend(paid, fee=70_000)  # nothing is left
+    assert SIGNATURE in made.mempool.get(made.spend(paid)).raw  # type: ignore[union-attr]  # it is there
+    with pytest.raises(RefusedError, match="insufficient fee"):
+        made.spend(paid, outputs=[ANY.pays(1)])
+    assert TxIn(paid)
