@@ -36,7 +36,7 @@ FLOORS = [
     ["store"],
     ["wallet", "p2p"],
     ["light", "scan", "node"],
-    ["cli"],
+    ["cli", "testing"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 GROUND = FLOORS[0]
@@ -47,7 +47,7 @@ APART = {  # imports that the floors alone would allow
     "node": {"store", "wallet", "p2p"},
 }
 SILENT = "light.engine."  # decides without sockets, clocks or tasks
-AWAITING = ("p2p.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.")
+AWAITING = ("p2p.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.", "testing")
 CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 
