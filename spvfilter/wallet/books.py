@@ -81,14 +81,14 @@ class Books:
 
     def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
         """The match of a hit, `at` its place in a block."""
-        _, block, height, completeness, time = at or (hit, None, None, None, None)
-        return self.watch.matches((hit,), block_hash=block, height=height, time=time, completeness=completeness)[0]
+        block, height, sure, time = (None,) * 4 if at is None else at[1:]
+        return self.watch.matches((hit,), block_hash=block, height=height, time=time, completeness=sure)[0]
 
     def matches(self) -> Iterator[MatchFound]:
         """Every match: confirmed ones in ascending height, then unconfirmed ones."""
         for height in sorted(self._at):
-            for found in (self._confirmed[mark] for mark in self._at[height]):
-                yield MatchFound(self.match_of(found.hit, found), found.completeness)
+            places = (self._confirmed[mark] for mark in self._at[height])
+            yield from (MatchFound(self.match_of(found.hit, found), found.completeness) for found in places)
         for txid in self.unconfirmed.pending:
             yield from (MatchFound(self.match_of(hit)) for hit in self.unconfirmed.hits(txid).values())
 
@@ -467,9 +467,8 @@ class Books:
         family = [each for each in self.unconfirmed.descendants([txid]) if each in self.unconfirmed.pending]
         self._unwrite(map(self.unconfirmed.hits, family))
         for each in family:
-            before = self.unconfirmed.pending[each]
             freed += self._inputs_of([each])
-            hits = self.unconfirmed.remove(each) or {}
+            before, hits = self.unconfirmed.pending[each], self.unconfirmed.remove(each) or {}
             self.ended.put(each, end.of(before, hits.values()), self.batch)
             yield from self._withdraw(hits, end.reason, end.by)
 
