@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         wtxid,
     )
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
+    from spvfilter.kernel.pure.frames import sound_frames
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import (
         chain_filter_headers,
@@ -114,6 +115,7 @@ __all__ = [
     "parse_merkleblock",
     "parse_tx",
     "read_at",
+    "sound_frames",
     "spent_coins",
     "strip_witness",
     "txid",

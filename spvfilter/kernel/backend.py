@@ -24,6 +24,7 @@ _REFERENCE = {
     "pure.address": ("decode_address",),
     "pure.bits": ("BitCore", "CounterCore"),
     "pure.files": ("ReadBuffer", "read_at"),
+    "pure.frames": ("sound_frames",),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure.headers": (
         *("chain_filter_headers", "find_header", "header_bits", "header_hashes", "index_headers"),

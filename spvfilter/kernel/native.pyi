@@ -18,6 +18,7 @@ from spvfilter.kernel.pure.blocks import (
     wtxid as wtxid,
 )
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
+from spvfilter.kernel.pure.frames import sound_frames as sound_frames
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
 from spvfilter.kernel.pure.headers import (
     chain_filter_headers as chain_filter_headers,

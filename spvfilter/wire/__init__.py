@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Misbehaved as Misbehaved,
         Ready as Ready,
         Received as Received,
+        ReceivedFilters as ReceivedFilters,
         Role as Role,
         Service as Service,
         SessionEvent as SessionEvent,
@@ -26,6 +27,6 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         codec="Decoder Frame encode_message",
-        events="Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received Role Service SessionEvent Settings",
+        events="Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service SessionEvent Settings",
         session="Session",
     )

@@ -7,6 +7,7 @@ the first bytes of sha256d(payload)).
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,10 +15,12 @@ from typing import NamedTuple
 from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 from spvfilter.wire.foreign import foreign
 
 _ENVELOPE = struct.Struct("<4s12sI4s")
+_AT_ONCE = 1 << 16  # bytes in which sound messages are looked for together
 
 
 @public
@@ -58,7 +61,7 @@ class Decoder:
     Raises ParameterError unless `magic` has 4 bytes.
     """
 
-    __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "broken")
+    __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken")
 
     def __init__(self, magic: bytes, limits: Mapping[str, int] | None = None) -> None:
         check_magic(magic)
@@ -66,12 +69,24 @@ class Decoder:
         self._limits = limits or {}
         self._buffer = bytearray()
         self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
+        self._sound: deque[tuple[str, bytes]] = deque()  # command and payload of messages that are next
+        self._sound_size = 0  # bytes of these in the stream
         self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
 
     @property
     def buffered(self) -> int:
         """The number of bytes that were fed and not yet returned in frames."""
-        return len(self._buffer) + (ENVELOPE_SIZE if self._envelope else 0)
+        return len(self._buffer) + self._sound_size + (ENVELOPE_SIZE if self._envelope else 0)
+
+    @property
+    def next_command(self) -> str | None:
+        """The command of the next message, if it is known to be complete and sound; None tells nothing."""
+        return self._sound[0][0] if self._sound else None
+
+    @property
+    def next_payload(self) -> bytes:
+        """The payload of the next message where `next_command` is known."""
+        return self._sound[0][1]
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After a fatal error they are discarded."""
@@ -84,8 +99,32 @@ class Decoder:
         Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it, as in Core. A
         wrong magic or an excessive length ends the stream: every later call raises the same error (Core net.cpp V1Transport).
         """
-        if self.broken is not None:
-            raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
+        if not self._sound:
+            if self.broken is not None:
+                raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
+            if self._envelope is not None or not self._look():
+                return self._next()
+        command, payload = self._sound.popleft()
+        self._sound_size -= ENVELOPE_SIZE + len(payload)
+        return Frame(command, payload)
+
+    def _look(self) -> bool:
+        """Whether the stream goes on with sound messages. What is wrong with one, or whether it is incomplete, is for `_next` to say."""
+        if len(self._buffer) < ENVELOPE_SIZE:
+            return False
+        frames, size = sound_frames(bytes(memoryview(self._buffer)[:_AT_ONCE]), self._magic)
+        for number, (command, payload) in enumerate(frames):
+            if len(payload) > self._limits.get(command, MAX_PAYLOAD_SIZE):
+                del frames[number:]
+                size = sum(ENVELOPE_SIZE + len(payload) for _, payload in frames)
+                break
+        del self._buffer[:size]  # moves a pointer, not the remaining bytes
+        self._sound.extend(frames)
+        self._sound_size = size
+        return size > 0
+
+    def _next(self) -> Frame | None:
+        """The next message, one part after the other."""
         if self._envelope is None:
             self._envelope = self._open()
             if self._envelope is None:
@@ -94,7 +133,7 @@ class Decoder:
         if len(self._buffer) < size:
             return None
         payload = bytes(memoryview(self._buffer)[:size])
-        del self._buffer[:size]  # moves a pointer, not the remaining bytes
+        del self._buffer[:size]
         self._envelope = None
         if isinstance(command, EnvelopeError):
             raise command

@@ -77,6 +77,7 @@ class Settings:
     handshake_s: float = 60.0
     ping_interval_s: float = 120.0
     ping_timeout_s: float = 1_200.0
+    joins_filters: bool = False  # whether successive cfilter messages come as one ReceivedFilters, which takes a fraction of the time
 
     def __post_init__(self) -> None:
         check_uint(self.services, 8, "services")
@@ -113,6 +114,14 @@ class Received:
 
 @public
 @dataclass(frozen=True, slots=True)
+class ReceivedFilters:
+    """Successive cfilter messages with basic filters: the block's hash and the filter of each. Only with `Settings.joins_filters`."""
+
+    filters: tuple[tuple[bytes, bytes], ...]
+
+
+@public
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """The pong of a fence arrived: the peer has processed everything that was sent before the fence."""
 
@@ -135,4 +144,4 @@ class Disconnected:
     error: PeerError | None
 
 
-SessionEvent = Ready | Received | Fenced | Misbehaved | Disconnected
+SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | Disconnected

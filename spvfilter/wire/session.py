@@ -16,12 +16,14 @@ from spvfilter.wire.events import (
     Misbehaved,
     Ready,
     Received,
+    ReceivedFilters,
     Role,
     Service,
     SessionEvent,
     Settings,
 )
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
+from spvfilter.wire.messages.filters import basic_filter
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
 
 RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above it, reading pauses
@@ -29,6 +31,9 @@ SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, th
 MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
 MAX_PINGS = 1_024  # ours: pings without a pong
 _OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})  # classes that it answers by itself, or refuses
+_ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})  # commands that are not taken with others
+MAX_EVENTS = 50  # ours: taken together
+MAX_JOINED = 1 << 17  # bytes of filters in one event, but for the last one; ours
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
@@ -121,6 +126,16 @@ class Session:
             if (happened := self._take(frame)) is not None:
                 return happened
         return None
+
+    def more_events(self) -> list[SessionEvent]:
+        """Pending events that may be taken together with one that was Received: further messages whose checksums are right, up to 50.
+
+        They end before a message that the session answers itself: the pong to a ping goes out after the answers to all of them.
+        """
+        events: list[SessionEvent] = []
+        while len(events) < MAX_EVENTS and self._decoder.next_command not in _ALONE and (event := self.next_event()) is not None:
+            events.append(event)
+        return events
 
     # Sending
 
@@ -295,6 +310,8 @@ class Session:
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
         """Messages after the handshake."""
+        if frame.command == "cfilter" and self.settings.joins_filters:
+            return self._join(frame)
         message = parse_message(*frame)
         if type(message) not in _OF_THE_SESSION:
             return Received(message)
@@ -315,6 +332,22 @@ class Session:
                 return self._end(SessionError(f"{frame.command} after verack", cause=Cause.LATE_NEGOTIATION))
             case message:
                 return Received(message)
+
+    def _join(self, frame: Frame) -> SessionEvent:
+        """A filter, with those that follow it as far as they are there and well-formed."""
+        first = basic_filter(frame.payload)
+        if first is None:
+            return Received(parse_message(*frame))
+        filters, size, decoder = [first], len(frame.payload), self._decoder
+        while size < MAX_JOINED and decoder.next_command == "cfilter":
+            payload = decoder.next_payload
+            found = basic_filter(payload)
+            if found is None:
+                break
+            decoder.next_frame()
+            filters.append(found)
+            size += len(payload)
+        return ReceivedFilters(tuple(filters))
 
     @property
     def _common_version(self) -> int:

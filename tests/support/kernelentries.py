@@ -45,6 +45,10 @@ LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
 LEAVES = [bytes([number]) * 32 for number in range(99)]
 PARTIAL_TREE = partial_tree(LEAVES, range(99))
 FLAGS = PARTIAL_TREE[4 + 1 + 32 * 99 + 1 :]
+FRAMES = b"".join(
+    b"\xfa\xbf\xb5\xda" + command.ljust(12, b"\0") + len(data).to_bytes(4, "little") + sha256d(data)[:4] + data
+    for command, data in ((b"tx", PAYMENTS[0]), (b"block", BLOCK), (b"verack", b""))
+)
 ROWS = [b"key %d" % number for number in range(300)]
 SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41)]
 UNDO = undo_of(SPENT)
@@ -205,6 +209,7 @@ ENTRIES: dict[str, Entry] = {
     "read_at": Entry(function("read_at"), PLACE[:4], ((3,),)),
     "ReadBuffer.__new__": Entry(lambda kernel: lambda: kernel.ReadBuffer() is not None),
     "ReadBuffer.__sizeof__": Entry(lambda kernel: lambda: kernel.ReadBuffer().__sizeof__() > 0),
+    "sound_frames": Entry(function("sound_frames"), (FRAMES, FRAMES[:4]), ((0,), (1,))),
     "parse_merkleblock": Entry(function("parse_merkleblock"), (BLOCK[:80] + PARTIAL_TREE,), ((0,),)),
     "extract_matches": Entry(function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),

@@ -47,7 +47,7 @@ from spvfilter.store import (
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch import Completeness, Match, MatchKind
-from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, Settings
+from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
 
@@ -182,6 +182,7 @@ VALUES: dict[str, list[object]] = {
         Settings(REGTEST),
         Ready(VERSION, 70016, True, False),
         Received(VERSION),
+        ReceivedFilters(((bytes(32), b"\1"),)),
         Fenced(5),
         Misbehaved(errors.SessionError("late", cause="pong without ping")),
         Disconnected(None),

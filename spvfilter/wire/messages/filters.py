@@ -7,7 +7,9 @@ from typing import Self
 from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import (
+    BASIC_FILTER_TYPE,
     HASH_SIZE,
     MAX_CFHEADERS,
     MAX_ELEMENT_SIZE,
@@ -156,6 +158,17 @@ class CFilter:
 
     def __bytes__(self) -> bytes:
         return bytes((self.filter_type,)) + self.block_hash + var_bytes(self.data)
+
+
+def basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
+    """The block hash and the filter of a cfilter payload; None unless it is well-formed and the filter a basic one."""
+    if len(payload) <= 1 + HASH_SIZE or payload[0] != BASIC_FILTER_TYPE:
+        return None
+    try:
+        size, start = read_compact_size(payload, 1 + HASH_SIZE, "filter length")
+    except FormatError:
+        return None
+    return (payload[1 : 1 + HASH_SIZE], payload[start:]) if start + size == len(payload) else None
 
 
 @public

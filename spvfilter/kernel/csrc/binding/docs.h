@@ -259,6 +259,16 @@
     "\n" \
     "The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another\n" \
     "size, for negative numbers, and for a size above MAX_BLOCK_SIZE."
+#define SPV_DOC_sound_frames \
+    "sound_frames($module, stream, magic, /)\n" \
+    "--\n" \
+    "\n" \
+    "The sound messages at the head of a stream, each its command and payload, and how many bytes they have with their envelopes.\n" \
+    "\n" \
+    "It ends before the first message that is incomplete or unsound: of another magic, with a payload above 4,000,000 bytes, a command other\n" \
+    "than 1 to 12 printable ASCII characters padded with NULs, or a wrong checksum (the first 4 bytes of sha256d(payload)).\n" \
+    "\n" \
+    "Raises ParameterError unless the magic has 4 bytes."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
