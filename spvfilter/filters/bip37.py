@@ -196,8 +196,10 @@ class Bip37Filter(BloomBits):
         have, number = self.set_bits(), 0
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
-            self.add(hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20])
-            number += 1
+            some = max(1, int(target - have) // self.hash_funcs)  # that set no more bits than are missing, whatever they are
+            prefixed = [b"spvfilter decoy" + each.to_bytes(4, "little") for each in range(number, number + some)]
+            self.update([hmac.digest(key, each, "sha256")[:20] for each in prefixed])
+            number += some
             was, have = have, self.set_bits()
             if have - target > target - was:  # without the last decoy the rate is nearer to the target
                 self._field[:] = before

@@ -93,7 +93,7 @@ class Running:
 
     def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
         relay = options.mempool and options.mode is not Mode.BIP37
-        return lambda: Settings(watch.network, relay=relay, start_height=self.engine.chain.height)
+        return lambda: Settings(watch.network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
 
     @property
     def has_ended(self) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, PeerError
-from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.wire.events import Fenced as FencedEvent, Misbehaved, Received, Settings
+from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import Message
 
 if TYPE_CHECKING:
@@ -126,19 +126,10 @@ class Sockets:
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:
             await connection.drain()  # a peer that does not read what it asked for is not read
-            event = await connection.receive()
+            events = await connection.receive_together()
             await self._room.wait()
-            match event:
-                case Received(message):
-                    self._report(Heard(peer, message))
-                case FencedEvent(nonce):
-                    token = self._fences[peer].pop(nonce, None)
-                    if token is not None:
-                        self._report(Fenced(peer, token))
-                case Misbehaved(error):
-                    self._report(Malformed(peer, error))
-                case _:
-                    pass
+            for each in inputs_of(peer, events, lambda nonce: self._fences[peer].pop(nonce, None)):
+                self._report(each)
 
 
 def stranger(network: Network) -> Settings:

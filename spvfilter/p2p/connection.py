@@ -13,7 +13,7 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent, Settings
+from spvfilter.wire.events import Cause, Disconnected, Ready, Received, ReceivedFilters, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 
@@ -101,6 +101,11 @@ class Connection:
                 return event
             await self.drain()  # while the peer does not read, nothing is read from it
             await self._read()
+
+    async def receive_together(self) -> list[SessionEvent]:
+        """The next event, with those that may be taken together with it (`Session.more_events`). The end is raised as by `receive`."""
+        event = await self.receive()
+        return [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]
 
     async def _read(self) -> None:
         deadline = self._session.deadline

@@ -208,6 +208,10 @@ class Books:
         """Begin a new wallet's search above a height."""
         self._move_cursor(height)
 
+    def connect_empty(self, height: int) -> None:
+        """The blocks above the cursor, up to a height, were searched: nothing in them concerns the wallet."""
+        self._move_cursor(height)
+
     def _move_cursor(self, height: int) -> None:
         self.cursor = self.batch.cursor = height
         self.searched = max(self.searched, height)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from simulation.oracle import Place
 from simulation.violation import Violation
 
 _SHOWN = 3  # of what is missing or invented
 
 
-def check_same(told: set[Place], there: set[Place], source: str, allowed: set[Place] | None = None) -> None:
+def check_same(told: AbstractSet[Place], there: AbstractSet[Place], source: str, allowed: AbstractSet[Place] | None = None) -> None:
     """True: none more, none less; what is `allowed` may be told."""
     if missing := there - told:
         raise Violation("true", f"{source} lack {len(missing)} of {len(there)} matches: {_some(missing)}")
@@ -16,6 +18,6 @@ def check_same(told: set[Place], there: set[Place], source: str, allowed: set[Pl
         raise Violation("true", f"{source} have {len(invented)} matches that are not in the chain: {_some(invented)}")
 
 
-def _some(places: set[Place]) -> str:
+def _some(places: AbstractSet[Place]) -> str:
     shown = sorted(places, key=lambda place: (place.height, place.txid, place.kind, place.number))[:_SHOWN]
     return ", ".join(f"{place.kind} {place.txid[::-1].hex()[:12]}:{place.number} at {place.height}" for place in shown)

@@ -10,8 +10,8 @@ from functools import partial
 from simulation.node import Node
 from simulation.pipe import Pipe
 from simulation.timeline import Timeline, Timer
-from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
-from spvfilter.wire.events import Disconnected, Fenced as PongCame, Misbehaved, Ready, Received, Role, Settings
+from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
+from spvfilter.wire.events import Disconnected, Ready, Received, ReceivedFilters, Role, Settings
 from spvfilter.wire.messages.table import Message, command_of
 from spvfilter.wire.session import Session
 
@@ -95,19 +95,18 @@ class Connection:
         while self.is_open and (event := self._session.next_event()) is not None:
             self._flush()
             match event:
-                case Received(message):
-                    if self._session.ready is not None:
-                        self._report(Heard(self.number, message))
-                case PongCame(nonce):
-                    self._report(Fenced(self.number, self._tokens.pop(nonce)))
                 case Ready():
                     self._report(self._connected(event))
-                case Misbehaved(error):
-                    if self._session.ready is not None:
-                        self._report(Malformed(self.number, error))
                 case Disconnected(error):
                     self.abort()
                     self._report(Lost(self.number, error or ConnectionAbortedError("closed")))
+                case _ if self._session.ready is not None:
+                    events = [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]
+                    for each in inputs_of(self.number, events, self._tokens.pop):
+                        if self.is_open:
+                            self._report(each)
+                case _:
+                    pass
         if self.is_open:
             self._flush()
             self._set_timer()

@@ -20,7 +20,7 @@ from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
 from spvfilter.errors import StoreError
 from spvfilter.light.engine.effects import Answer, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.inputs import Broadcast, Heard, Input, Instant, Lost, Tick, WatchChanged, Worked
+from spvfilter.light.engine.inputs import Broadcast, Heard, HeardTogether, Input, Instant, Lost, Tick, WatchChanged, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Broadcast as Known, Event, Mode
 from spvfilter.light.sockets import stranger
@@ -28,7 +28,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.store import Batch, Store
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.events import Settings
+from spvfilter.wire.events import Received, Settings
 from spvfilter.wire.messages.table import Inv, Message, Tx
 
 CONNECT_S = 5.0  # longest wait for a connection
@@ -250,7 +250,7 @@ class Process:
             self._miss(peer, ConnectionRefusedError("connection refused"))
             return
         del self._dialling[peer]
-        settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37)
+        settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37, joins_filters=True)
         if is_private:
             settings = stranger(REGTEST)
             self.private.add(peer)
@@ -265,8 +265,9 @@ class Process:
     def _came(self, input: Input) -> None:
         if isinstance(input, Lost):
             del self.connections[input.peer]
-        elif isinstance(input, Heard):
-            self._overhear(self.connections[input.peer].node.host, input.message)
+        elif isinstance(input, Heard | HeardTogether):
+            for message in messages_of(input):
+                self._overhear(self.connections[input.peer].node.host, message)
         self.report(input)
 
     def _drop(self, peer: int) -> None:
@@ -283,6 +284,13 @@ class Process:
         """Every line goes dead without an end."""
         for connection in self.connections.values():
             connection.cut()
+
+
+def messages_of(input: Heard | HeardTogether) -> list[Message]:
+    """The messages that an input tells of, but for filters."""
+    if isinstance(input, Heard):
+        return [input.message]
+    return [each.message for each in input.heard if isinstance(each, Received)]
 
 
 def _call(function: Callable[[], object]) -> object:

@@ -95,7 +95,7 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
 
 
 def _options(plan: Plan, rng: random.Random) -> Options:
-    patience = rng.choice([Patience(), Patience(), Patience(filters=40, flight=30, flights=3)])
+    patience = rng.choice([Patience(), Patience(), Patience(filters=40, flight=30, flights=3, small_block=0)])
     return Options(
         mode=plan.mode,
         mempool=rng.random() < 0.8,

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 
 from spvfilter.light.engine.effects import Effect
-from spvfilter.light.engine.inputs import Heard, Input, Instant
+from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant
+from spvfilter.wire.events import Received
 
 _SHOWN = 24  # characters of a value
 _BORING = ("BlockConnected", "CFilter", "Worked", "Emit", "Progress")  # kinds of which a run is one line
@@ -39,8 +40,11 @@ class Record:
         """The engine is given an input."""
         kind = type(input).__name__
         self.inputs[kind] += 1
-        if isinstance(input, Heard):
-            self.messages += 1
+        match input:
+            case Heard():
+                self.messages += 1
+            case HeardTogether(_, heard):
+                self.messages += sum(1 if isinstance(each, Received) else len(each.filters) for each in heard)
         if self._is_full or self._show is not None:
             self._put(">", describe(input), full(input), now)
 

@@ -27,6 +27,7 @@ _LONG_SHARE = 0.01  # of lives
 LATE_LOCKS = 3  # scripts that the wallet gets later
 _MATURE = 101
 _INTERVAL_S = 600
+_MOST_SCANS = 4
 
 
 class Coin(NamedTuple):
@@ -54,6 +55,7 @@ class Truth:
         self._now = now
         self._last_tip = regtest.chain.tip.hash
         self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
+        self._scans: dict[tuple[bytes, int, int], frozenset[oracle.Place]] = {}  # of the latest tips
         regtest.listeners.append(self)
 
     @property
@@ -67,9 +69,16 @@ class Truth:
     def scripts(self) -> set[bytes]:
         return {lock.script_pubkey for lock in self.locks}
 
-    def scan(self, from_height: int = 0) -> set[oracle.Place]:
+    def scan(self, from_height: int = 0) -> frozenset[oracle.Place]:
         """What the wallet has in the best chain, from a height on."""
-        return oracle.scan([block.raw for block in self.regtest.chain.active], self.scripts(), from_height)
+        key = self.tip, len(self.locks), from_height
+        found = self._scans.get(key)
+        if found is None:
+            while len(self._scans) >= _MOST_SCANS:
+                del self._scans[next(iter(self._scans))]
+            blocks = [block.raw for block in self.regtest.chain.active]
+            found = self._scans[key] = frozenset(oracle.scan(blocks, self.scripts(), from_height))
+        return found
 
     def stale_for(self, digest: bytes, now: float) -> float:
         """For how many seconds a block has not been the tip; 0 for the tip, and for what never was."""

@@ -271,7 +271,7 @@ class Client:
     # What there is
 
     @property
-    def ready(self) -> list[Peer]:
+    def ready(self) -> tuple[Peer, ...]:
         return self.engine.pool.ready()
 
     def connected(self) -> list[Node]:

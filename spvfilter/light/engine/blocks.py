@@ -64,7 +64,8 @@ class BlockRequests:
             del self._wanted[block_hash]
 
     def advance(self) -> None:
-        """Ask for what nobody was asked for, or only peers that stall."""
+        """Ask for what nobody was asked for, or only peers that stall: each of them once, for all that it is to send."""
+        questions: dict[Peer, list[InvItem]] = {}
         for block_hash, wanted in self._wanted.items():
             if wanted.is_checked or any(peer.state is PeerState.READY for peer in wanted.asked):
                 continue
@@ -74,8 +75,10 @@ class BlockRequests:
                 owed = self._asked.setdefault(peer, set())
                 if block_hash not in owed:  # else it was wanted before, given up, and may come yet: once
                     owed.add(block_hash)
-                    question = GetData((InvItem(InvType.WITNESS_BLOCK, block_hash),))
-                    self._context.pool.ask(peer, ("block", block_hash), self._context.now, question)
+                    self._context.pool.ask(peer, ("block", block_hash), self._context.now)
+                    questions.setdefault(peer, []).append(InvItem(InvType.WITNESS_BLOCK, block_hash))
+        for peer, items in questions.items():
+            self._context.out.send(peer.number, GetData(tuple(items)))
 
     def _choose(self, wanted: _Wanted) -> Peer | None:
         depth = self._context.chain.height - wanted.height
@@ -116,8 +119,11 @@ class BlockRequests:
         if wanted is None or wanted.is_checked:
             return
         wanted.is_checked = True
-        must_have_witness = wanted.height >= self._context.chain.network.segwit_height
-        self._context.out.work(partial(_flaw, raw, must_have_witness), partial(self._checked, peer, block_hash, raw))
+        check = partial(_flaw, raw, wanted.height >= self._context.chain.network.segwit_height)
+        if len(raw) <= self._context.options.patience.small_block:
+            self._checked(peer, block_hash, raw, check())
+        else:
+            self._context.out.work(check, partial(self._checked, peer, block_hash, raw))
 
     def _checked(self, peer: Peer, block_hash: bytes, raw: bytes, flaw: object) -> None:
         wanted = self._wanted.get(block_hash)

@@ -72,7 +72,7 @@ class BloomSearch:
             part.asked.discard(peer)
 
     @property
-    def members(self) -> list[Peer]:
+    def members(self) -> tuple[Peer, ...]:
         """Connected peers that serve BIP-37."""
         return self._context.pool.ready(BLOOM)
 
@@ -89,7 +89,10 @@ class BloomSearch:
 
     def link(self, peer: Peer) -> BloomLink:
         """What a peer was asked."""
-        return self._links.setdefault(peer, BloomLink())
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = BloomLink()
+        return link
 
     @property
     def is_comparing(self) -> bool:

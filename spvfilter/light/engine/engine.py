@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from spvfilter.light.engine.inputs import (
     Connected,
     Fenced,
     Heard,
+    HeardTogether,
     Input,
     Instant,
     Lost,
@@ -50,6 +51,7 @@ from spvfilter.light.lies import Lie
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
@@ -152,6 +154,8 @@ class Engine:
                 peer = self._context.pool.get(number)
                 if peer is not None:
                     self._guarded(peer, message)
+            case HeardTogether(number, heard):
+                self._hear_all(number, heard)
             case Fenced(number, token):
                 peer = self._context.pool.get(number)
                 if peer is not None:
@@ -217,11 +221,13 @@ class Engine:
         if anchors is not None:
             notes[ANCHORS_NOTE] = json.dumps(anchors).encode("ascii")
 
-    def _guarded(self, peer: Peer, what: Message | int) -> None:
-        """Process a message, or a pong; whatever the peer did wrong costs it its connection."""
+    def _guarded(self, peer: Peer, what: Message | ReceivedFilters | int) -> None:
+        """Process a message, filters, or a pong; whatever the peer did wrong costs it its connection."""
         try:
             if isinstance(what, int):
                 self._context.out.done(what, None)
+            elif isinstance(what, ReceivedFilters):
+                self._questions.take_filters(peer, what.filters)
             else:
                 self._receive(peer, what)
         except FormatError as error:
@@ -232,6 +238,15 @@ class Engine:
             self._context.changed()
 
     # Inputs
+
+    def _hear_all(self, number: int, heard: Sequence[Received | ReceivedFilters]) -> None:
+        """Messages that came together: what follows from them is decided once."""
+        for each in heard:
+            peer = self._context.pool.get(number)
+            if peer is not None:  # else it was dropped for what it said before, or is a stranger to whom we are one
+                self._guarded(peer, each.message if isinstance(each, Received) else each)
+            elif isinstance(each, Received):
+                self._mempool.private.takes(Heard(number, each.message))
 
     def _connected(self, event: Connected) -> None:
         peer = self._context.pool.welcome(event, self._context.now)

@@ -89,7 +89,7 @@ class FilterHeaders:
         return standing
 
     @property
-    def members(self) -> list[Peer]:
+    def members(self) -> tuple[Peer, ...]:
         """Connected peers that serve compact filters."""
         return self._context.pool.ready(COMPACT_FILTERS)
 

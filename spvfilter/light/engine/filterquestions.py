@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
@@ -99,26 +99,38 @@ class FilterQuestions:
             raise LieError(f"filters of type {message.filter_type}", cause=Lie.UNASKED_FILTER)
         match message:
             case CFilter():
-                self._take_filter(peer, message)
+                self.take_filters(peer, ((message.block_hash, message.data),))
             case CFHeaders():
                 self._take_hashes(peer, message)
             case CFCheckpt():
                 self._take_checkpoints(peer, message)
 
-    def _take_filter(self, peer: Peer, message: CFilter) -> None:
-        owed = self._of(peer)
-        found = owed.filters.get(message.block_hash)
-        if found is None:
-            raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.UNASKED_FILTER)
-        flight, place = found
-        if filter_hash(message.data) != flight.hashes[place]:
-            raise LieError(f"the filter of block {hash_to_hex(message.block_hash)}", cause=Lie.FALSE_FILTER)
-        del owed.filters[message.block_hash]
-        flight.data[place] = message.data
-        flight.missing -= 1
-        if flight.missing:
-            self._context.pool.heard(peer, ("cfilter", flight.blocks[-1]), self._context.now)
-            return
+    def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
+        """Filters came: the block's hash and the filter of each. Raises LieError as `take` does."""
+        owed, heard = self._of(peer), dict[FilterFlight, None]()
+        flight: FilterFlight | None = None
+        for block_hash, data in filters:
+            found = owed.filters.get(block_hash)
+            if found is None:
+                raise LieError(f"the filter of block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_FILTER)
+            before, (flight, place) = flight, found
+            if flight is not before:
+                heard[flight] = None
+            if filter_hash(data) != flight.hashes[place]:
+                raise LieError(f"the filter of block {hash_to_hex(block_hash)}", cause=Lie.FALSE_FILTER)
+            del owed.filters[block_hash]
+            flight.data[place] = data
+            flight.missing -= 1
+            if not flight.missing:
+                self._finish(peer, owed, flight)
+                if not self._context.pool.has(peer):
+                    return
+        for each in heard:
+            if each.missing:
+                self._context.pool.heard(peer, ("cfilter", each.blocks[-1]), self._context.now)
+
+    def _finish(self, peer: Peer, owed: _Open, flight: FilterFlight) -> None:
+        """All filters of a flight have come."""
         owed.flights -= 1
         self._context.pool.answered(peer, ("cfilter", flight.blocks[-1]), self._context.now)
         self._context.changed()

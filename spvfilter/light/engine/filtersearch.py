@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import BlockFilterError, LieError
@@ -25,6 +26,7 @@ from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
+from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 
 _AHEAD = 16  # matching blocks fetched before they are next
@@ -230,24 +232,28 @@ class FilterSearch:
 
     def _record_part(self, part: _Part) -> bool:
         """Record the blocks of a part above the cursor; whether all are."""
-        books, candidates = self._context.books, set(self._candidates(part))
+        books, candidates = self._context.books, self._candidates(part)
         while books.cursor < part.last:
             if part.matched < len(self.scripts):
                 return False  # what was found has added a script
-            height = books.cursor + 1
+            next_height = books.cursor + 1
+            height = next((each for each in candidates if each >= next_height), part.last + 1)
+            if height > next_height:
+                empty = part.hashes[next_height - part.first : height - part.first]
+                books.connect_empty(height - 1)
+                self._context.out.emit(*map(BlockConnected, count(next_height), empty))
+                continue
             block_hash = part.hashes[height - part.first]
-            raw = None
-            if height in candidates:
-                raw = part.raws.get(block_hash)
-                if raw is None:
-                    return False
-            time = None if raw is None else int.from_bytes(raw[68:72], "little")
+            raw = part.raws.get(block_hash)
+            if raw is None:
+                return False
+            time = int.from_bytes(raw[68:72], "little")
             block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time)
-            if raw is not None and len(raw) > _LARGE:
+            if len(raw) > _LARGE:
                 self._scanning = block_hash
                 self._context.out.work(partial(books.watch.table.scan_block, raw), partial(self._scanned, part, block))
                 return False
-            self._connect(part, block, books.scan(block) if raw is not None else ())
+            self._connect(part, block, books.scan(block))
         return True
 
     def _scanned(self, part: _Part, block: ScannedBlock, hits: object) -> None:

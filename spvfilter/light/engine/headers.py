@@ -168,7 +168,7 @@ class Headers:
             self._check_headway(peer, view, update)
             self._ask_on(peer, view)
         elif peer.state is PeerState.GREETING:
-            peer.state = PeerState.READY
+            context.pool.move(peer, PeerState.READY)
         context.changed()
 
     def _receive(self, view: _View, headers: bytes) -> tuple[Update | None, bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass
+from spvfilter.wire import events as wire
 from spvfilter.wire.messages.table import Message
 
 
@@ -43,6 +45,14 @@ class Heard:
 
     peer: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class HeardTogether:
+    """A peer sent messages, one after the other, that came together."""
+
+    peer: int
+    heard: tuple[wire.Received | wire.ReceivedFilters, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +135,47 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-Input = Connected | Lost | Heard | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Abandon | Seeded | Resumed | Tick
+def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
+    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a fence's nonce."""
+    heard: list[wire.Received | wire.ReceivedFilters] = []
+    for event in events:
+        if isinstance(event, wire.Received | wire.ReceivedFilters):
+            heard.append(event)
+            continue
+        yield from _heard(peer, heard)
+        heard = []
+        match event:
+            case wire.Fenced(nonce):
+                token = token_of(nonce)
+                if token is not None:
+                    yield Fenced(peer, token)
+            case wire.Misbehaved(error):
+                yield Malformed(peer, error)
+            case _:
+                pass
+    yield from _heard(peer, heard)
+
+
+def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iterator[Input]:
+    if len(heard) == 1 and isinstance(heard[0], wire.Received):
+        yield Heard(peer, heard[0].message)
+    elif heard:
+        yield HeardTogether(peer, tuple(heard))
+
+
+Input = (
+    Connected
+    | Lost
+    | Heard
+    | HeardTogether
+    | Fenced
+    | Malformed
+    | Committed
+    | Worked
+    | WatchChanged
+    | Broadcast
+    | Abandon
+    | Seeded
+    | Resumed
+    | Tick
+)

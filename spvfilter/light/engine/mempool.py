@@ -61,7 +61,10 @@ class MempoolWatch:
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
-        return self._stands.setdefault(peer, _Stand())
+        stand = self._stands.get(peer)
+        if stand is None:
+            stand = self._stands[peer] = _Stand()
+        return stand
 
     # Announced to us
 

@@ -70,10 +70,10 @@ class Peer:
         """Whether it keeps blocks at this depth below its tip (BIP-159)."""
         return depth < _LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
-    def clock_offset(self, now: Instant) -> float:
-        """Seconds by which its clock, as it stated it when it connected, is ahead of ours."""
+    def clock_ahead(self, now: Instant) -> float:
+        """Seconds by which its clock, as it stated it when it connected, is ahead of our monotonic one: it stays the same."""
         stated = self.profile.time if self.profile is not None else now.wall
-        return stated + now.monotonic - self.since - now.wall
+        return stated - self.since
 
     def limit_fee(self, rate: int) -> None:
         """It takes no transaction below a fee rate (BIP-133); one that cannot be is ignored, as Core does."""
@@ -131,6 +131,8 @@ class PeerPool:
         self._patience = patience
         self._out = out
         self._numbers = 0
+        self._lists: dict[int | None, tuple[Peer, ...]] = {}  # those that are ready, by service; at None those that are connected
+        self._free_places: list[tuple[float, str]] | None = None  # until a connection begins or ends
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed = False
@@ -149,15 +151,31 @@ class PeerPool:
         """Whether a peer is still there."""
         return self._peers.get(peer.number) is peer
 
-    def ready(self, service: int = 0) -> list[Peer]:
+    def ready(self, service: int = 0) -> tuple[Peer, ...]:
         """Peers whose headers are known and that offer a service; those that are not suspect first."""
-        prompt = [peer for peer in self._peers.values() if peer.state is PeerState.READY and (not service or peer.services & service)]
-        late = [peer for peer in self._peers.values() if peer.state is PeerState.SUSPECT and (not service or peer.services & service)]
-        return prompt + late
+        found = self._lists.get(service)
+        if found is None:
+            able = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.services & service)]
+            able.sort(key=lambda peer: peer.state is PeerState.SUSPECT)
+            found = self._lists[service] = tuple(able)
+        return found
 
-    def connected(self) -> list[Peer]:
-        """Peers with a connection."""
-        return [peer for peer in self._peers.values() if peer.state is not PeerState.CONNECTING]
+    def connected(self) -> tuple[Peer, ...]:
+        """Peers with a connection; the same object until one comes or goes, or changes its state."""
+        found = self._lists.get(None)
+        if found is None:
+            found = self._lists[None] = tuple(peer for peer in self._peers.values() if peer.state is not PeerState.CONNECTING)
+        return found
+
+    def move(self, peer: Peer, state: PeerState) -> None:
+        """A peer stands elsewhere now. Nobody else changes that."""
+        peer.state = state
+        self._lists.clear()
+
+    def _turned_over(self) -> None:
+        """Somebody has come or gone."""
+        self._lists.clear()
+        self._free_places = None
 
     @property
     def bans(self) -> dict[str, float]:
@@ -219,12 +237,16 @@ class PeerPool:
 
     def _free(self) -> list[tuple[float, str]]:
         """Addresses that the user named and that are not connected, each with the time when it may be."""
-        used = {peer.address for peer in self._peers.values()}
-        return [(place.next_try, address) for address, place in self._places.items() if address not in used and place.twin not in used]
+        if self._free_places is None:
+            used = {peer.address for peer in self._peers.values()}
+            places = self._places.items()
+            self._free_places = [(place.next_try, address) for address, place in places if address not in used and place.twin not in used]
+        return self._free_places
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()
         self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
+        self._turned_over()
         self._out.connect(number, address)
 
     def take_number(self) -> int:
@@ -282,11 +304,12 @@ class PeerPool:
         """A connection was made; the peer, unless it was given up."""
         peer = self._peers.get(profile.peer)
         if peer is not None:
-            peer.state, peer.profile, peer.group = PeerState.GREETING, profile, netgroup(profile.host)
-            peer.services = int(profile.services)
+            peer.profile, peer.group, peer.services = profile, netgroup(profile.host), int(profile.services)
+            self.move(peer, PeerState.GREETING)
             took_s, peer.since = now.monotonic - peer.since, now.monotonic
             place = self._places[peer.address]
             place.was_tried, place.services, place.twin = True, profile.services, None
+            self._free_places = None
             reason = self._reason_to_leave(peer, profile, took_s, now)
             if reason is not None:
                 self.drop(peer, reason, now)
@@ -326,6 +349,7 @@ class PeerPool:
 
     def _remove(self, peer: Peer, error: Exception, now: Instant) -> None:
         del self._peers[peer.number]
+        self._lists.clear()
         self._out.gone(peer.number)
         place = self._places[peer.address]
         place.was_tried = True
@@ -346,6 +370,7 @@ class PeerPool:
             self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now)
         if peer.address not in self._named_addresses:
             del self._places[peer.address]
+        self._turned_over()
         if self._is_told(peer, error):
             self._out.emit(PeerWarning(peer.address, error, lied))
 
@@ -419,14 +444,14 @@ class PeerPool:
             return
         peer.made_headway(key, now.monotonic)
         if peer.state is PeerState.SUSPECT and peer.silent_for(now.monotonic) < self._patience.stall_s:
-            peer.state = PeerState.READY
+            self.move(peer, PeerState.READY)
 
     def excuse(self, now: Instant) -> None:
         """Let every peer's questions begin anew."""
         for peer in self._peers.values():
             peer.questions = dict.fromkeys(peer.questions, now.monotonic)
             if peer.state is PeerState.SUSPECT:
-                peer.state = PeerState.READY
+                self.move(peer, PeerState.READY)
 
     def check_patience(self, now: Instant) -> None:
         """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have become steady."""
@@ -440,7 +465,7 @@ class PeerPool:
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
             elif silent >= self._patience.stall_s and peer.state is PeerState.READY:
-                peer.state = PeerState.SUSPECT
+                self.move(peer, PeerState.SUSPECT)
                 if place.chances and place.failures == _MAX_FAILURES:
                     place.failures += 1  # that was its chance
 

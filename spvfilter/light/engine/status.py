@@ -30,6 +30,7 @@ class Status:
         self._behind_since: float | None = None
         self._tip = b""
         self._tip_since = 0.0  # when the best chain got its tip, or the run began
+        self._clocks: tuple[tuple[Peer, ...], float] = (), 0.0  # connected peers, and the median of their clocks less our monotonic one
 
     def unsynced(self) -> None:
         """The next time that everything is searched, Synced is emitted, even for the same tip."""
@@ -119,17 +120,17 @@ class Status:
 
     def clock_is_right(self) -> bool:
         """Whether our clock agrees with the median of the peers'; a warning where it does not."""
-        offsets: dict[str, float] = {}
-        for peer in self._context.pool.connected():
-            offsets.setdefault(peer.group, peer.clock_offset(self._context.now))
-        median = sorted(offsets.values())[(len(offsets) - 1) // 2] if offsets else 0.0
+        now, peers = self._context.now, self._context.pool.connected()
+        if self._clocks[0] is not peers:
+            ahead: dict[str, float] = {}
+            for peer in peers:
+                ahead.setdefault(peer.group, peer.clock_ahead(now))
+            self._clocks = peers, sorted(ahead.values())[(len(ahead) - 1) // 2] if peers else 0.0
+        median = self._clocks[1] + now.monotonic - now.wall if peers else 0.0
         if abs(median) <= MAX_CLOCK_OFFSET_S:
             return True
-        which = "behind" if median > 0 else "ahead of"
-        for peer in self._context.pool.connected()[:1]:
-            self._warn(
-                peer, f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {len(offsets)} peers' clocks: set it right"
-            )
+        which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
+        self._warn(peers[0], f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks: set it right")
         return False
 
     def _warn(self, peer: Peer, text: str) -> None:

@@ -11,7 +11,7 @@ _EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
 
 
 class Timers:
-    """When the engine wants to be called."""
+    """The tick that was asked for, and the look for what has expired."""
 
     def __init__(self) -> None:
         self.started = Instant(0.0, 0.0)

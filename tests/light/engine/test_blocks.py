@@ -10,7 +10,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.effects import Send
+from spvfilter.light.engine.effects import Send, Work
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Connected, Instant
@@ -41,7 +41,7 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
     pool.advance(NOW)
     peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
     assert peer is not None
-    peer.state = PeerState.READY
+    pool.move(peer, PeerState.READY)
     headers = Headers(context, lambda update: None)
     monkeypatch.setattr(headers, "knows", lambda peer: 3)
     requests = BlockRequests(context, headers)
@@ -57,3 +57,42 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
     requests.take(peer, block.raw)
     with pytest.raises(LieError):
         requests.take(peer, block.raw)
+
+
+@pytest.mark.parametrize(("small_block", "works"), [(0, 3), (1_000_000, 0)])
+def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
+    small_block: int, works: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regtest = Regtest()
+    regtest.mine(3)
+    chain = HeaderChain(REGTEST)
+    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
+    out = Outbox(Books(WatchList(REGTEST), SavedBooks()))
+    patience = Patience(small_block=small_block)
+    pool = PeerPool(["10.1.0.1:1"], {}, 8, patience, out)
+    books = Books(WatchList(REGTEST), SavedBooks())
+    context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+    pool.advance(NOW)
+    peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
+    assert peer is not None
+    pool.move(peer, PeerState.READY)
+    headers = Headers(context, lambda update: None)
+    monkeypatch.setattr(headers, "knows", lambda peer: 3)
+    requests = BlockRequests(context, headers)
+    came: list[bytes] = []
+    blocks = regtest.chain.active[1:]
+    for height, block in enumerate(blocks, 1):
+        requests.want(height, block.hash, came.append)
+    requests.advance()
+    asked = [effect.message for effect in out.take() if isinstance(effect, Send) and isinstance(effect.message, GetData)]
+    assert [[item.hash for item in message.items] for message in asked] == [[block.hash for block in blocks]]
+    assert len(peer.questions) == 3
+    for block in blocks:
+        requests.take(peer, block.raw)
+    assert not peer.questions
+    due = [effect for effect in out.take() if isinstance(effect, Work)]
+    assert len(due) == works
+    assert came == ([] if works else [block.raw for block in blocks])
+    for work in due:
+        out.done(work.token, work.function())
+    assert came == [block.raw for block in blocks]

@@ -79,7 +79,7 @@ def test_of_one_group_the_lowest_counts_and_who_is_in_initial_download_does_not(
     run.tell(1_000, 2_000, 3_000)
     run.engine.pool.connected()[2].group = run.engine.pool.connected()[1].group
     assert run.floor == FeeFloor(1_000, 2)
-    run.engine.pool.connected()[0].state = PeerState.GREETING
+    run.engine.pool.move(run.engine.pool.connected()[0], PeerState.GREETING)
     assert run.floor == FeeFloor(2_000, 1)
 
 

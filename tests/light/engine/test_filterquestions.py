@@ -50,7 +50,7 @@ class Asked:
         pool.advance(NOW)
         peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
         assert peer is not None
-        peer.state = PeerState.READY
+        pool.move(peer, PeerState.READY)
         self.peer = peer
         self.filters: list[list[bytes]] = []
         self.hashes: list[tuple[bytes, Sequence[bytes]]] = []
@@ -156,3 +156,41 @@ def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
     with pytest.raises(LieError) as caught:
         asked.take(CFHeaders(0, chain.hash_at(2_000), other, tuple(ours[1_001:2_001])))
     assert caught.value.cause == Lie.CONTRADICTION
+
+
+def test_filters_that_came_together_answer_several_questions() -> None:
+    asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
+    assert asked.ask_filters()
+    later: list[list[bytes]] = []
+    assert asked.questions.filters(asked.peer, FilterFlight(5, others, HASHES[:3], later.append))
+    asked.context.now = Instant(5.0, NOW.wall)
+    asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (others[0], DATA[0]), (BLOCKS[1], DATA[1])])
+    assert asked.peer.silent_for(6.0) == 1.0  # both questions made headway
+    together = [*zip(BLOCKS[2:], DATA[2:], strict=True), *zip(others[1:], DATA[1:3], strict=True)]
+    asked.questions.take_filters(asked.peer, together)
+    assert (asked.filters, later) == ([DATA], [DATA[:3]])
+    assert not asked.peer.questions
+    assert asked.questions.flights(asked.peer) == 0
+
+
+def test_what_came_before_a_lie_counts_and_what_comes_behind_it_does_not() -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    with pytest.raises(LieError):
+        asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (BLOCKS[0], DATA[0]), (BLOCKS[1], DATA[1])])
+    asked.questions.take_filters(asked.peer, zip(BLOCKS[1:], DATA[1:], strict=True))
+    assert asked.filters == [DATA]
+
+
+def test_nobody_is_called_for_a_peer_that_is_gone_meanwhile() -> None:
+    asked, other = Asked(), b"\x77" * 32
+    called: list[list[bytes]] = []
+
+    def drop(data: list[bytes]) -> None:
+        called.append(data)
+        asked.context.pool.drop(asked.peer, ConnectionAbortedError("of no use"), NOW)
+
+    assert asked.questions.filters(asked.peer, FilterFlight(0, BLOCKS[:1], HASHES[:1], drop))
+    assert asked.questions.filters(asked.peer, FilterFlight(1, [other], HASHES[:1], called.append))
+    asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (other, DATA[0])])
+    assert called == [DATA[:1]]
