@@ -146,6 +146,8 @@ class Engine:
     def step(self, event: Input, now: Instant) -> list[Effect]:
         """Take an input; the effects that follow from it."""
         self._context.now = now
+        if not isinstance(event, Tick):
+            self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
         if self._mempool.private.takes(event):
             return self._finish()

@@ -7,6 +7,9 @@ from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.peers import PeerState
 
 _IDLE_S = 30.0  # between ticks while nobody owes an answer
+_LONGEST_S = 10.0  # between ticks while something is waited for that has no time of its own
+_STEADY_TICKS = 4  # with nothing else between them, after which they become rarer
+_AFTER_S = 0.001  # a deadline is looked at: sums of times are rounded
 _EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
 
 
@@ -16,11 +19,17 @@ class Timers:
     def __init__(self) -> None:
         self.started = Instant(0.0, 0.0)
         self._wake_at: float | None = None
+        self._ticks = 0  # since anything else happened
         self._expiry_at = 0.0
 
     def rang(self) -> None:
         """The time that was asked for has come."""
         self._wake_at = None
+        self._ticks += 1
+
+    def stirred(self) -> None:
+        """Something else than a tick happens."""
+        self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:
         """Whether to look for what has expired; at most once a minute."""
@@ -36,7 +45,13 @@ class Timers:
         if context.is_due:
             at = now
         elif not is_done or context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
-            at = now + patience.stall_s / 2
+            rarer = 2 ** max(0, min(self._ticks - _STEADY_TICKS, 8))
+            at = now + max(patience.stall_s / 2, min(rarer * patience.stall_s / 2, _LONGEST_S))
+        for peer in context.pool:
+            for since in peer.questions.values():
+                due = since + (patience.stall_s if peer.state is PeerState.READY else patience.reply_s)
+                at = min(at, max(due, now) + _AFTER_S)
+                break
         next_try = context.pool.next_try(context.now)
         if next_try is not None:
             at = min(at, max(next_try, now))
