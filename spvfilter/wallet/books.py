@@ -239,8 +239,7 @@ class Books:
         """
         self._seal()
         self.batch.fork, self.batch.headers = fork, headers
-        events: list[WalletEvent] = []
-        returning: list[StoredTx] = []
+        events, returning = list[WalletEvent](), list[StoredTx]()
         end, freed = Ending(TxStatus.CONFLICTED, Reason.REORG, fork), list[bytes]()
         gone: set[bytes] = set()  # txids that no block can contain any more
         for height in range(fork + len(hashes), fork, -1):
