@@ -18,11 +18,13 @@ from support.installed import ROOT
 
 PACKAGE = Path(spvfilter.__file__).parent
 LONGEST = 500  # lines of a file
+GENERATED = {"binding/docs.h"}  # written by scripts/docstrings, read by nobody
 TALLEST = 60  # lines of a function
 WIDEST = 15  # attributes of a class
 WIDER = {
     "network.Network": 21,  # a row of a table of constants, frozen
     "store.views.HistoryEntry": 16,  # a row of the history, frozen
+    "watch.match.Match": 16,  # the same of the matches
     "wire.session.Session": 18,  # one state machine: messages of both sides, buffers both ways, and two clocks
 }
 
@@ -255,7 +257,7 @@ def test_no_circle_of_c_includes() -> None:
 @pytest.mark.parametrize("file", c_files())
 def test_a_c_file_says_what_it_is_and_has_a_plain_name(file: str) -> None:
     source, path = (CSRC / file).read_text(encoding="utf-8"), Path(file)
-    assert len(source.splitlines()) <= LONGEST
+    assert len(source.splitlines()) <= LONGEST or file in GENERATED
     header = str(path.with_suffix(".h"))
     if path.suffix == ".c" and (CSRC / header).exists():
         assert includes(file)[0] == header  # which says it

@@ -11,6 +11,7 @@ from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
 from simulation.node import Node
 from simulation.world import World
 from spvfilter.errors import PrivacyError, TxConflictError, TxRefusedError, UselessPeerError
+from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
@@ -18,7 +19,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
-from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
+from spvfilter.wire.events import Received
+from spvfilter.wire.messages.table import FeeFilter, GetAddr, GetData, InvItem, InvType
 from spvfilter.wire.session import Session
 from support.locks import LOCKS, STRANGER
 from support.stage import Prompt, Stage, stage
@@ -362,6 +364,25 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
         told = steps(world, txid)
         assert [peer for peer, step in told if step is BroadcastStep.SENT] == list(known.sent)
         assert {peer for peer, step in told if step is BroadcastStep.ECHOED}
+
+
+def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        process = world.process
+        assert process is not None
+        report = process.report
+
+        def together(input: Input) -> None:
+            report(HeardTogether(input.peer, (Received(GetAddr()), Received(input.message))) if isinstance(input, Heard) else input)
+
+        monkeypatch.setattr(process, "report", together)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import pairwise
 
@@ -39,7 +40,7 @@ def ring(timers: Timers, context: Context, times: int) -> list[float]:
     """The moments of the next ticks, with nothing else between them."""
     rung = []
     for _ in range(times):
-        timers.set(context, is_done=False)
+        timers.set(context, math.inf, is_done=False)
         at = max(effect.at for effect in context.out.take() if isinstance(effect, Wake))
         rung.append(at)
         context.now = Instant(at, START.wall + at)
