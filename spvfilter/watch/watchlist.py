@@ -242,6 +242,7 @@ class WatchList:
         Raises ParameterError for an outpoint that does not have 36 bytes.
         """
         self._table = self._table.without(outpoints)
+        self._windows.move_to(self._table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
         """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.

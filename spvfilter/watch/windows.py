@@ -142,6 +142,10 @@ class Windows:
         """What two equal lists have in common."""
         return sorted((keychain.state() for keychain in self._chains), key=lambda state: str(state[0]))
 
+    def move_to(self, table: WatchTable) -> None:
+        """The list has another table now, with the same entries."""
+        self._table = table
+
     def copy(self, table: WatchTable) -> Windows:
         """The same of a copy of the table."""
         twin = Windows(table)

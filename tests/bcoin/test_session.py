@@ -67,7 +67,8 @@ def judged(watch: WatchList, height: int, answer: tuple[MerkleBlock, list[bytes]
     proof = block.verify()
     assert [proved.txid for proved in proof.matched] == [txid(raw) for raw in txs]
     assert proof.trusted_with(txs)
-    return [match for raw in txs for match in watch.match_tx(raw, block_hash=proof.header.hash, height=height)]
+    header = proof.header
+    return [match for raw in txs for match in watch.match_tx(raw, block_hash=header.hash, height=height, time=header.time)]
 
 
 async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blocks_say(bcoin: Bcoin, wallets: Wallets) -> None:

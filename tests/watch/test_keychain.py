@@ -47,6 +47,17 @@ def test_a_window_reaches_its_lookahead_beyond_the_last_use_and_never_shrinks() 
     assert script_at(44) not in watch
 
 
+def test_windows_move_on_after_outpoints_were_forgotten() -> None:
+    watch, chain = kept()
+    (match,) = watch.match_tx(pays(3))
+    watch.forget_outpoints([bytes(match.outpoint)])
+    assert not list(watch.outpoints())
+    (match,) = watch.match_tx(pays(23, salt=1))
+    assert (match.keychain, match.keychain_index, chain.end, len(watch)) == ("mine", 23, 44, 44)
+    assert script_at(43) in watch
+    assert watch.match_tx(pays(43, salt=2))[0].keychain_index == 43
+
+
 def test_the_default_looks_a_thousand_scripts_ahead() -> None:
     watch = WatchList()
     assert watch.add_keychain("mine", script_at).end == LOOKAHEAD == len(watch)
