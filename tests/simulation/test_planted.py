@@ -22,7 +22,7 @@ QUICK = {  # noticed in the first lives
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_noticed(name: str) -> None:
-    found = hunt_one(name, 1, 10)
+    found = hunt_one(name, 1, 30)
     assert found is not None
     assert found.violation is not None
     assert found.violation.invariant == QUICK[name]
