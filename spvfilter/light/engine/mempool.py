@@ -151,6 +151,7 @@ class MempoolWatch:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
         for each in ids:
             stand.asked.pop(each, None)
+        self.own.given(peer, tx.txid)  # it may have it with another witness, and announce that
         if link.filter is not None:
             was_missing = ids & link.unanswered
             link.unanswered -= was_missing

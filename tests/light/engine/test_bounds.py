@@ -84,6 +84,10 @@ class Run:
     def do(self, event: Input) -> list[Effect]:
         return self.engine.step(event, NOW)
 
+    def commit(self) -> list[Effect]:
+        """What was changed so far is durable."""
+        return self.do(Committed(self.engine._context.out._issued))
+
     def sent(self, effects: list[Effect]) -> list[Message]:
         return [effect.message for effect in effects if isinstance(effect, Send)]
 
@@ -93,7 +97,7 @@ def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> No
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
     item = InvItem(InvType.WTX, Transaction.parse(raw).wtxid)
-    effects = run.do(Heard(1, wire.GetData((item,) * 50_000)))
+    effects = [*run.do(Heard(1, wire.GetData((item,) * 50_000))), *run.commit()]
     assert [message for message in run.sent(effects) if isinstance(message, wire.Tx)] == [wire.Tx(raw)]
     assert sum(isinstance(effect, Fence) for effect in effects) <= 1
 
@@ -147,7 +151,8 @@ def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_b
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
     question = wire.GetData((InvItem(InvType.WITNESS_TX, Transaction.parse(raw).txid),))
-    effects = [effect for _ in range(2_000) for effect in run.do(Heard(1, question))]
+    effects = [*run.do(Heard(1, question)), *run.commit()]
+    effects += [effect for _ in range(1_999) for effect in run.do(Heard(1, question))]
     assert sum(isinstance(effect, Send) and isinstance(effect.message, wire.Tx) for effect in effects) == 2_000
     assert sum(isinstance(effect, Fence) for effect in effects) == 1
 
