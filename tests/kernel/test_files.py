@@ -20,7 +20,7 @@ from spvfilter.kernel import EntryKind, Hit, Place
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from support import build
 from support.build import TxIn, TxOut
-from support.kernelentries import BLOCK, FILE, FILE_KEY, PLACE, SCRIPTS, Kernel, native, outcome, reference
+from support.kernelentries import BLOCK, FILE, FILE_KEY, PLACE, RECORD, SCRIPTS, Kernel, native, outcome, reference
 from support.vectors import effort
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
@@ -251,4 +251,4 @@ def test_random_blocks_and_random_damage_give_what_the_reference_gives(written: 
 
 
 def test_the_sample_is_what_it_says() -> None:
-    assert xored(os.pread(FILE.fileno(), 1 << 20, 0), FILE_KEY) == b"ahead" + BLOCK
+    assert xored(os.pread(FILE.fileno(), 1 << 20, 0), FILE_KEY) == b"ahead" + BLOCK + RECORD

@@ -26,7 +26,7 @@ PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]
 WARM_UP = 40  # blocks
 BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
 PER_BLOCK = 6  # allocations kept for blocks that no second peer has confirmed; headers are in arrays
-PER_MATCH = 18  # allocations of the books, which are in memory
+PER_MATCH = 21  # allocations of the books, which are in memory: the hit, with its numbers and bytes, and where it is
 SLACK = 1_000  # allocations: timers that were cancelled, and what Python does once
 
 

@@ -256,7 +256,7 @@ static bool run_rows(batch_run *run, const Py_buffer *view) {
     }
     for (size_t at = 0; at < count; at++) {
         const spv_held held = {.data = keys.rows + at * width, .size = width};
-        if (!note(run, run->asks ? spv_core_contains_held(run->core, &held) : spv_core_add_held(run->core, &held)))
+        if (!note(run, run->asks ? spv_core_contains_held(run->core, &held) : spv_core_add_held(run->core, &held)) || PyErr_CheckSignals())
             return false;
     }
     return true;
