@@ -44,6 +44,7 @@ class Outcomes:
         """A peer refuses a transaction."""
         is_told = address in own.refused
         own.refused[address] = reason
+        own.left.pop(address, None)  # it had left before it decided, and came back
         shorten(own.refused)
         if not is_told:
             self._context.out.emit(BroadcastProgress(own.tx.txid, address, BroadcastStep.REFUSED, reason))
