@@ -25,7 +25,7 @@ from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning,
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
 
-_TAKEN_S = 125.0  # reply_s and a little, in which the user must have heard what becomes of a transaction, where a peer was there all the time
+_TAKEN_S = 125.0  # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
 _RESTART_S = 30.0  # longest time until the client is started again
 _RIVALS_S = 1.0  # between looks at what unconfirmed transactions spend: there may be thousands
 
