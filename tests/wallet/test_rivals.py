@@ -398,8 +398,10 @@ def test_a_long_chain_of_payments_is_not_displaced_by_one(wallet: Wallet) -> Non
 def test_what_is_forgotten_of_many_rivals_is_looked_at_once(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
     unconfirmed = wallet.books.unconfirmed
     for number in range(30):
-        for value in range(40):
-            wallet.hear(pay(value + 1, coin(100 + number)))
+        for value in range(40):  # the ledger is checked with the last
+            for event in wallet.books.add_unconfirmed(pay(value + 1, coin(100 + number)), wallet.now):
+                wallet.told.take(event)
+    wallet.store.commit(*wallet.books.take_batches())
     looked_at = 0
     descendants = unconfirmed.descendants
 
