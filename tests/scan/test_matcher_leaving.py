@@ -160,26 +160,36 @@ async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_qu
 async def test_a_source_that_never_gives_another_block_can_be_left(slow: bool, in_order: bool) -> None:
     """The thread that waits for a plain iterator ends when its next() returns."""
     blocks = paying(3)
-    released = threading.Event()
+    asked, released = threading.Event(), threading.Event()
 
     def blocking() -> Iterator[bytes]:
         yield from blocks
+        asked.set()
         assert released.wait(20)
 
     async def waiting() -> AsyncIterator[bytes]:
         for raw in blocks:
             yield raw
+        asked.set()
         await asyncio.Event().wait()
 
     given: list[Match] = []
+    all_given = asyncio.Event()
+
+    async def scanned() -> None:
+        async with aclosing(Matcher(mine()).scan(waiting() if slow else blocking(), in_order=in_order)) as matches:
+            async for match in matches:
+                given.append(match)
+                if len(given) == 3:
+                    all_given.set()
+
+    task = asyncio.create_task(scanned())
     try:
-        with pytest.raises(TimeoutError):
-            async with (
-                asyncio.timeout(0.2),
-                aclosing(Matcher(mine()).scan(waiting() if slow else blocking(), in_order=in_order)) as matches,
-            ):
-                async for match in matches:
-                    given.append(match)  # noqa: PERF401  those before the timeout are wanted
+        await asyncio.wait_for(all_given.wait(), 20)
+        assert await asyncio.to_thread(asked.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         assert len(given) == 3
         assert threads() == ([] if slow else ["spvfilter-next"])
     finally:
