@@ -155,7 +155,11 @@ class TestReader:
 
 
 class TestToBytes:
-    @pytest.mark.parametrize("raw", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"a_b_c")[::2]], ids=["bytes", "bytearray", "memoryview", "strided"])
+    @pytest.mark.parametrize(
+        "raw",
+        [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"a_b_c")[::2]],
+        ids=["bytes", "bytearray", "memoryview", "strided"],
+    )
     def test_bytes_like_is_copied_to_bytes(self, raw: Any) -> None:
         serialised = to_bytes(raw)
         assert type(serialised) is bytes
