@@ -53,7 +53,7 @@ class AddressBook:
 
     def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
         """`secret` has up to 64 bytes and stays the same for the same database."""
-        self._secret = secret
+        self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self._entries: dict[str, KnownAddress] = {}
         self._new: dict[tuple[int, int], str] = {}  # by bucket and position
         self._tried: dict[tuple[int, int], str] = {}
@@ -86,8 +86,9 @@ class AddressBook:
     # Where an address stands
 
     def _hash(self, *parts: object) -> int:
-        text = "\0".join(map(str, parts)).encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self._secret, person=b"address book").digest(), "little")
+        keyed = self._keyed.copy()
+        keyed.update("\0".join(map(str, parts)).encode())
+        return int.from_bytes(keyed.digest(), "little")
 
     def _slot(self, known: KnownAddress) -> tuple[int, int]:
         """Bucket and position."""
@@ -248,10 +249,14 @@ class AddressBook:
     ) -> list[list[KnownAddress]]:
         """The addresses of a kind that are not paused, by bucket."""
         buckets: dict[int, list[KnownAddress]] = {}
+        entries = self._entries
         for (bucket, _), address in table.items():
-            known = self._entries[address]
-            if is_wanted(known) and not _is_paused(known, now):
-                buckets.setdefault(bucket, []).append(known)
+            known = entries[address]
+            if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now)):
+                if there := buckets.get(bucket):
+                    there.append(known)
+                else:
+                    buckets[bucket] = [known]
         return list(buckets.values())
 
     def has(self, wanted: Callable[[KnownAddress], bool]) -> bool:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 
 from spvfilter.wire.messages.addresses import NetId
 
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = re.compile(r"\.".join([_OCTET] * 4))  # as `ipaddress` reads it, which takes ten times as long
+_MIXED = frozenset(
+    map(str, (0, 10, 100, 127, 169, 172, 192, 198, 203, *range(224, 256)))
+)  # first octets with addresses that are not public: IANA
+_INTERNET = frozenset((NetId.IPV4, NetId.IPV6))
 _GLOBAL = ipaddress.ip_network("2000::/3")  # what is assigned of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
 _SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))  # Teredo, 6to4: IPv4 within; documentation
 _SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may have us call; ours, after Core's IsBadPort
@@ -26,6 +33,8 @@ def netgroup(host: str) -> str:
     """
     if host.endswith(".onion"):
         return "onion"
+    if dotted := _IPV4.fullmatch(host):
+        return f"{dotted[1]}.{dotted[2]}.0.0/16"
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -64,8 +73,11 @@ def is_public(host: str, net: int) -> bool:
     """
     if net == NetId.TORV3:
         return True
-    if net not in (NetId.IPV4, NetId.IPV6):
+    if net not in _INTERNET:
         return False
+    dotted = _IPV4.fullmatch(host)
+    if dotted and dotted[1] not in _MIXED:
+        return True
     address = ipaddress.ip_address(host)
     if not address.is_global or address.is_multicast:
         return False

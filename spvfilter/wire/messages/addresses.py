@@ -37,7 +37,7 @@ class NetId(IntEnum):
     CJDNS = 6
 
 
-_SIZES = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId.I2P: 32, NetId.CJDNS: 16}  # bytes
+_SIZES: dict[int, int] = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId.I2P: 32, NetId.CJDNS: 16}  # bytes
 
 
 @public
@@ -65,7 +65,7 @@ class PeerAddress:
         address = self.address
         match self.net:
             case NetId.IPV4:
-                return str(ipaddress.IPv4Address(address))
+                return ".".join(map(str, address))
             case NetId.IPV6 if not address.startswith((_IPV4_MAPPED, _ONIONCAT, _INTERNAL)):
                 return str(ipaddress.IPv6Address(address))
             case NetId.CJDNS if address[0] == 0xFC:
@@ -84,7 +84,7 @@ def _misfit(net: int, size: int) -> str | None:
     """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, others have at most 512)."""
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
-    wanted = _SIZES.get(NetId(net)) if net in _SIZES else None
+    wanted = _SIZES.get(net)
     return None if wanted in (None, size) else f"{size} bytes, {NetId(net).name} has {wanted}"
 
 

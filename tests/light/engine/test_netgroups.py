@@ -1,0 +1,59 @@
+"""Groups of addresses and whether they are public: by shorter ways the same as by `ipaddress`."""
+
+from __future__ import annotations
+
+import ipaddress
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, strategies as st
+
+from spvfilter.light.engine.netgroups import _IPV4, is_public, netgroup
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
+
+OCTETS = st.sampled_from((0, 1, 2, 88, 99, 255)) | st.integers(0, 255)
+
+
+def check(packed: bytes) -> None:
+    host = ".".join(map(str, packed))
+    address = ipaddress.IPv4Address(packed)
+    assert host == str(address)
+    assert is_public(host, NetId.IPV4) == (address.is_global and not address.is_multicast), host
+    assert netgroup(host) == str(ipaddress.ip_network((host, 16), strict=False))
+    assert PeerAddress(0, 0, NetId.IPV4, packed, 8333).host == host
+
+
+@given(st.tuples(st.integers(0, 255), OCTETS, OCTETS, OCTETS).map(bytes))
+def test_an_ipv4_address_is_public_and_of_a_group_as_ipaddress_has_it(packed: bytes) -> None:
+    check(packed)
+
+
+@pytest.mark.parametrize("first", range(0, 256, 16))
+def test_the_first_and_the_last_addresses_of_each_network_are_as_ipaddress_has_them(first: int) -> None:
+    for octet in range(first, first + 16):
+        for second in (0, 1, 254, 255):
+            for ends in (bytes(2), b"\0\1", b"\xff\xfe", b"\xff\xff"):
+                check(bytes((octet, second)) + ends)
+
+
+def test_what_is_short_for_public_holds_no_network_that_ipaddress_knows_as_special() -> None:
+    """The special networks are those of the interpreter at hand."""
+    constants = ipaddress.IPv4Address._constants  # type: ignore[attr-defined]  # no public name has them
+    special = [*constants._private_networks, constants._public_network, constants._multicast_network, constants._reserved_network]
+    for network in special:
+        for address in (network[0], network[-1]):
+            check(address.packed)
+
+
+PARTS = st.integers(0, 300).map(str) | st.sampled_from(("", "00", "01", "007", "0255", " 1", "1\n", "+1", "-1", "٣", "1_0", "0x1", "²"))
+
+
+@given(st.lists(PARTS, min_size=3, max_size=5).map(".".join))
+def test_text_is_an_ipv4_address_where_ipaddress_reads_it_so(text: str) -> None:
+    read = None
+    with suppress(ValueError):
+        read = ipaddress.IPv4Address(text)
+    assert (_IPV4.fullmatch(text) is not None) == (read is not None)
+    if read is None:
+        with pytest.raises(ValueError, match="does not appear to be"):
+            is_public(text, NetId.IPV4)
