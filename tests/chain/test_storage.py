@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import struct
+from functools import cache
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, strategies as st
@@ -55,6 +58,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
     rng = random.Random(seed)
     hashes = [rng.randbytes(32)]
     bits = [0x1D00FFFF]
+    work_of = cache(lambda value: total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)))
     chain = PackedHeaders(50, made_up(hashes, bits[0]), hashes[-1], total_work(made_up(hashes, bits[0])))
     for more, less in steps:
         fresh = [rng.randbytes(32) for _ in range(more)]
@@ -63,19 +67,19 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
         if rng.random() < 0.5:  # one of another difficulty within
             at = 80 * rng.randrange(more)
             headers[at + 72 : at + 76] = (0x1C00FFFF).to_bytes(4, "little")
-        bits += [int.from_bytes(raw[72:76], "little") for raw in split(bytes(headers))]
+        bits += [value for (value,) in struct.iter_unpack("<72xI4x", headers)]
         chain.append(bytes(headers), fresh[-1])
         hashes += fresh
         if less and less < len(hashes):
             chain.cut(50 + len(hashes) - 1 - less)
             del hashes[-less:], bits[-less:]
-        works = [total_work(bytes(72) + value.to_bytes(4, "little") + bytes(4)) for value in bits]
+        works = list(accumulate(map(work_of, bits)))  # of each header and all below it
         assert (chain.height, chain.tip_hash) == (49 + len(hashes), hashes[-1])
-        assert chain.work == sum(works)
+        assert chain.work == works[-1]
         assert sum(map(len, chain._indexes)) == 6 * len(hashes)
         assert len(chain._indexes) <= len(hashes) // 32_768 + 17
         for at in {0, len(hashes) - 1, *(rng.randrange(len(hashes)) for _ in range(20))}:
-            assert chain.work_at(50 + at) == sum(works[: at + 1])
+            assert chain.work_at(50 + at) == works[at]
             assert chain.hash_at(50 + at) == hashes[at]
             assert chain.height_of(hashes[at]) == 50 + at
 
