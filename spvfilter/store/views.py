@@ -28,6 +28,9 @@ else:
 
 DEFAULT_LIMIT = 100  # entries of a page
 _TOP = (1 << 63) - 1  # above every place
+_COLUMNS = {  # of each table, with their mark
+    table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark")) for table, columns in MARKED.items()
+}
 
 
 @public
@@ -198,8 +201,7 @@ class Views:
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         """Rows of a table without their marks. Raises StoreCorruptError for a damaged one."""
-        columns = ", ".join(f"{table}.{column}" for column in MARKED[table].split(", "))
-        for *row, stated in self._db.execute(f"SELECT {columns}, {table}.mark {select}", values):  # constant names
+        for *row, stated in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             if stated != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
             yield tuple(row)

@@ -40,6 +40,10 @@ def scripts() -> list[bytes]:
 class Judged(Model):
     """A model whose transactions BDK is told of, in the order in which the books saw them last."""
 
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.descriptor = descriptor()  # once: from words it takes 2,048 rounds of SHA-512
+
     def make(self) -> bytes:
         """A transaction that pays us: of others a BDK wallet keeps none."""
         while True:
@@ -68,7 +72,7 @@ class Judged(Model):
         changes = [bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(sha256d(raw))) for at, (raw, _) in enumerate(self.chain)]
         txs, anchors, seen = self.graph()
         facts = bdk.ChangeSet.from_aggregate(
-            descriptor(),
+            self.descriptor,
             None,
             bdk.Network.REGTEST,
             bdk.LocalChainChangeSet(changes=changes),
@@ -83,7 +87,7 @@ class Judged(Model):
             def persist(self, changeset: Any) -> None:
                 raise AssertionError("nothing is to be written")
 
-        return bdk.Wallet.load_single(descriptor(), bdk.Persister.custom(Facts()))
+        return bdk.Wallet.load_single(self.descriptor, bdk.Persister.custom(Facts()))
 
     def compare(self) -> None:
         """Balance, coins and history."""
