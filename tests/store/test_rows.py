@@ -6,7 +6,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -24,21 +24,23 @@ ROW = 2_000
 MOST = 3 * ROW + 10
 
 
-@cache
-def branch(seed: int, below: bytes = bytes(32)) -> tuple[bytes, ...]:
+hash_of = lru_cache(maxsize=4 * MOST)(sha256d)  # of headers, which are looked at again after each step
+
+
+def branch(seed: int, count: int, below: bytes = bytes(32)) -> list[bytes]:
     """Headers that follow one with this hash; their proof of work is not the database's business."""
-    rng, raw = random.Random(seed), []
-    for _ in range(MOST):
+    rng, raw = random.Random(seed), list[bytes]()
+    for _ in range(count):
         raw.append(bytes(4) + below + rng.randbytes(44))
-        below = sha256d(raw[-1])
-    return tuple(raw)
+        below = hash_of(raw[-1])
+    return raw
 
 
 def check(store: Store, raw: list[bytes], hashes: list[bytes], rng: random.Random) -> None:
     start = rng.randrange(len(raw) + 1)
     assert b"".join(store.headers(start)) == b"".join(raw[start:])
     fork = rng.randrange(-1, len(raw))
-    assert list(store.hashes_down(fork)) == [(height, sha256d(raw[height])) for height in range(len(raw) - 1, fork, -1)]
+    assert list(store.hashes_down(fork)) == [(height, hash_of(raw[height])) for height in range(len(raw) - 1, fork, -1)]
     rows, known = store.compact_filters, list(filter_headers(hashes, bytes(32)))
     assert (store.tip, rows.height) == (len(raw) - 1, len(hashes) - 1)
     assert b"".join(rows.pieces()) == b"".join(hashes)
@@ -57,7 +59,7 @@ def edges(rng: random.Random, most: int) -> int:
 @pytest.mark.parametrize("seed", range(effort(10, 20, 200)))
 def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    raw, hashes = [*branch(0)[: 1 + edges(rng, MOST - 1)]], list[bytes]()
+    raw, hashes = branch(0, 1 + edges(rng, MOST - 1)), list[bytes]()
     path = tmp_path / "w.db"
     store = Store.open(path, REGTEST)
     store.commit(Batch(headers=b"".join(raw)))
@@ -65,10 +67,10 @@ def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
         fork = filter_fork = None
         if rng.random() < 0.5:
             fork = edges(rng, len(raw) - 1)
-            more = branch(10 * seed + step, sha256d(raw[fork]))[: rng.choice((0, 1, edges(rng, MOST - fork)))]
+            more = branch(10 * seed + step, rng.choice((0, 1, edges(rng, MOST - fork))), hash_of(raw[fork]))
             raw, hashes = [*raw[: fork + 1], *more], hashes[: fork + 1]
         else:
-            more = branch(10 * seed + step, sha256d(raw[-1]))[: rng.choice((0, 1, edges(rng, MOST - len(raw))))]
+            more = branch(10 * seed + step, rng.choice((0, 1, edges(rng, MOST - len(raw)))), hash_of(raw[-1]))
             raw += more
         if rng.random() < 0.3 and hashes:
             filter_fork = edges(rng, len(hashes)) - 1
@@ -89,11 +91,11 @@ def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
 
 
 def test_all_may_go_and_come_again() -> None:
-    raw, hashes = branch(0), [bytes([number % 256]) * 32 for number in range(ROW + 5)]
+    raw, hashes = branch(0, MOST), [bytes([number % 256]) * 32 for number in range(ROW + 5)]
     with Store.open(MEMORY, REGTEST) as store:
         for _ in range(2):
             store.commit(Batch(headers=b"".join(raw[: ROW + 5]), compact_filters=CompactFilterBatch(hashes=hashes)))
-            check(store, list(raw[: ROW + 5]), hashes, random.Random(1))
+            check(store, raw[: ROW + 5], hashes, random.Random(1))
             store.commit(Batch(fork=-1))
             assert (store.tip, store.compact_filters.height, list(store.headers())) == (-1, -1, [])
 
@@ -109,7 +111,7 @@ def test_one_bit_anywhere_is_noticed(table: str, column: str, row: int, tmp_path
     path = tmp_path / "w.db"
     hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(headers=b"".join(branch(0)[: 2 * ROW + 7]), compact_filters=CompactFilterBatch(hashes=hashes)))
+        store.commit(Batch(headers=b"".join(branch(0, 2 * ROW + 7)), compact_filters=CompactFilterBatch(hashes=hashes)))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         ((true,),) = db.execute(f"SELECT {column} FROM {table} WHERE first = ?", (ROW * row,))
     for at in flips(len(true)):
@@ -141,7 +143,7 @@ def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str,
     path = tmp_path / "w.db"
     hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(headers=b"".join(branch(0)[: 2 * ROW + 7]), compact_filters=CompactFilterBatch(hashes=hashes)))
+        store.commit(Batch(headers=b"".join(branch(0, 2 * ROW + 7)), compact_filters=CompactFilterBatch(hashes=hashes)))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(damage.format(table, column))
     with pytest.raises(StoreCorruptError):
