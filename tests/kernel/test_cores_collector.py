@@ -45,6 +45,7 @@ BUFFERS = {
     "a slice of one of the ring": lambda size, ring: memoryview(memory(size + 2, ring))[1:-1],
 }
 gc.collect()
+gc.freeze()  # what the interpreter has is not looked through again each time
 gc.disable()
 for kind, size in ((BitCore, 512), (CounterCore, 2048)):
     class Core(kind):

@@ -29,10 +29,11 @@ def children(child: Callable[[], None], *threads: Callable[[], object], before: 
 
     Between forks `before` is called.
     """
-    stop = threading.Event()
+    stop, going = threading.Event(), threading.Event()
 
     def again(work: Callable[[], object]) -> None:
         while not stop.is_set():
+            going.wait()  # a child that there is already sees nothing of what threads do
             work()
 
     interval = sys.getswitchinterval()
@@ -42,8 +43,9 @@ def children(child: Callable[[], None], *threads: Callable[[], object], before: 
         thread.start()
     try:
         for number in range(FORKS):
+            going.set()
             before()
-            time.sleep(number % 7 * 1e-4)
+            time.sleep((1 + number % 7) * 1e-4)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what this is about
                 pid = os.fork()
@@ -56,10 +58,12 @@ def children(child: Callable[[], None], *threads: Callable[[], object], before: 
                     code = 0
                 finally:
                     os._exit(code)
+            going.clear()
             _, status = os.waitpid(pid, 0)
             assert os.waitstatus_to_exitcode(status) == 0, number
     finally:
         stop.set()
+        going.set()
         for thread in working:
             thread.join()
         sys.setswitchinterval(interval)
