@@ -46,8 +46,12 @@ if TYPE_CHECKING:
     from spvfilter.node import Node as Node
     from spvfilter.primitives import OutPoint as OutPoint, TxOut as TxOut
     from spvfilter.scan import BlockFiles as BlockFiles, Matcher as Matcher
-    from spvfilter.store import WalletStore as WalletStore
-    from spvfilter.wallet import MatchConfirmed as MatchConfirmed, MatchFound as MatchFound, MatchWithdrawn as MatchWithdrawn
+    from spvfilter.wallet import (
+        MatchConfirmed as MatchConfirmed,
+        MatchFound as MatchFound,
+        MatchWithdrawn as MatchWithdrawn,
+        WalletStore as WalletStore,
+    )
     from spvfilter.watch import Completeness as Completeness, Match as Match, MatchKind as MatchKind, WatchList as WatchList
 else:
     __all__, __getattr__, __dir__ = lazy(
@@ -62,7 +66,6 @@ else:
         node="Node",
         primitives="OutPoint TxOut",
         scan="BlockFiles Matcher",
-        store="WalletStore",
-        wallet="MatchConfirmed MatchFound MatchWithdrawn",
+        wallet="MatchConfirmed MatchFound MatchWithdrawn WalletStore",
         watch="Completeness Match MatchKind WatchList",
     )

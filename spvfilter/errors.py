@@ -12,6 +12,7 @@ __all__ = [
     "DifficultyError",
     "DiscontinuousHeadersError",
     "EnvelopeError",
+    "EventGapError",
     "FalseFilterError",
     "FormatError",
     "FpRateWarning",
@@ -27,6 +28,7 @@ __all__ = [
     "MedianTimeError",
     "MessageError",
     "MismatchError",
+    "NotConfirmedError",
     "NotRunningError",
     "OrderError",
     "ParameterError",
@@ -358,6 +360,37 @@ class StoreReadOnlyError(StoreError):
 
 class NotRunningError(SpvFilterError, RuntimeError):
     """A light client was used before it was entered or after it was left, or was entered a second time."""
+
+
+class EventGapError(SpvFilterError, LookupError):
+    """Events that follow number `since` are no longer kept; those from number `first` on are."""
+
+    def __init__(self, since: int, first: int) -> None:
+        super().__init__(since, first)
+        self.since = since
+        self.first = first
+
+    def __str__(self) -> str:
+        gone = f"events {self.since + 1} to {self.first - 1} are no longer kept"
+        return f"{gone}: go on from the sequence of a snapshot, as matches() gives it"
+
+
+class NotConfirmedError(SpvFilterError):
+    """A transaction that was waited for ended without a block.
+
+    `status` is "conflicted" where a block has another, `rival`, that spends the same, else "abandoned", "expired" or "refused"; `txid`
+    and `rival` have 32 bytes, wire order.
+    """
+
+    def __init__(self, txid: bytes, status: str, rival: bytes | None = None) -> None:
+        super().__init__(txid, status, rival)
+        self.txid = txid
+        self.status = status
+        self.rival = rival
+
+    def __str__(self) -> str:
+        by = "" if self.rival is None else f": {self.rival[::-1].hex()} spends the same"
+        return f"transaction {self.txid[::-1].hex()} is {self.status}{by}"
 
 
 class RemoteError(SpvFilterError):

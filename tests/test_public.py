@@ -25,6 +25,7 @@ GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}  # by t
 HIDDEN = {  # classes that signatures name and users never hold
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
+    ("light.EventStream", "EventHub"): "made by LightClient.events",
     ("store.Store", "WriterLock"): "made by `open`",
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",

@@ -12,8 +12,8 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
-from spvfilter.store.reader import WalletStore
 from spvfilter.store.store import Batch, Store
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 

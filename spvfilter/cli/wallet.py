@@ -14,8 +14,8 @@ from spvfilter.cli.term.matches import FORMATS, bitcoin
 from spvfilter.cli.term.page import Align, Page, shorten
 from spvfilter.errors import ParameterError
 from spvfilter.primitives import hash_to_hex
-from spvfilter.store.reader import WalletStore
 from spvfilter.store.views import Balance, Coin, HistoryEntry
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:

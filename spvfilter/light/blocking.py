@@ -183,7 +183,11 @@ class SyncLightClient:
 
     chain = _Reads(LightClient.chain)
     events = _iterates(LightClient.events)
+    bookmark = _awaits(LightClient.bookmark)
+    set_bookmark = _awaits(LightClient.set_bookmark)
     matches = _awaits(LightClient.matches)
+    wait_synced = _awaits(LightClient.wait_synced)
+    wait_confirmed = _awaits(LightClient.wait_confirmed)
     balance = _awaits(LightClient.balance)
     coins = _awaits(LightClient.coins)
     history = _awaits(LightClient.history)

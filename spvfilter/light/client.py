@@ -15,9 +15,10 @@ from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.events import Broadcast, FeeFloor, Mode
+from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
 from spvfilter.light.running import Running, check_expressible, opened
 from spvfilter.light.stream import EventStream
+from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -25,7 +26,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.store.store import MEMORY, Store
-from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry
+from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.refusals import check_broadcast
@@ -88,7 +89,7 @@ class LightClient:
     the network's minimum work, and our clock agrees with the median of theirs within 70 minutes.
 
     Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find, NotRunningError where it is
-    running already.
+    running already. Where the client ends by itself, as on a full disk, every method raises why, and so does leaving.
     """
 
     def __init__(
@@ -178,15 +179,17 @@ class LightClient:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave. Raises what ended the client by itself, unless another exception is on its way."""
         assert self._running is not None
         await self._running.close()
+        if error is None:
+            self._running.hub.check()
 
     def _checked(self) -> Running:
-        """The present run. Raises NotRunningError."""
+        """The present run. Raises NotRunningError, and what ended the client if it has ended by itself."""
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
-        if self._running.is_left:
-            raise NotRunningError("the client was left")
+        self._running.check()
         return self._running
 
     # What users do
@@ -196,28 +199,85 @@ class LightClient:
         """The best chain of headers. Raises NotRunningError."""
         return self._checked().engine.chain
 
-    def events(self) -> EventStream:
-        """What happens, in order, until the client is left. Each event is given once, whoever asks for it.
+    def events(self, since: int | None = None) -> EventStream:
+        """What happens, in order, until the client is left; a stream with a position of its own.
 
-        The client goes on while nobody reads. If 1,000 events wait, of BlockConnected, Progress, PeerChanged and Synced only the latest
-        are kept, each of which stands for those before it, and of PeerWarning the latest 100. What became of matches is always told; only
-        if 50,000 such events wait does the client wait, too.
+        Events of the books (WalletEvent: MatchFound, MatchConfirmed, MatchWithdrawn, BlockConnected, BlockDisconnected) have a number,
+        `event.sequence`, and are kept in the database: they survive restarts, and every stream gives them with the same number. The
+        number is an attribute of the event, so that it goes along wherever the event is handed; `case MatchFound(match)` and comparisons
+        know nothing of it. Progress, PeerChanged, PeerWarning, FeeWarning and Synced tell of this run only, and have none.
 
-        Raises what ended the client: StoreError, PeerError where every peer lied. NotRunningError before it was entered.
+        With `since` the stream gives the events that follow this number, of earlier runs, too: the number of the last event that a
+        program has dealt with, or `sequence` of a snapshot (`matches()`, `balance()`, `coins()`, `history()`): the events then tell all
+        that has changed after it, and nothing that it has. Without `since` it begins behind the last event that any such stream of this
+        run gave: at first that is where the run began; a loop that was left and is begun again goes on; streams that are opened before
+        anything is read give all the same. `stream.sequence` is where a stream is.
+
+        Nobody needs to read: the client goes on, and what a stream has not read in time it reads from the database. That keeps the latest
+        250,000 events and those of the last 30 days, but always 10,000. Of what has no number, the latest 100 of a kind are held for those
+        who lag, and only the last of Progress, PeerChanged and Synced.
+
+        Raises ParameterError for a number that no event has yet, NotRunningError before the client was entered. The stream raises
+        EventGapError where events that it has not given are no longer kept: go on from a snapshot. After the last event it raises what
+        ended the client: StoreError, PeerError where every peer lied.
         """
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
-        return EventStream(self._running.events.take)
+        last = self._running.engine.last_event
+        if since is not None and not (isinstance(since, int) and 0 <= since <= last):
+            raise ParameterError(f"the number of an event is from 0 to {last} now, not {since!r}: is it one of another database?")
+        return EventStream(self._running.hub, since)
 
-    async def matches(self) -> list[MatchFound]:
-        """Every match there is: those of the best chain, lowest first, then those of the mempool. Raises NotRunningError."""
-        return list(self._checked().engine.books.matches())
+    async def bookmark(self, reader: str) -> int | None:
+        """Number of the last event that a reader has dealt with, as `set_bookmark` kept it; None if it has kept none.
+
+        Raises NotRunningError, StoreError.
+        """
+        return await self._checked().bookmark(reader)
+
+    async def set_bookmark(self, reader: str, sequence: int) -> None:
+        """Keep in the database how far a reader has come, for `events(since=await client.bookmark(reader))` in the next run.
+
+        What it deals with before a crash and after its last bookmark it is given once more: at least once, never not at all. A program with
+        a database of its own keeps the number there, together with what it made of the event. Raises ParameterError for a number that no
+        event has yet, NotRunningError, StoreError.
+        """
+        await self._checked().set_bookmark(reader, sequence)
+
+    async def matches(self) -> Snapshot[MatchFound]:
+        """Every match there is: those of the best chain, lowest first, then those of the mempool; a snapshot for `events(since=…)`.
+
+        Raises NotRunningError, StoreError.
+        """
+        running = self._checked()
+        stored = await running.in_store(lambda store: Snapshot(store.timed_matches(), store.events.log.last))
+        books = running.engine.books
+        return Snapshot((MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence)
+
+    async def wait_synced(self) -> Synced:
+        """Wait until every block up to the tip was searched, and return the Synced that says so; at once if that is so now.
+
+        Raises NotRunningError if the client is left meanwhile, and what ends it otherwise.
+        """
+        return await wait_synced(self._checked())
+
+    async def wait_confirmed(self, txid: bytes, confirmations: int = 1) -> HistoryEntry:
+        """Wait until a transaction of the wallet (txid: 32 bytes, wire order) has so many confirmations; its entry of the history.
+
+        Confirmations count from blocks of the best chain: where a reorganisation takes its block out, the wait goes on. One that was
+        replaced is waited for, since a block may yet have it, and one that the wallet does not know, since it may come.
+
+        Raises NotConfirmedError where it ended: a block has a rival of it, with as many confirmations as are waited for; it was
+        abandoned; it expired; or all peers refused it. Raises ParameterError, StoreError, NotRunningError if the client is left
+        meanwhile, and what ends it otherwise.
+        """
+        return await wait_confirmed(self._checked(), txid, confirmations)
 
     async def balance(self, label: str | None = None) -> Balance:
         """What the wallet has, by all that was told so far: everything, or the coins of a label. Raises NotRunningError, StoreError."""
         return await self._checked().read(lambda views: views.balance(label))
 
-    async def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> list[Coin]:
+    async def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> Snapshot[Coin]:
         """Its unspent outputs, pending ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
 
         Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.
@@ -226,7 +286,7 @@ class LightClient:
 
     async def history(
         self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
-    ) -> list[HistoryEntry]:
+    ) -> Snapshot[HistoryEntry]:
         """Its transactions, unconfirmed ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
 
         As WalletStore.history. Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.

@@ -116,11 +116,9 @@ class Database:
         self._busy = None
         if self._is_closed:
             return
-        error = future.exception()
-        if error is not None:
-            assert isinstance(error, Exception)
+        try:
+            done(future.result())
+            if self._busy is None:
+                self._go_on()
+        except Exception as error:
             self._fail(error)
-            return
-        done(future.result())
-        if self._busy is None:
-            self._go_on()

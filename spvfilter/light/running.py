@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are 
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import InexpressibleError, ParameterError, UselessPeerError, WindowWarning
+from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError, WindowWarning
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.engine import Engine, StartHeight
@@ -19,7 +19,6 @@ from spvfilter.light.engine.inputs import (
     Broadcast as Sending,
     Input,
     Instant,
-    Resumed,
     SeedAnswer,
     Seeded,
     Tick,
@@ -30,7 +29,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Broadcast, Event, Mode
 from spvfilter.light.sockets import Sockets
-from spvfilter.light.stream import EventQueue
+from spvfilter.light.stream import EventHub
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
@@ -38,7 +37,8 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
 from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.events import MatchConfirmed, MatchFound
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, WalletEvent
+from spvfilter.wallet.reader import decoded
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
@@ -56,6 +56,8 @@ else:
 
 T = TypeVar("T")
 _MARGIN_S = 30.0  # beyond the time in which the engine answers
+
+BOOKMARK_NOTE = "told: "  # and the reader's name
 
 
 class Running:
@@ -75,17 +77,15 @@ class Running:
         clock: Clock,
     ) -> None:
         self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))  # seeded well
-        self.events = EventQueue(self._resume)
+        self.hub = EventHub(saved.events.last, self._stored)
         self.is_left = False
         self._limits = limits
         self._clock = clock
         self._store = store
         self._thread = thread
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._database = Database(store, thread, self.feed, self._emit, self._fail)
-        self._sockets = Sockets(self._settings(options, watch), self.feed, self._room, proxy=proxy, limits=limits, clock=clock)
+        self._database = Database(store, thread, self.feed, self._emit, self.fail)
+        self._sockets = Sockets(self._settings(options, watch), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # by txid: who waits to hear what becomes of it
@@ -98,11 +98,20 @@ class Running:
     @property
     def has_ended(self) -> bool:
         """Whether nothing happens any more."""
-        return self.is_left or self.events.has_ended
+        return self.is_left or self.hub.has_ended
+
+    def check(self) -> None:
+        """Raises NotRunningError once the client was left, what ended it if it ended by itself."""
+        if self.is_left:
+            raise NotRunningError("the client was left")
+        self.hub.check()
 
     def start(self) -> None:
         """Begin."""
-        self._carry_out(self.engine.start(self._now()))
+        try:
+            self._carry_out(self.engine.start(self._now()))
+        except Exception as error:
+            self.fail(error)
 
     async def close(self) -> None:
         """End everything; what is being written to the database is finished."""
@@ -123,16 +132,16 @@ class Running:
             self._timer.cancel()
         for waiting in self._calls.values():
             for future in waiting:
-                if not future.done():
-                    future.set_exception(error or ConnectionAbortedError("the client was left"))
-                    future.exception()
+                future.cancel()
+        self._calls.clear()
         self._inputs.clear()
-        self.events.end(error)
+        self.hub.end(error)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The run ends with an error."""
+        if self.has_ended:
+            return
         self._stop(error)
-        self._room.clear()
         closing = asyncio.ensure_future(self._sockets.close())
         self._works.add(closing)
         closing.add_done_callback(self._works.discard)
@@ -153,28 +162,19 @@ class Running:
             try:
                 self._carry_out(self.engine.step(self._inputs[0], self._now()))
             except Exception as error:
-                self._fail(error)
+                self.fail(error)
                 return
             if self._inputs:
                 self._inputs.popleft()
 
     def _tick(self) -> None:
         self._timer = None
-        if self._room.is_set():
-            self.feed(Tick())
+        self.feed(Tick())
 
     def _emit(self, events: Sequence[Event]) -> None:
         if self.engine.books.watch.keychains:
             _note_uses(self.engine.books.watch, events)
-        self.events.put(events)
-        if self.events.is_full and self._room.is_set():
-            self._room.clear()
-
-    def _resume(self) -> None:
-        """Events were read: there is room for more."""
-        if not self._room.is_set() and not self.has_ended:
-            self._room.set()
-            self.feed(Resumed())
+        self.hub.put(events)
 
     # Effects
 
@@ -220,7 +220,11 @@ class Running:
 
         def done(finished: asyncio.Future[list[SeedHosts]]) -> None:
             self._works.discard(finished)
-            if not finished.cancelled():
+            if finished.cancelled():
+                return
+            if (error := finished.exception()) is not None:
+                self.fail(_plain(error))
+            else:
                 self.feed(Seeded(tuple(SeedAnswer(*each) for each in finished.result())))
 
         asking.add_done_callback(done)
@@ -238,28 +242,59 @@ class Running:
         self._calls.setdefault(tx.txid, []).append(call)
         self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
-        try:
-            async with asyncio.timeout(self._limits.reply_s + _MARGIN_S):  # the engine answers before, unless nobody reads the events
-                return await call
-        except TimeoutError:
-            raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction") from None
+        self.check()
+        await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers before
+        self.check()
+        if call.done():
+            return call.result()
+        call.cancel()
+        raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction")
 
     async def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours; wait until that is stored. Raises ParameterError."""
         check_abandon(self.engine.books, txid)
         self.feed(Abandon(txid))
         await self._database.drain()
+        self.check()
 
     async def read(self, function: Callable[[Views], T]) -> T:
         """Views of the database, with everything that was told. Raises StoreError."""
-        return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store.views)))
+        return await self.in_store(lambda store: function(store.views))
+
+    async def in_store(self, function: Callable[[Store], T]) -> T:
+        """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
+        if self.is_left:
+            raise NotRunningError("the client was left")
+        return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
+
+    async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
+        return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
+
+    async def bookmark(self, reader: str) -> int | None:
+        """How far a reader has come. Raises StoreError."""
+        kept = await self.in_store(lambda store: store.note(BOOKMARK_NOTE + reader))
+        return None if kept is None else int(kept)
+
+    async def set_bookmark(self, reader: str, sequence: int) -> None:
+        """Store how far a reader has come. Raises ParameterError, StoreError."""
+
+        def keep(store: Store) -> None:
+            last = store.events.log.last
+            if not isinstance(sequence, int) or not 0 <= sequence <= last:
+                raise ParameterError(f"the number of an event is from 0 to {last} now, not {sequence!r}")
+            store.commit(Batch(notes={BOOKMARK_NOTE + reader: b"%d" % sequence}))
+
+        await self.in_store(keep)
 
     async def watch_changed(self, from_height: int) -> None:
         """Entries were added to the watch list; wait until they are stored. Raises StoreError."""
         self.feed(WatchChanged(from_height))
         await self._database.drain()
-        if self.events.error is not None:
-            raise self.events.error
+        self.check()
+
+
+def _plain(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(repr(error))
 
 
 def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> None:

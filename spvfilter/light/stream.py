@@ -1,17 +1,19 @@
-"""The stream of a light client's events, bounded: what nobody has read in time is thinned out to what still tells something.
+"""Streams of a light client's events, each with its own position; what a stream has not read in time it reads from the database.
 
-Of blocks connected, progress and the like only the latest counts; what became of each match is kept.
+The latest events are held in memory once for all streams. Those of the books that are older come from the database; of the others, which
+are not kept there, the latest of each kind are held, for each of which those before are no longer of interest.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
-from spvfilter.wallet.events import BlockConnected
+from spvfilter.light.events import Event, PeerChanged, Progress, Synced
+from spvfilter.wallet.events import WalletEvent
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,86 +21,163 @@ else:
     asyncio = deferred("asyncio")
 
 
-MAX_WAITING = 1_000  # events that wait to be read, before they are thinned out
-MAX_LEFT = 50_000  # events that are never thinned out; from then on the client takes nothing in until some are read
-_MAX_ALIKE = {BlockConnected: 1, PeerChanged: 1, PeerWarning: 100, Progress: 1, Synced: 1}  # of a kind that are left: the latest
+MAX_HELD = 1_000  # events in memory
+PAGE = 500  # events that a stream reads from the database at once
+_MAX_ALIKE = 100  # of a kind that is not kept in the database, of those that are no longer among the latest events
+_ONE = (PeerChanged, Progress, Synced)  # kinds of which only the last counts
+
+Load = Callable[[int, int], Awaitable[list[WalletEvent]]]  # up to n events of the database that follow a number
 
 
-@public
-class EventStream:
-    """An iterator of events; a wait that is cancelled loses none, and the next one goes on."""
+class Told(NamedTuple):
+    """An event of this run."""
 
-    def __init__(self, take: Callable[[], Awaitable[Event]]) -> None:
-        self._take = take
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._take()
-
-    async def aclose(self) -> None:
-        """Nothing is left open; for contextlib.aclosing."""
-
-
-class EventQueue:
-    """Events that wait to be read, until the client has ended."""
-
-    def __init__(self, drained: Callable[[], None]) -> None:
-        """`drained` is called when there is room again."""
-        self._events: deque[Event] = deque()
-        self._drained = drained
-        self._changed = asyncio.Event()
-        self._thin_at = MAX_WAITING
-        self._lasting = 0  # events that are never thinned out
-        self.error: Exception | None = None  # what ended the client
-        self.has_ended = False
+    sequence: int  # its number; of one that has none, that of the last one before it
+    order: int  # among all events of this run, from 0
+    event: Event
 
     @property
-    def is_full(self) -> bool:
-        """Whether the client should wait."""
-        return self._lasting >= MAX_LEFT
+    def is_kept(self) -> bool:
+        """Whether it is one of the books', which the database has."""
+        return isinstance(self.event, WalletEvent)
+
+
+class Position(NamedTuple):
+    """How far a stream has come: up to which number, and which event of this run may be next."""
+
+    sequence: int
+    order: int = 0
+
+    def behind(self, told: Told) -> Position:
+        """Behind an event that was given."""
+        return Position(told.sequence, max(self.order, told.order + 1))
+
+
+class EventHub:
+    """The events of one run, from which any number of streams are read; nobody needs to read."""
+
+    def __init__(self, sequence: int, load: Load) -> None:
+        """`sequence` is the number of the last event before this run."""
+        self.error: Exception | None = None  # what ended the client
+        self.has_ended = False
+        self._trace: TracebackType | None = None
+        self.sequence = sequence  # of the last event that was told
+        self.synced: Synced | None = None  # the last one
+        self.given = Position(sequence)  # behind the last event that a stream without `since` gave
+        self.changed = asyncio.Event()  # set, and replaced by another, whenever something is told, and at the end
+        self._load = load
+        self._held: deque[Told] = deque()
+        self._aside: dict[type, deque[Told]] = {}  # those that only memory has and that are no longer among the latest
+        self._gone = sequence  # number of the last event that only the database has
+        self._order = 0  # of the next event
 
     def put(self, events: Iterable[Event]) -> None:
-        """Add events."""
+        """Tell events, of which the database has those of the books."""
         for event in events:
-            self._events.append(event)
-            self._lasting += type(event) not in _MAX_ALIKE
-        if len(self._events) >= self._thin_at:
-            self._thin_out()
-        self._changed.set()
-
-    def _thin_out(self) -> None:
-        left = dict(_MAX_ALIKE)
-        kept: list[Event] = []
-        for event in reversed(self._events):
-            kind = type(event)
-            if kind in left:
-                if not left[kind]:
-                    continue
-                left[kind] -= 1
-            kept.append(event)
-        self._events = deque(reversed(kept))
-        self._thin_at = max(MAX_WAITING, 2 * len(kept))  # so that each event is looked at a few times at most
+            if isinstance(event, WalletEvent):
+                self.sequence = event.sequence
+            elif isinstance(event, Synced):
+                self.synced = event
+            self._held.append(Told(self.sequence, self._order, event))
+            self._order += 1
+        while len(self._held) > MAX_HELD:
+            old = self._held.popleft()
+            kind = type(old.event)
+            if old.is_kept:
+                self._gone = old.sequence
+            else:
+                self._aside.setdefault(kind, deque(maxlen=1 if kind in _ONE else _MAX_ALIKE)).append(old)
+        self._tell()
 
     def end(self, error: Exception | None) -> None:
         """No event follows; readers get the error after the last one, if there is one."""
         if not self.has_ended:
             self.has_ended, self.error = True, error
-        self._changed.set()
+            self._trace = None if error is None else error.__traceback__
+        self._tell()
 
-    async def take(self) -> Event:
-        """The next event. Raises StopAsyncIteration after the last, or what ended the client."""
-        while not self._events:
-            if self.has_ended:
-                if self.error is not None:
-                    raise self.error
+    def check(self) -> None:
+        """Raises what ended the client, whoever asks and however often, as it was first raised."""
+        if self.error is not None:
+            raise self.error.with_traceback(self._trace)
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def since(self, sequence: int) -> Position:
+        """The position behind event number `sequence`."""
+        orders = (told.order for told in self._memory() if told.sequence >= sequence and not (told.is_kept and told.sequence == sequence))
+        return Position(sequence, next(orders, self._order))
+
+    def _memory(self) -> Iterator[Told]:
+        """What is in memory, in order."""
+        yield from sorted(told for each in self._aside.values() for told in each)
+        yield from self._held
+
+    def next(self, at: Position) -> Told | None:
+        """The event that follows, if it is one of the latest; what was put aside must have been given."""
+        first = self._order - len(self._held)
+        for number in range(max(at.order - first, 0), len(self._held)):
+            told = self._held[number]
+            if not told.is_kept or told.sequence > at.sequence:
+                return told
+        return None
+
+    async def earlier(self, at: Position) -> list[Told]:
+        """Events that follow and are not among the latest, in order; none if there are no more. Raises what reading the database does."""
+        found: list[Told] = []
+        if at.sequence < self._gone:
+            stored = await self._load(at.sequence, PAGE)
+            found = [Told(event.sequence, at.order - 1, event) for event in stored if event.sequence <= self._gone]
+        last = found[-1].sequence if found and found[-1].sequence < self._gone else None
+        aside = (told for each in self._aside.values() for told in each if told.order >= at.order)
+        found += (told for told in aside if last is None or told.sequence <= last)
+        return sorted(found, key=lambda told: (told.sequence, not told.is_kept, told.order))
+
+    def is_behind(self, at: Position) -> bool:
+        """Whether something that follows is no longer among the latest events."""
+        return at.sequence < self._gone or any(each[-1].order >= at.order for each in self._aside.values())
+
+
+@public
+class EventStream:
+    """An iterator of events with a position of its own; a wait that is cancelled loses none, and the next one goes on."""
+
+    def __init__(self, hub: EventHub, since: int | None = None) -> None:
+        self._hub = hub
+        self._is_own = since is not None
+        self._at = hub.given if since is None else hub.since(since)
+        self._page: deque[Told] = deque()
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last event that was given, or before which the stream began: `events(since=…)` goes on behind it."""
+        return self._at.sequence
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        hub = self._hub
+        while True:
+            changed, at = hub.changed, self._at
+            if not self._page and hub.is_behind(at):
+                page = await hub.earlier(at)
+                if self._at is at:  # else another task has read meanwhile
+                    self._page = deque(page)
+                continue
+            told = self._page.popleft() if self._page else hub.next(at)
+            if told is not None:
+                break
+            if hub.has_ended:
+                hub.check()
                 raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        was_full = self.is_full
-        event = self._events.popleft()
-        self._lasting -= type(event) not in _MAX_ALIKE
-        if was_full and not self.is_full:
-            self._drained()
-        return event
+            await changed.wait()
+        self._at = self._at.behind(told)
+        if not self._is_own:
+            hub.given = max(hub.given, self._at)
+        return told.event
+
+    async def aclose(self) -> None:
+        """Nothing is left open; for contextlib.aclosing."""

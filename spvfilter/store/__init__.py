@@ -8,25 +8,31 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.store.addresses import KnownAddress as KnownAddress
+    from spvfilter.store.events import EventLog as EventLog, StoredEvent as StoredEvent
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
-    from spvfilter.store.reader import WalletStore as WalletStore
     from spvfilter.store.store import (
         MEMORY as MEMORY,
         Batch as Batch,
         Bip37Parameters as Bip37Parameters,
         Store as Store,
     )
-    from spvfilter.store.views import Balance as Balance, Coin as Coin, HistoryEntry as HistoryEntry, Views as Views
+    from spvfilter.store.views import (
+        Balance as Balance,
+        Coin as Coin,
+        HistoryEntry as HistoryEntry,
+        Snapshot as Snapshot,
+        Views as Views,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         addresses="KnownAddress",
+        events="EventLog StoredEvent",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         ledger="Ended StoredMatch StoredTx TxStatus",
-        reader="WalletStore",
         store="Batch Bip37Parameters MEMORY Store",
-        views="Balance Coin HistoryEntry Views",
+        views="Balance Coin HistoryEntry Snapshot Views",
     )

@@ -10,7 +10,8 @@ from spvfilter._public import deferred
 from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.schema import APPLICATION_ID, MARKED, network_of
+from spvfilter.store.events import EventLog
+from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, network_of
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.watch.watchlist import WatchList
 
@@ -20,11 +21,15 @@ else:
     sqlite3 = deferred("sqlite3")
 
 
+_UNKNOWN_LAST = 1 << 32  # events; no database has had so many
+
+
 class Salvage(NamedTuple):
     """The undamaged rows of a damaged database."""
 
     meta: dict[str, bytes]  # network, secret, filter parameters
     watch: WatchList
+    last_event: int  # number of the last event, or one above all that there can have been
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -40,7 +45,19 @@ def salvage(file: Path, network: Network) -> Salvage:
     watch = WatchList(network)
     for _, kind, value, label in sorted(_rows(file, "watch")):
         watch.add_entry(EntryKind(kind), value, label)
-    return Salvage(meta, watch)
+    return Salvage(meta, watch, _last_event(file, meta))
+
+
+def _last_event(file: Path, meta: dict[str, bytes]) -> int:
+    """No number may be given a second time: who remembers one would take other events for those that it has read."""
+    if "events" in meta:
+        return EventLog.parse(meta["events"]).last
+    try:
+        with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error:
+        return _UNKNOWN_LAST
+    return 0 if 0 < version < EVENTS_SINCE else _UNKNOWN_LAST
 
 
 def _is_of_another(file: Path) -> bool:

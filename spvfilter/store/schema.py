@@ -15,7 +15,8 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+EVENTS_SINCE = 5  # the first version with a table of events
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE headers (first INTEGER PRIMARY KEY, raw BLOB NOT NULL);
@@ -40,6 +41,7 @@ CREATE TABLE unspent (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value I
     coinbase INTEGER NOT NULL, spender BLOB, place INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX unspent_by_place ON unspent (place, outpoint);
 CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1;
+CREATE TABLE events (sequence INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL, mark INTEGER NOT NULL);
 CREATE TABLE filter_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
 CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL, source TEXT NOT NULL,
@@ -53,6 +55,7 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
     "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
     "tx_labels": "txid, label, place",
+    "events": "sequence, time, kind, data",
     "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
 }
 

@@ -20,6 +20,7 @@ from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows, KnownAddress
+from spvfilter.store.events import EventRows, StoredEvent
 from spvfilter.store.filters import CompactFilterBatch, CompactFilterRows
 from spvfilter.store.headers import HeaderRows
 from spvfilter.store.ledger import (
@@ -79,13 +80,15 @@ class Batch:
     compact_filters: CompactFilterBatch | None = None  # BIP-158
     entries: list[tuple[EntryKind, bytes, str | None]] = field(default_factory=list)  # of the attached watch list, those that follow
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)  # of peers, by address; None deletes
+    events: list[StoredEvent] = field(default_factory=list)  # that tell of these changes, numbered on from the last one
+    told: int | None = None  # height up to which events have told of connected blocks
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing."""
         if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
             return False
-        parts = self.headers, self.matches, self.withdrawn, self.transactions, self.notes, self.entries, self.addresses
+        parts = self.headers, self.matches, self.withdrawn, self.transactions, self.notes, self.entries, self.addresses, self.events
         return not any(parts)
 
 
@@ -101,6 +104,7 @@ class Store:
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
+        self.events = EventRows(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self.addresses = AddressRows(connection, self._rows, path)
         self._watch: WatchList | None = None
@@ -164,6 +168,7 @@ class Store:
                 self._rows.set_meta("network", self.network.genesis_hash)
                 self._rows.set_meta("secret", secrets.token_bytes(32))
                 self._rows.set_meta("cursor", number(-1) + number(-1))
+                self.events.begin_behind(0)
         else:
             db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
             db.execute("COMMIT")
@@ -181,6 +186,7 @@ class Store:
                 raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
             self._headers.verify()
             self._ledger.verify()
+            self.events.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
 
@@ -196,10 +202,11 @@ class Store:
 
     @classmethod
     def _replace(cls, file: Path, network: Network) -> None:
-        meta, watch = salvage(file, network)
+        meta, watch, last_event = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
+                store.events.begin_behind(last_event)
                 for key in ("secret", "filter"):
                     if key in meta:
                         store._rows.set_meta(key, meta[key])
@@ -271,6 +278,17 @@ class Store:
         for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
             yield StoredMatch(hit, block, height, stored_completeness(completeness, self.path))
+
+    def timed_matches(self) -> Iterator[StoredMatch]:
+        """All matches, as `matches`, with the times of their blocks. Raises StoreError."""
+        views, height, time = self.views, -1, 0
+        for found in self.matches():
+            if found.height is None or found.block_hash is None:
+                yield found
+                continue
+            if found.height != height:
+                height, time = found.height, views.block_time(found.height, found.block_hash)
+            yield found._replace(time=time)
 
     def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
         """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while unconfirmed."""
@@ -359,18 +377,20 @@ class Store:
         do not follow the stored ones and for hashes of a wrong size.
         """
         tip, cursor, searched, ids = self.tip, self._cursor, self._searched, len(self._ids)
-        filters, totals = self.compact_filters.state(), self._ledger.state()
+        filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
         try:
             with translated(self.path), self._rows.transaction():
                 self._rows.check_unchanged()
                 for batch in batches:
                     self._write(batch)
                 self._ledger.settle()
+                self.events.settle()
         except BaseException:
             if not self._rows.is_committed:
                 self._headers.tip, self._cursor, self._searched = tip, cursor, searched
                 del self._ids[ids:]
                 self._ledger.reset(totals)
+                self.events.reset(log)
                 self.compact_filters.reset(filters)
             raise
 
@@ -396,6 +416,8 @@ class Store:
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         self.addresses.write(batch.addresses)
+        if batch.events or batch.told is not None:
+            self.events.write(batch.events, batch.told)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self.tip))
         if batch.compact_filters is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
+from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
-from spvfilter._dataclass import dataclass
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError
@@ -15,6 +15,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
+from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED
@@ -26,11 +27,30 @@ if TYPE_CHECKING:
 else:
     sqlite3 = deferred("sqlite3")
 
+T = TypeVar("T")
+
 DEFAULT_LIMIT = 100  # entries of a page
 _TOP = (1 << 63) - 1  # above every place
 _COLUMNS = {  # of each table, with their mark
     table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark")) for table, columns in MARKED.items()
 }
+
+
+@public
+class Snapshot(list[T]):
+    """A list of what there was at one moment, with the number of the last event that it includes: `sequence`.
+
+    The events that follow that number tell all that has changed since, and nothing that is in the list already.
+    """
+
+    __slots__ = ("sequence",)
+
+    def __init__(self, entries: Iterable[T], sequence: int) -> None:
+        super().__init__(entries)
+        self.sequence = sequence
+
+    def __reduce__(self) -> tuple[type[Self], tuple[list[T], int]]:
+        return type(self), (list(self), self.sequence)
 
 
 @public
@@ -43,6 +63,7 @@ class Balance:
     pending_in: int  # outputs of pending transactions that no pending transaction spends: payments, and the change of own spends
     pending_out: int  # outputs in the best chain that pending transactions spend, each with its whole value
     spendable: int  # what of `confirmed` no pending transaction spends; change counts once a block has it
+    sequence: int = field(default=0, compare=False, repr=False)  # number of the last event that it includes, as of a Snapshot
 
     @property
     def total(self) -> int:
@@ -111,6 +132,11 @@ class Views:
         with self._moment():
             return self._tip()
 
+    def sequence(self) -> int:
+        """Number of the last event; 0 for none. Raises StoreError."""
+        with self._moment():
+            return self._log().last
+
     def searched_height(self) -> int:
         """Height up to which blocks have been searched for every entry of the watch list; -1 for none.
 
@@ -131,8 +157,9 @@ class Views:
             for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label):
                 immature += coin[2]
                 held += coin[2] if coin[6] is not None else 0  # that a pending transaction spends, though it cannot be valid
+            sequence = self._log().last
         mature = totals.confirmed - immature
-        return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held))
+        return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence)
 
     def _totals_of(self, label: str) -> Totals:
         totals = Totals()
@@ -140,7 +167,7 @@ class Views:
             totals = totals.plus(coin[2], coin[4], coin[6])
         return totals
 
-    def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> list[Coin]:
+    def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> Snapshot[Coin]:
         """The coins, of a label or all: pending ones, then those of blocks, the latest first.
 
         At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or cursor,
@@ -149,9 +176,10 @@ class Views:
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
             tip = self._tip()
-            return [self._coin(row, tip) for row in self._coins_where(where, (*_behind(before), _checked_limit(limit)), label)]
+            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label)
+            return Snapshot((self._coin(row, tip) for row in found), self._log().last)
 
-    def history(self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None) -> list[HistoryEntry]:
+    def history(self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None) -> Snapshot[HistoryEntry]:
         """The transactions, of a label or all: unconfirmed ones, then those of blocks, the latest first.
 
         At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens; but
@@ -169,7 +197,7 @@ class Views:
             )
             values = (_checked_label(label), *values)
         with self._moment():
-            return list(self._entries(where, values))
+            return Snapshot(self._entries(where, values), self._log().last)
 
     def transaction(self, txid: bytes) -> HistoryEntry | None:
         """One transaction by its txid (32 bytes, wire order), or None. Raises ParameterError, StoreCorruptError."""
@@ -209,6 +237,10 @@ class Views:
     def _meta(self, key: str) -> bytes | None:
         row = next(self._checked("meta", "FROM meta WHERE key = ?", (key,)), None)
         return None if row is None else bytes(row[1])
+
+    def _log(self) -> EventLog:
+        """Which events there are."""
+        return EventLog.parse(self._meta("events"))
 
     def _tip(self) -> int:
         row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()
@@ -255,7 +287,7 @@ class Views:
                 status=TxStatus(status),
                 height=height if is_confirmed else None,
                 block_hash=block,
-                time=self._time_of(height, block) if is_confirmed else seen,
+                time=self.block_time(height, block) if is_confirmed else seen,
                 first_seen=seen,
                 confirmations=tip - height + 1 if is_confirmed else 0,
                 rival=rival,
@@ -273,15 +305,15 @@ class Views:
         row = next(self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None)
         if row is None:
             raise StoreCorruptError(f"{self._path}: the match of output {OutPoint.parse(outpoint)} is missing")
-        return self._time_of(height, row[8]), stored_completeness(row[10], self._path)
+        return self.block_time(height, row[8]), stored_completeness(row[10], self._path)
 
     def _completeness_of(self, txid: bytes) -> Completeness | None:
         """The least certain completeness of a transaction's matches."""
         found = {row[10] for row in self._checked("matches", "FROM matches WHERE txid = ?", (txid,))}
         return min((stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None)
 
-    def _time_of(self, height: int, block: bytes) -> int:
-        """The time in a block's header."""
+    def block_time(self, height: int, block: bytes) -> int:
+        """The time in the header of a block of the best chain, seconds since 1970. Raises StoreCorruptError if it is none."""
         header = b""
         if height <= self._tip():
             with self._db.blobopen("headers", "raw", height - height % PER_ROW, readonly=True) as headers:

@@ -1,4 +1,4 @@
-"""A wallet's books: confirmed and unconfirmed matches, and the events of their changes."""
+"""A wallet's books: confirmed and unconfirmed matches, and the events of their changes; the database for readers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         Reason as Reason,
         WalletEvent as WalletEvent,
     )
+    from spvfilter.wallet.reader import WalletStore as WalletStore
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         events="BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn Reason WalletEvent",
+        reader="WalletStore",
     )

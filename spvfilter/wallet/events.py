@@ -1,10 +1,10 @@
-"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected."""
+"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected. They are numbered and kept."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from spvfilter._dataclass import dataclass
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.watch.match import Completeness, Match
 
@@ -28,6 +28,7 @@ class MatchFound:
 
     match: Match
     completeness: Completeness = Completeness.UNPROVEN
+    sequence: int = field(default=0, compare=False)  # its number in the database, from 1; 0 where it is none of its events
 
 
 @public
@@ -37,6 +38,7 @@ class MatchConfirmed:
 
     match: Match
     completeness: Completeness = Completeness.UNPROVEN
+    sequence: int = field(default=0, compare=False)
 
 
 @public
@@ -47,15 +49,21 @@ class MatchWithdrawn:
     match: Match
     reason: Reason
     by: bytes | None = None  # txid of the transaction that replaced it or conflicts with it
+    sequence: int = field(default=0, compare=False)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BlockConnected:
-    """A block of the best chain was searched; the events of its matches follow."""
+    """The blocks of the best chain up to this one were searched; the events of this one's matches follow.
+
+    At the tip there is one for each block. While the client catches up, those blocks have one that have matches, and the last: it stands
+    for all since the one before.
+    """
 
     height: int
     hash: bytes  # wire order
+    sequence: int = field(default=0, compare=False)
 
 
 @public
@@ -65,6 +73,7 @@ class BlockDisconnected:
 
     height: int
     hash: bytes  # wire order
+    sequence: int = field(default=0, compare=False)
 
 
 WalletEvent = MatchFound | MatchConfirmed | MatchWithdrawn | BlockConnected | BlockDisconnected

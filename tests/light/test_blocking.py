@@ -232,9 +232,10 @@ def test_several_threads_share_the_events_and_call_at_once(served: Served) -> No
         until_synced(client)
         taken: list[int] = []
         balances: list[Balance] = []
+        events = client.events()
 
         def take() -> None:
-            for event in client.events():
+            for event in events:
                 if isinstance(event, MatchFound) and (event.match.value or 0) > 100_000:
                     taken.append(event.match.value or 0)
                 balances.append(client.balance())

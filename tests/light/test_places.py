@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.node.server import Node
-from spvfilter.store.reader import WalletStore
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from support.lightworld import LOCKS, START, World, running
 

@@ -1,20 +1,24 @@
-"""Events that nobody reads: they stay bounded, what became of each match is kept, and the client goes on."""
+"""Streams of events: each has its own position, nobody needs to read, and what is no longer in memory comes from the database."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from spvfilter.errors import UselessPeerError
+from spvfilter.errors import EventGapError, UselessPeerError
 from spvfilter.light import stream
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Phase, Progress, Synced
-from spvfilter.light.stream import MAX_LEFT, MAX_WAITING, EventQueue
+from spvfilter.light.stream import MAX_HELD, PAGE, EventHub, EventStream
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchFound
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchFound, WalletEvent
 from spvfilter.watch.match import Match, MatchKind
 from support.lightworld import World, place, running
+from support.vectors import effort
 
 
 def found(number: int) -> MatchFound:
@@ -22,105 +26,235 @@ def found(number: int) -> MatchFound:
     return MatchFound(Match(MatchKind.OUTPUT, txid, 0, OutPoint(txid, 0), 1_000, b"\x51", None, None, None, None))
 
 
-async def rest(queue: EventQueue) -> list[Event]:
-    queue.end(None)
-    events = []
-    while True:
-        try:
-            events.append(await queue.take())
-        except StopAsyncIteration:
-            return events
+def progress(done: int) -> Progress:
+    return Progress(Phase.FILTERS, done, 1_000_000)
 
 
-def block(height: int) -> BlockConnected:
-    return BlockConnected(height, height.to_bytes(32, "big"))
+class Kept:
+    """A hub, and the database behind it."""
+
+    def __init__(self, before: Iterable[WalletEvent] = (), *, first: int = 1) -> None:
+        self.events: list[WalletEvent] = []
+        self.first = first  # number of the first one that was not dropped
+        self.reads = 0
+        self._number(before)
+        self.hub = EventHub(len(self.events), self.load)
+        self.told: list[Event] = []  # all events of the run
+
+    def _number(self, events: Iterable[Event]) -> list[Event]:
+        made: list[Event] = []
+        for event in events:
+            if isinstance(event, WalletEvent):
+                self.events.append(replace(event, sequence=len(self.events) + 1))
+                event = self.events[-1]
+            made.append(event)
+        return made
+
+    def put(self, *events: Event) -> None:
+        numbered = self._number(events)
+        self.told += numbered
+        self.hub.put(numbered)
+
+    async def load(self, since: int, limit: int) -> list[WalletEvent]:
+        self.reads += 1
+        assert limit <= PAGE
+        await asyncio.sleep(0)
+        if since + 1 < self.first:
+            raise EventGapError(since, self.first)
+        return self.events[since : since + limit]
 
 
-async def test_fewer_than_a_thousand_events_are_all_given() -> None:
-    queue = EventQueue(lambda: None)
-    events: list[Event] = [block(height) for height in range(MAX_WAITING - 1)]
-    for event in events:
-        queue.put([event])
-    assert await rest(queue) == events
+async def rest(events: EventStream, hub: EventHub) -> list[Event]:
+    hub.end(None)
+    return [event async for event in events]
 
 
-async def test_of_more_only_the_latest_of_each_kind_are_kept_and_every_match_in_order() -> None:
-    queue = EventQueue(lambda: None)
-    matches: list[Event] = []
-    for height in range(20_000):
-        queue.put([Progress(Phase.FILTERS, height, 20_000), PeerChanged(str(height)), block(height)])
-        if height % 10 == 0:
-            matches.append(found(height))
-            queue.put(matches[-1:])
-        if height % 1_000 == 0:
-            matches.append(BlockDisconnected(height, bytes(32)))
-            queue.put(matches[-1:])
-        queue.put([PeerWarning(str(height), UselessPeerError("silent"), False), Synced(height, bytes(32))])
-    assert len(queue._events) <= 2 * (len(matches) + 104)
-    given = await rest(queue)
-    assert [event for event in given if isinstance(event, (MatchFound, BlockDisconnected))] == matches
-    blocks = [event for event in given if isinstance(event, BlockConnected)]
-    assert blocks == [block(height) for height in range(20_000 - len(blocks), 20_000)]
-    assert [event for event in given if isinstance(event, Synced)][-1].height == 19_999
+def books(events: Sequence[Event]) -> list[WalletEvent]:
+    return [event for event in events if isinstance(event, WalletEvent)]
+
+
+def numbers(events: Sequence[Event]) -> list[int]:
+    return [event.sequence for event in books(events)]
+
+
+async def test_what_waits_is_given_in_order_and_whole() -> None:
+    kept = Kept()
+    for height in range(MAX_HELD // 2):
+        kept.put(progress(height), BlockConnected(height, bytes(32)))
+    assert await rest(EventStream(kept.hub), kept.hub) == kept.told
+    assert kept.reads == 0
+
+
+async def test_a_stream_that_lags_gets_every_event_of_the_books_and_the_latest_of_the_others() -> None:
+    kept = Kept()
+    events = EventStream(kept.hub)
+    for number in range(20_000):
+        kept.put(progress(number), PeerChanged(str(number)), found(number), Synced(number, bytes(32)))
+        if number % 10 == 0:
+            kept.put(BlockDisconnected(number, bytes(32)), PeerWarning(str(number), UselessPeerError("silent"), False))
+    assert len(kept.hub._held) == MAX_HELD
+    assert sum(map(len, kept.hub._aside.values())) <= 103
+    given = await rest(events, kept.hub)
+    assert numbers(given) == list(range(1, 22_001))
+    assert books(given) == books(kept.told)
+    assert given[-MAX_HELD:] == kept.told[-MAX_HELD:]
     warned = [event.address for event in given if isinstance(event, PeerWarning)]
-    assert warned == [str(height) for height in range(20_000 - len(warned), 20_000)]
+    assert warned == [str(10 * number) for number in range(2_000 - len(warned), 2_000)]
     assert len(warned) >= 100
+    assert all(kind in {type(event) for event in given[-MAX_HELD - 110 : -MAX_HELD]} for kind in (Progress, PeerChanged, Synced))
 
 
-async def test_each_event_is_looked_at_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = 0
-
-    def counted(events: object) -> object:
-        nonlocal seen
-        seen += len(events)  # type: ignore[arg-type]
-        return reversed(events)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(stream, "reversed", counted, raising=False)
-    queue = EventQueue(lambda: None)
-    for number in range(40_000):
-        queue.put([found(number)])
-    assert 0 < seen < 8 * 40_000
+async def test_what_has_no_number_is_given_where_it_was_told_or_later_in_the_order_it_was_told() -> None:
+    kept = Kept()
+    events = EventStream(kept.hub)
+    kept.put(found(0), Synced(1, bytes(32)), found(1), PeerChanged("a"), *map(found, range(2, 2 * MAX_HELD)))
+    given = await rest(events, kept.hub)
+    assert given == kept.told
 
 
-async def test_the_client_waits_only_where_fifty_thousand_matches_wait() -> None:
-    drained: list[bool] = []
-    queue = EventQueue(lambda: drained.append(True))
-    queue.put(map(found, range(MAX_LEFT - 1)))
-    states = [queue.is_full]
-    queue.put([found(MAX_LEFT)])
-    states.append(queue.is_full)
-    await queue.take()
-    states.append(queue.is_full)
-    assert states == [False, True, False]
-    assert drained == [True]
+async def test_since_a_number_gives_what_follows_of_earlier_runs_and_this_one() -> None:
+    kept = Kept(map(found, range(10)))
+    kept.put(progress(1), found(10), progress(2), found(11), Synced(5, bytes(32)))
+    hub = kept.hub
+    given = {since: await rest(EventStream(hub, since), hub) for since in (12, 11, 10, 3, 0)}
+    assert given[12] == kept.told[-1:]
+    assert given[11] == kept.told[2:]
+    assert given[10] == kept.told
+    assert numbers(given[3]) == list(range(4, 13))
+    assert numbers(given[0]) == list(range(1, 13))
+    assert given[0][10:] == kept.told
+    assert await rest(EventStream(hub), hub) == kept.told
 
 
-async def test_what_does_not_count_makes_no_client_wait_and_one_that_waited_is_told_of_room() -> None:
-    drained: list[bool] = []
-    queue = EventQueue(lambda: drained.append(True))
-    for number in range(MAX_LEFT // 2):
-        queue.put([found(number), block(number), block(number)])
-    assert not queue.is_full
-    queue.put(map(found, range(MAX_LEFT // 2)))
-    queue.put(block(number) for number in range(3 * MAX_LEFT))  # commits that were under way
-    taken = 0
-    while not drained:
-        await queue.take()
-        taken += 1
-    assert 0 < taken <= MAX_WAITING
+async def test_streams_without_since_begin_behind_what_was_given_to_any_of_them() -> None:
+    kept = Kept(map(found, range(3)))
+    first, second = EventStream(kept.hub), EventStream(kept.hub)
+    kept.put(*map(found, range(3, 9)))
+    assert numbers([await anext(first), await anext(first)]) == [4, 5]
+    assert numbers([await anext(EventStream(kept.hub))]) == [6]  # a loop that is begun again
+    assert numbers([await anext(EventStream(kept.hub, 0))]) == [1]  # has its own
+    assert numbers([await anext(EventStream(kept.hub))]) == [7]
+    assert first.sequence == 5
+    assert numbers(await rest(first, kept.hub)) == [6, 7, 8, 9]
+    assert numbers(await rest(second, kept.hub)) == [4, 5, 6, 7, 8, 9]
+    assert await rest(EventStream(kept.hub), kept.hub) == []
+
+
+async def test_what_was_dropped_is_told_by_an_error_and_the_stream_stays_where_it_is() -> None:
+    kept = Kept(map(found, range(3 * PAGE)), first=PAGE)
+    hub = kept.hub
+    for since in (0, PAGE - 2):
+        events = EventStream(hub, since)
+        for _ in range(2):
+            with pytest.raises(EventGapError, match=f"events {since + 1} to {PAGE - 1} are no longer kept") as caught:
+                await anext(events)
+            assert (caught.value.since, caught.value.first) == (since, PAGE)
+    assert numbers(await rest(EventStream(hub, PAGE - 1), hub)) == list(range(PAGE, 3 * PAGE + 1))
+
+
+@pytest.mark.parametrize("seed", range(effort(20, 60, 1_000)))
+async def test_streams_of_any_pace_give_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that begin anywhere, read in any steps, are cancelled and read by two tasks; the hub holds little."""
+    monkeypatch.setattr(stream, "MAX_HELD", 7)
+    monkeypatch.setattr(stream, "PAGE", 3)
+    rng = random.Random(seed)
+    kept = Kept(map(found, range(rng.randrange(20))))
+    before = len(kept.events)
+    streams: list[tuple[EventStream, int, list[Event]]] = []
+
+    async def read(events: EventStream, into: list[Event]) -> None:
+        for _ in range(rng.randrange(1, 12)):
+            if events._at.sequence == len(kept.events):
+                return  # it would wait
+            task = asyncio.ensure_future(anext(events))
+            for _ in range(rng.randrange(4)):
+                await asyncio.sleep(0)
+            if task.done() or rng.random() < 0.5:
+                async with asyncio.timeout(5):
+                    into.append(await task)
+            else:
+                task.cancel()
+                (result,) = await asyncio.gather(task, return_exceptions=True)
+                if not isinstance(result, BaseException):
+                    into.append(result)
+                return
+
+    for _ in range(40):
+        for _ in range(rng.randrange(9)):
+            kept.put(found(0) if rng.random() < 0.6 else progress(1) if rng.random() < 0.5 else PeerChanged("a"))
+        if rng.random() < 0.3:
+            since = rng.randrange(len(kept.events) + 1)
+            streams.append((EventStream(kept.hub, since), since, []))
+        if rng.random() < 0.1:
+            events = EventStream(kept.hub)
+            streams.append((events, events.sequence, []))
+        for events, _, into in rng.sample(streams, min(2, len(streams))):
+            await read(events, into) if rng.random() < 0.7 else await asyncio.gather(read(events, into), _late(kept))
+    kept.put(found(0))
+    kept.hub.end(None)
+    for events, since, into in streams:
+        into += [event async for event in events]
+        assert numbers(into) == list(range(since + 1, len(kept.events) + 1))
+        alone = [event for event in into if not isinstance(event, WalletEvent)]
+        assert all(any(event is told for told in kept.told) for event in alone)
+        assert len({id(event) for event in alone}) == len(alone) or since < before
+
+
+async def _late(kept: Kept) -> None:
+    """More comes while a stream waits for the database or for an event."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+        kept.put(found(0), progress(2), found(0))
+
+
+async def test_two_tasks_that_read_one_stream_share_its_events() -> None:
+    kept = Kept(map(found, range(4 * PAGE)))
+    events = EventStream(kept.hub, 0)
+    taken: list[int] = []
+
+    async def take() -> None:
+        async for event in events:
+            taken.extend(numbers([event]))
+
+    kept.hub.end(None)
+    await asyncio.gather(take(), take(), take())
+    assert taken == list(range(1, 4 * PAGE + 1))
+
+
+async def test_an_error_is_raised_after_the_last_event_as_often_as_asked_and_its_traceback_does_not_grow() -> None:
+    kept = Kept()
+    streams = [EventStream(kept.hub) for _ in range(3)]
+    kept.put(found(1))
+    try:
+        raise UselessPeerError("no peer is left")
+    except UselessPeerError as error:
+        kept.hub.end(error)
+    lengths = set()
+    for events in streams:
+        assert numbers([await anext(events)]) == [1]
+        for _ in range(5):
+            with pytest.raises(UselessPeerError) as caught:
+                await anext(events)
+            lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_client_whose_events_nobody_reads_searches_on(mode: str) -> None:
+async def test_a_client_whose_events_nobody_reads_searches_on(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_HELD", 20)
+    monkeypatch.setattr(stream, "PAGE", 7)
     world = World(4)
-    for number in range(2 * MAX_WAITING):
-        if number % 20 == 0:
-            world.receive()
-        world.regtest.mine()
+    world.grow(80, share=0.8)
     async with Node(world.regtest) as node, running(world, node, mode=mode) as run:
-        async with asyncio.timeout(60):
-            while run.client.height < world.regtest.height:  # noqa: ASYNC110  # its events are not read here
-                await asyncio.sleep(0.02)
+        synced = await run.client.wait_synced()
+        assert synced.height == run.client.height == world.regtest.height
+        assert run.client._checked().hub._gone > 20
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert {place(each.match) for each in await run.client.matches()} == world.scan()
+        told = books(run.books.events)
+        assert numbers(told) == list(range(1, len(told) + 1))
+        again, found = run.client.events(since=0), list[Event]()
+        while numbers(found) != numbers(told):
+            found.append(await anext(again))
+        assert books(found) == told

@@ -13,9 +13,9 @@ from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
-from spvfilter.store.reader import WalletStore
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.reader import WalletStore
 from support.ledger import check_ledger
 from support.lightworld import LOCKS, STRANGER, World, running, where
 

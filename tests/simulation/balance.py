@@ -24,11 +24,16 @@ def check_balance(world: World, *, whole: bool = True) -> None:
             check_ledger(store)
     except AssertionError as error:
         raise Violation("true", f"the views differ from the database's matches: {error}") from error
-    balance, told = store.views.balance(), process.books.unspent()
-    confirmed = sum(value for height, value in told.values() if height is not None)
-    waiting = sum(value for height, value in told.values() if height is None)
-    if (balance.confirmed + balance.immature, balance.pending_in) != (confirmed, waiting):
-        raise Violation("true", f"the events have {confirmed} and {waiting} satoshi, the views {balance}")
+    balance = store.views.balance()
+    world.log.read_on(store)
+    for whose, books in (("events since the start", process.books), ("events from the first one on", world.log.books)):
+        told = books.unspent()
+        confirmed = sum(value for height, value in told.values() if height is not None)
+        waiting = sum(value for height, value in told.values() if height is None)
+        if (balance.confirmed + balance.immature, balance.pending_in) != (confirmed, waiting):
+            raise Violation("true", f"the {whose} have {confirmed} and {waiting} satoshi, the views {balance}")
+        if {mark: place[:2] for mark, place in books.matches.items()} != {mark: place[:2] for mark, place in process.books.matches.items()}:
+            raise Violation("true", f"the {whose} have other matches")
     if world.options.from_height == 0 and not world.may_miss():
         scripts = world.truth.scripts()
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple  # a planted method takes whatever the true one takes
 from unittest.mock import patch
 
@@ -24,7 +25,11 @@ from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.events import Mode
+from spvfilter.store.events import EventRows
+from spvfilter.wallet import journal
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.events import MatchWithdrawn
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.unconfirmed import Contest, Unconfirmed
 from spvfilter.watch.match import Completeness
 
@@ -192,6 +197,57 @@ def events_come_before_their_commit() -> list[Change]:
         self._effects.extend(map(Emit, events))
 
     return [(Outbox, "take", take), (Outbox, "emit", emit)]
+
+
+@bug(Mode.COMPACT)
+def events_are_kept_one_commit_late() -> list[Change]:
+    true, late = Journal._number, list[Any]()
+
+    def number(self: Journal, event: Any, batch: Any) -> Any:
+        numbered = true(self, event, batch)
+        late.append(batch.events.pop())
+        batch.events.extend([late.pop(0)] if len(late) > 1 else [])
+        return numbered
+
+    return [(Journal, "_number", number)]
+
+
+@bug(Mode.COMPACT)
+def a_number_is_left_out() -> list[Change]:
+    true = Journal._number
+
+    def number(self: Journal, event: Any, batch: Any) -> Any:
+        self.sequence += self.sequence % 50 == 20
+        return true(self, event, batch)
+
+    def write(self: EventRows, events: Any, told: Any) -> None:
+        for event in events:
+            self._rows.insert("events", event)
+            self._log = self._log._replace(last=event.sequence)
+        self._is_changed = True
+
+    return [(Journal, "_number", number), (EventRows, "write", write)]
+
+
+@bug(Mode.COMPACT)
+def what_is_kept_is_not_what_was_told() -> list[Change]:
+    true = journal.encode
+    return [(journal, "encode", lambda event: true(replace(event, by=None) if isinstance(event, MatchWithdrawn) else event))]
+
+
+@bug(Mode.COMPACT)
+def withdrawals_are_told_but_not_kept() -> list[Change]:
+    true = Journal._number
+
+    def number(self: Journal, event: Any, batch: Any) -> Any:
+        return event if isinstance(event, MatchWithdrawn) else true(self, event, batch)
+
+    return [(Journal, "_number", number)]
+
+
+@bug(Mode.COMPACT)
+def a_block_that_waits_to_be_told_is_forgotten() -> list[Change]:
+    return [(Journal, "flush", lambda self, batch: iter(()))]
 
 
 @bug(Mode.BIP37, "OmitsTxs", "OmitsAll")

@@ -13,6 +13,7 @@ from simulation.agreement import Agreement, group_of
 from simulation.balance import check_rivals
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
+from simulation.log import Log
 from simulation.node import Node
 from simulation.record import Record
 from simulation.timeline import Timeline
@@ -68,6 +69,7 @@ class World:
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
         self.answered: set[bytes] = set()  # txids of transactions of ours of which the user was told that a peer has them
+        self.log = Log(options.from_height)
         self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
         self._make = make
@@ -100,6 +102,7 @@ class World:
             self.process = process = self._make_process()
         except (StoreError, FormatError) as error:
             raise Violation("alive", f"the client cannot be started from its database: {error!r}") from error
+        self.log.booted(process.disk.store)
         process.start()
 
     def _make_process(self) -> Process:
@@ -140,6 +143,7 @@ class World:
         invariants.check_told(event, self.truth, self.agreed)
         process.books.take(event)
         process.books.compare(event, process.disk.store)
+        self.log.told(event, process.disk.store)
         if isinstance(event, MatchFound) and event.match.height is None and self.timeline.now >= self._rivals_at:
             self._rivals_at = self.timeline.now + _RIVALS_S
             check_rivals(process.disk.store)

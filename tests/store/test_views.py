@@ -13,9 +13,9 @@ from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
-from spvfilter.store.reader import WalletStore
 from spvfilter.store.store import MEMORY, Batch, Store
 from spvfilter.store.views import Balance
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx, txid

@@ -20,6 +20,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.wallet.journal import decode
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.ledger import check_ledger
@@ -201,6 +202,7 @@ def check_stored(path: Path, world: World) -> None:
     with Store.open(path, REGTEST) as store:
         store.attach(world.watch())
         check_ledger(store)
+        check_events(store)
         chain = world.regtest.chain.active
         if store.tip < 0 or store.tip >= len(chain) or b"".join(store.headers(store.tip)) != chain[store.tip].raw[:80]:
             return  # on a branch that it has not left yet
@@ -209,6 +211,16 @@ def check_stored(path: Path, world: World) -> None:
         assert known == {
             (txid, n, kind == "input") for kind, txid, n, height, *_ in world.scan() if height is not None and height <= searched
         }
+
+
+def check_events(store: Store) -> None:
+    """The events of a database, from the first one on, add up to its matches."""
+    told = Books()
+    for number, stored in enumerate(store.events.read(0, 1_000_000), 1):
+        assert stored.sequence == number
+        told.take(decode(stored))
+    there = {(found.hit.spend, found.hit.txid, found.hit.n): (found.block_hash, found.height) for found in store.matches()}
+    assert {(str(kind) == "input", *rest): (each.block_hash, each.height) for (kind, *rest), each in told.matches.items()} == there
 
 
 def outputs(lock: Lock, *values: int) -> list[TxOut]:

@@ -17,8 +17,9 @@ from spvfilter.cli.arguments import add_network, add_watch_file, probability, wa
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.watch.place import Place
 from spvfilter.cli.watch.status import TICK_S, Status, status
-from spvfilter.errors import ParameterError, UselessPeerError
+from spvfilter.errors import EventGapError, ParameterError, UselessPeerError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import BroadcastChanged, BroadcastProgress, Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
@@ -84,6 +85,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
         help="bip37: share of foreign transactions that the filter lets through: higher hides more and costs more; default %(default)s",
     )  # fmt: skip
+    _add_output(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replay", action="store_true",
+        help="jsonl: print events that earlier runs have printed once more, as far back as --db keeps them",
+    )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="stop at the tip, after every match of the best chain is printed")
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=_PATIENCE_S,
@@ -137,7 +146,9 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
     if not args.connect and not args.discover:
         raise ParameterError("no node to ask: give --connect HOST:PORT, or --discover")
-    for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters")):
+    if args.once and args.replay:
+        raise ParameterError("--replay is for a run that goes on: --once prints all matches in any case")
+    for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters"), (args.replay, "--replay")):
         if given and args.db is None:
             raise ParameterError(f"{name} needs --db FILE")
     client = LightClient(
@@ -157,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
     chosen = args.format or ("table" if page.is_terminal else "jsonl")
     rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
-    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None, rebuilt)))
+    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None, rebuilt, args.replay)))
 
 
 async def _terminable(watch: _Watch) -> int:
@@ -212,8 +223,11 @@ class _Patience:
 class _Watch:
     """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild."""
 
-    def __init__(self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None) -> None:
+    def __init__(
+        self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None, replay: bool = False
+    ) -> None:
         self._client = client
+        self._replay = replay
         self._rebuilt = rebuilt
         self._once = patience_s is not None
         self._patience_s = patience_s or 0.0
@@ -253,31 +267,67 @@ class _Watch:
                 complain(f"{self._rebuilt} was rebuilt, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
 
     async def _follow(self, client: LightClient, shown: Status) -> None:
+        if self._json and not self._once:
+            await self._follow_on(client, shown)
+            return
+        events = client.events()
         if not self._once:
-            await self._print_all(shown)
+            events = client.events(since=await self._print_all(shown))
         try:
             async with asyncio.timeout(None) as timeout:
                 if self._once:
                     self._patience = _Patience(timeout, self._patience_s)
-                async for event in client.events():
-                    if await self._take(event, shown):
+                async for event in events:
+                    if await self._take(event, shown, events.sequence):
                         return
         except TimeoutError:
             if not timeout.expired():
                 raise
             raise UselessPeerError(f"gave up: no usable node for {self._patience_s:g} s") from None
 
-    async def _print_all(self, shown: Status) -> None:
-        for found in await self._client.matches():
-            self._match("found", found, shown)
+    async def _follow_on(self, client: LightClient, shown: Status) -> None:
+        """Print the events that no earlier run has printed; a line that was written just before a run was killed may come again."""
+        place = Place(client)
+        since = await place.begin()
+        events = client.events(since=0 if self._replay else since)
+        keeper = asyncio.create_task(place.keep())
+        try:
+            while True:
+                try:
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except EventGapError as gap:
+                    events = client.events(since=await self._print_snapshot(gap, shown))
+                    continue
+                await self._take(event, shown, events.sequence)
+                place.told(events.sequence)
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            await place.end()
 
-    async def _take(self, event: Event, shown: Status) -> bool:
-        """Print an event and return whether it ends the run."""
+    async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
+        """Events are gone that were not printed: print what there is instead."""
+        matches = await self._client.matches()
+        self._line({"event": "dropped", "sequence": matches.sequence, "first": gap.since + 1, "last": gap.first - 1})
+        for found in matches:
+            self._match("found", found, shown, matches.sequence)
+        return matches.sequence
+
+    async def _print_all(self, shown: Status) -> int:
+        matches = await self._client.matches()
+        for found in matches:
+            self._match("found", found, shown, matches.sequence)
+        return matches.sequence
+
+    async def _take(self, event: Event, shown: Status, sequence: int) -> bool:
+        """Print an event, the last one of the books up to which is number `sequence`, and return whether it ends the run."""
         match event:
             case MatchFound() | MatchConfirmed() | MatchWithdrawn():
                 if not self._once:
                     name = {MatchFound: "found", MatchConfirmed: "confirmed", MatchWithdrawn: "withdrawn"}[type(event)]
-                    self._match(name, event, shown)
+                    self._match(name, event, shown, sequence)
             case Progress(phase, done, total):
                 shown.progress(phase.value, done, total)
                 if done > self._furthest.get(phase, 0):
@@ -287,11 +337,11 @@ class _Watch:
                 self._progressed()
             case Synced(height, block_hash):
                 if self._once:
-                    await self._print_all(shown)
-                self._synced(height, block_hash, shown)
+                    sequence = await self._print_all(shown)
+                self._synced(height, block_hash, shown, sequence)
                 return self._once
             case BlockDisconnected(height, block_hash):
-                self._disconnected(height, block_hash, shown)
+                self._disconnected(height, block_hash, shown, sequence)
             case PeerChanged(address, agent):
                 self._peer_changed(address, agent, shown)
             case PeerWarning():
@@ -304,36 +354,37 @@ class _Watch:
         if self._patience is not None:
             self._patience.progress()
 
-    def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status) -> None:
-        withdrawn = isinstance(event, MatchWithdrawn)
-        if not (self._balances.remove(event.match) if withdrawn else self._balances.put(event.match)):
-            return  # printed before: an event may have waited while all matches were read from the database
+    def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status, sequence: int) -> None:
         if self._json:
             fields = record(event.match)
             late = {key: fields.pop(key) for key in ("time", "coinbase")}
-            self._line({"event": name, **fields, **_how(event), **late})
+            self._line({"event": name, "sequence": sequence, **fields, **_how(event), **late})
             return
+        if isinstance(event, MatchWithdrawn):
+            self._balances.remove(event.match)
+        else:
+            self._balances.put(event.match)
         shown.clear()
         if isinstance(event, MatchWithdrawn):
             self._page.line(f"withdrawn ({event.reason}):", "yellow")
         self._show(event.match)
         shown.changed()
 
-    def _synced(self, height: int, block_hash: bytes, shown: Status) -> None:
+    def _synced(self, height: int, block_hash: bytes, shown: Status, sequence: int) -> None:
         shown.synced(height)
         if self._json:
-            self._line({"event": "synced", "height": height, "block": hash_to_hex(block_hash)})
+            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)})
         elif self._once:
             count = len(self._balances)
             shown.clear()
             found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
             Page(sys.stderr).line(f"height {height:,}: {found}")
 
-    def _disconnected(self, height: int, block_hash: bytes, shown: Status) -> None:
+    def _disconnected(self, height: int, block_hash: bytes, shown: Status, sequence: int) -> None:
         if self._once:
             return
         if self._json:
-            self._line({"event": "disconnected", "height": height, "block": hash_to_hex(block_hash)})
+            self._line({"event": "disconnected", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)})
         else:
             shown.clear()
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")

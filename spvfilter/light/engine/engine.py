@@ -33,7 +33,6 @@ from spvfilter.light.engine.inputs import (
     Instant,
     Lost,
     Malformed,
-    Resumed,
     Seeded,
     Tick,
     WatchChanged,
@@ -84,7 +83,7 @@ class Engine:
         """`watch` must have been joined with the database by Saved.read. Raises InexpressibleError for what the mode cannot find."""
         self.options = options
         books = Books(watch, saved.books)
-        out = Outbox(books)
+        out = Outbox(books, saved.chain, saved.journal())
         discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery)
         start = Instant(0.0, 0.0)
@@ -129,6 +128,11 @@ class Engine:
         return self._context.pool
 
     @property
+    def last_event(self) -> int:
+        """Number of the last event of the books; its commit may be under way."""
+        return self._context.out.journal.sequence
+
+    @property
     def way(self) -> Way:
         """How blocks are searched at present."""
         return self._way
@@ -138,6 +142,7 @@ class Engine:
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
+        self._context.out.journal.now = int(now.wall)
         self._timers.started = now
         self._mempool.own.load()
         self._mempool.private.resume()
@@ -149,6 +154,7 @@ class Engine:
         if not isinstance(event, Tick):
             self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
+        self._context.out.journal.now = int(self._context.lived)
         if self._mempool.private.takes(event):
             return self._finish()
         match event:
@@ -188,9 +194,6 @@ class Engine:
                 self._context.changed()
             case Abandon(txid):
                 self._mempool.abandon(txid)
-            case Resumed():
-                self._context.pool.excuse(now)
-                self._tick()
             case Tick():
                 self._tick()
         return self._finish()

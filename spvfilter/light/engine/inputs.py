@@ -126,11 +126,6 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """For a while nothing was taken from the peers, since the user read no events: what they seem to owe since then is not their fault."""
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
@@ -164,18 +159,5 @@ def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iter
 
 
 Input = (
-    Connected
-    | Lost
-    | Heard
-    | HeardTogether
-    | Fenced
-    | Malformed
-    | Committed
-    | Worked
-    | WatchChanged
-    | Broadcast
-    | Abandon
-    | Seeded
-    | Resumed
-    | Tick
+    Connected | Lost | Heard | HeardTogether | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Abandon | Seeded | Tick
 )

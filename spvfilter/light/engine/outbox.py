@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.events import Broadcast, Event
+from spvfilter.light.events import Broadcast, Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.events import BlockConnected, WalletEvent
+from spvfilter.wallet.journal import Journal
 from spvfilter.wire.messages.table import Message
 
 MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
 
 
 class Outbox:
-    """Collects effects. What the books have changed is committed before events about it are reported."""
+    """Collects effects. What the books have changed is committed, with the events about it, before these are reported."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, chain: HeaderChain, journal: Journal) -> None:
+        self.journal = journal
         self._books = books
+        self._chain = chain
         self._effects: list[Effect] = []
         self._events: list[Event] = []
         self._ends: list[End] = []
@@ -89,8 +94,20 @@ class Outbox:
             self.forget(token)
 
     def emit(self, *events: Event) -> None:
-        """Report events, after all other effects of the step: all that the books have changed is then committed once."""
-        self._events.extend(events)
+        """Report events, after all other effects of the step: all that the books have changed is then committed once.
+
+        Those of the books are called for at once when the books have changed, so that they are in the same commit.
+        """
+        for event in events:
+            if type(event) is BlockConnected and event.height < self._chain.height:
+                self.journal.connected = event  # nearly all events of a first sync
+                continue
+            if isinstance(event, WalletEvent):
+                self._events += self.journal.put(event, self._books.batch)
+                continue
+            if isinstance(event, Synced):
+                self._events += self.journal.flush(self._books.batch)
+            self._events.append(event)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
         """Call a long function elsewhere, and then `then` with its result, which is an Exception that it raised."""

@@ -446,13 +446,6 @@ class PeerPool:
         if peer.state is PeerState.SUSPECT and peer.silent_for(now.monotonic) < self._patience.stall_s:
             self.move(peer, PeerState.READY)
 
-    def excuse(self, now: Instant) -> None:
-        """Let every peer's questions begin anew."""
-        for peer in self._peers.values():
-            peer.questions = dict.fromkeys(peer.questions, now.monotonic)
-            if peer.state is PeerState.SUSPECT:
-                self.move(peer, PeerState.READY)
-
     def check_patience(self, now: Instant) -> None:
         """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have become steady."""
         for peer in self:

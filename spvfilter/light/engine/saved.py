@@ -11,8 +11,11 @@ from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.store.addresses import KnownAddress
+from spvfilter.store.events import EventLog
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Bip37Parameters, Store
+from spvfilter.wallet.events import BlockConnected
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
@@ -42,6 +45,13 @@ class Saved:
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)  # addresses to connect first
     private: dict[str, float] = field(default_factory=dict)  # by txid: until when (seconds since 1970) only one peer may have it
+    events: EventLog = field(default_factory=EventLog)  # which there are
+
+    def journal(self) -> Journal:
+        """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told."""
+        cursor = self.books.cursor
+        is_untold = self.events.told < cursor <= self.chain.height
+        return Journal(self.events.last, BlockConnected(cursor, self.chain.hash_at(cursor)) if is_untold else None)
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int = 0, chain: HeaderChain | None = None) -> Saved:
@@ -72,6 +82,7 @@ class Saved:
             bip37_parameters=store.bip37_parameters,
             secret=store.secret,
             addresses=store.addresses.load(),
+            events=store.events.log,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
             private={str(txid): float(until) for txid, until in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )

@@ -17,7 +17,7 @@ import pytest
 from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
 from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 
-KEYS = ["event", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
+KEYS = ["event", "sequence", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
 KEYS += ["time", "coinbase"]  # later columns come last
 
 
@@ -85,6 +85,7 @@ def test_payments_are_told_as_they_come_and_go() -> None:
             node.do("reorg 1")
             withdrawn, disconnected, *_, synced = events_until(child, "synced")
             assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == ("withdrawn", found["outpoint"], "reorg")
+            assert disconnected.pop("sequence") > withdrawn["sequence"] > confirmed["sequence"] > found["sequence"] > 0
             assert disconnected == {"event": "disconnected", "height": 112, "block": confirmed["block"]}
             assert synced["height"] == 113
             child.send_signal(signal.SIGTERM)
@@ -279,3 +280,30 @@ def test_a_pipe_that_breaks_ends_it_quietly() -> None:
         assert child.wait(timeout=20) == 141
         assert child.stderr is not None
         assert child.stderr.read() == b""
+
+
+def test_a_restart_goes_on_behind_the_last_line_and_a_replay_prints_all_again(tmp_path: Path) -> None:
+    with node_process("--blocks", 110) as node:
+        argv = ("watch", "--network", "regtest", "--connect", node.place, "--db", tmp_path / "w.db", ADDRESS)
+        told: list[dict[str, Any]] = []
+        for end in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+            node.do(f"pay {ADDRESS} {50_000 + len(told)}", "mine")
+            with running(*argv) as child:
+                lines = events_until(child, "synced")
+                child.send_signal(end)
+                child.wait(timeout=20)
+            again = [line for line in lines if line["event"] != "synced" and told and line["sequence"] <= told[-1]["sequence"]]
+            assert all(line in told for line in again)  # what a kill kept from being noted
+            fresh = [line for line in lines if line not in again and line["event"] != "synced"]
+            assert [line["event"] for line in fresh] in (["found"], ["found", "confirmed"])
+            assert not again or end is signal.SIGTERM
+            told += fresh
+        numbers = [line["sequence"] for line in told]
+        assert numbers == sorted(set(numbers))
+        assert len({line["value"] for line in told}) == 4
+        with running(*argv, "--replay") as child:
+            assert [line for line in events_until(child, "synced") if line["event"] != "synced"] == told
+            child.send_signal(signal.SIGTERM)
+            child.wait(timeout=20)
+    refused = process(*argv, "--replay", "--once")
+    assert (refused.returncode, b"--replay is for a run that goes on" in refused.stderr) == (2, True)

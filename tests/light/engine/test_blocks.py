@@ -20,6 +20,7 @@ from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData
@@ -35,7 +36,7 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
     chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
     block = regtest.chain.active[2]
     books = Books(WatchList(REGTEST), SavedBooks())
-    out = Outbox(books)
+    out = Outbox(books, chain, Journal())
     pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
     context = Context(Options(), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
     pool.advance(NOW)
@@ -67,7 +68,7 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     regtest.mine(3)
     chain = HeaderChain(REGTEST)
     chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
-    out = Outbox(Books(WatchList(REGTEST), SavedBooks()))
+    out = Outbox(Books(WatchList(REGTEST), SavedBooks()), chain, Journal())
     patience = Patience(small_block=small_block)
     pool = PeerPool(["10.1.0.1:1"], {}, 8, patience, out)
     books = Books(WatchList(REGTEST), SavedBooks())

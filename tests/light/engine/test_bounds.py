@@ -13,7 +13,7 @@ from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Resumed, Tick
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
@@ -23,6 +23,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
@@ -42,7 +43,8 @@ def books() -> Books:
 
 
 def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
-    out = Outbox(books())
+    made = books()
+    out = Outbox(made, HeaderChain(REGTEST), Journal())
     pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(retry_s=0.0), out)
     for number in range(1, 20):
         pool.advance(NOW)
@@ -155,17 +157,6 @@ def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_b
     effects += [effect for _ in range(1_999) for effect in run.do(Heard(1, question))]
     assert sum(isinstance(effect, Send) and isinstance(effect.message, wire.Tx) for effect in effects) == 2_000
     assert sum(isinstance(effect, Fence) for effect in effects) == 1
-
-
-def test_while_the_user_reads_no_events_no_peer_is_blamed_for_silence() -> None:
-    for is_paused in (True, False):
-        run = Run(Mode.COMPACT)
-        (peer,) = run.engine.pool.ready()
-        run.engine.pool.ask(peer, "anything", NOW)
-        later = Instant(NOW.monotonic + 7_200, NOW.wall + 7_200)
-        run.engine.step(Resumed() if is_paused else Tick(), later)
-        assert run.engine.pool.has(peer) is is_paused
-        assert run.engine.status.clock_is_right()
 
 
 def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:

@@ -25,6 +25,7 @@ from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
@@ -43,7 +44,7 @@ class Asked:
 
     def __init__(self) -> None:
         books = Books(WatchList(REGTEST), SavedBooks())
-        out = Outbox(books)
+        out = Outbox(books, HeaderChain(REGTEST), Journal())
         pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
         self.context = Context(Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
         self.questions = FilterQuestions(self.context)

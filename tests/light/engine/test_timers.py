@@ -17,6 +17,7 @@ from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.engine.timers import Timers
 from spvfilter.network import REGTEST
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
@@ -25,7 +26,7 @@ START = Instant(0.0, 1_700_000_000.0)
 
 def context_with_a_peer() -> Context:
     books = Books(WatchList(REGTEST), SavedBooks())
-    out = Outbox(books)
+    out = Outbox(books, HeaderChain(REGTEST), Journal())
     pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
     pool.advance(START)
     peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(START.wall)), START)

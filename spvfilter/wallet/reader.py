@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import StoreCorruptError, StoreError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.network import NETWORKS
+from spvfilter.store.events import StoredEvent, stored_events
 from spvfilter.store.schema import check_schema
 from spvfilter.store.sqlite import translated
-from spvfilter.store.views import Views
+from spvfilter.store.views import Snapshot, Views
+from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.journal import decode
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,6 +23,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _NETWORKS = {network.genesis_hash: network for network in NETWORKS}
+MAX_PAGE = 10_000  # events of one call
 _PATIENCE_S = 5.0  # for a client that is just opening or closing the file
 
 
@@ -28,6 +33,11 @@ class WalletStore(Views):
 
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
+
+    A process that follows the wallet keeps the number of the last event that it has dealt with, and asks for more from time to time:
+
+        for event in wallet.events(since=last):
+            last = event.sequence
 
     Each call sees what was committed last, whole; a client that writes meanwhile is neither delayed nor waited for. Rows are checked as
     they are read. Use it from one thread at a time; opening it takes a millisecond.
@@ -53,6 +63,21 @@ class WalletStore(Views):
             db.close()
             raise
 
+    def events(self, since: int, limit: int = 1_000) -> Snapshot[WalletEvent]:
+        """Up to `limit` events of the wallet (at most 10,000) that follow number `since`, in order; none if there are no more.
+
+        With `since` from a snapshot (`balance().sequence`, `history().sequence`) they tell all that has changed after it, and nothing that
+        it has. The latest 250,000 are kept, and those of the last 30 days, but always 10,000. Raises EventGapError if some that follow
+        `since` were dropped, ParameterError for a number that no event has yet, or a limit out of range, StoreError.
+        """
+        if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+            raise ParameterError(f"a limit of events is from 1 to {MAX_PAGE}, not {limit}")
+        with self._moment():
+            log = self._log()
+            log.check(since)
+            found = decoded(stored_events(self._db, self._path, since, limit), self._path)
+        return Snapshot(found, found[-1].sequence if found else since)
+
     def close(self) -> None:
         """Close the file; no other method may be called afterwards."""
         self._db.close()
@@ -62,3 +87,11 @@ class WalletStore(Views):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def decoded(stored: Iterable[StoredEvent], path: Path) -> list[WalletEvent]:
+    """Events of a database. Raises StoreCorruptError."""
+    try:
+        return [decode(each) for each in stored]
+    except FormatError as error:
+        raise StoreCorruptError(f"{path}: {error}") from error

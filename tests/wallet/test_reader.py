@@ -13,8 +13,8 @@ import pytest
 from spvfilter.errors import ParameterError, StoreCorruptError, StoreError, StoreForeignError, StoreLockedError
 from spvfilter.network import REGTEST
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.reader import WalletStore
 from spvfilter.store.store import Batch, Store
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
 from support.stores import opened

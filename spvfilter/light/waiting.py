@@ -1,0 +1,49 @@
+"""Waits of a light client's user: until everything is searched, until a transaction is confirmed."""
+
+from __future__ import annotations
+
+from spvfilter.errors import NotConfirmedError, ParameterError
+from spvfilter.light.events import Synced
+from spvfilter.light.running import Running
+from spvfilter.store.ledger import TxStatus
+from spvfilter.store.views import HistoryEntry
+
+
+async def wait_synced(running: Running) -> Synced:
+    """Wait until the last Synced is of the tip and still holds."""
+    while True:
+        running.check()
+        changed, synced, engine = running.hub.changed, running.hub.synced, running.engine
+        if synced is not None and synced.hash == engine.chain.tip_hash == engine.status.synced:
+            return synced
+        await changed.wait()
+
+
+async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
+    """Wait until a transaction has so many confirmations, and look at it again with every event of the books."""
+    if not isinstance(txid, bytes) or len(txid) != 32:
+        raise ParameterError("a txid has 32 bytes")
+    if not isinstance(confirmations, int) or confirmations < 1:
+        raise ParameterError(f"confirmations are at least 1, not {confirmations!r}")
+    seen = -1
+    while True:
+        running.check()
+        changed, told = running.hub.changed, running.hub.sequence
+        if told == seen:
+            await changed.wait()
+            continue
+        entry = await running.read(lambda views: views.transaction(txid))
+        if entry is not None and entry.confirmations >= confirmations:
+            return entry
+        if entry is not None and _has_ended(running, entry, confirmations):
+            raise NotConfirmedError(txid, entry.status.value, entry.rival)
+        seen = told
+
+
+def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> bool:
+    """Whether a transaction will not be confirmed, as surely as it was to be: its rival has so many confirmations."""
+    if entry.status is not TxStatus.CONFLICTED:
+        return entry.status in (TxStatus.ABANDONED, TxStatus.EXPIRED, TxStatus.REFUSED)
+    chain = running.engine.chain
+    height = chain.height_of(entry.block_hash) if entry.block_hash is not None else -1
+    return height is not None and chain.height + 1 - height >= confirmations

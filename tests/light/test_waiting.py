@@ -1,0 +1,158 @@
+"""Waits for Synced and for confirmations; numbered events over restarts; a client that has ended says so at every call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import NotConfirmedError, NotRunningError, ParameterError, StoreFullError
+from spvfilter.light.client import LightClient
+from spvfilter.node.build import build_tx
+from spvfilter.node.server import Node
+from spvfilter.wallet.events import MatchFound, WalletEvent
+from support.lightworld import STRANGER, Books, World, running
+
+
+async def test_confirmations_are_waited_for_through_a_reorganisation() -> None:
+    world = World(2)
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node) as run:
+        await run.client.wait_synced()
+        txid = world.receive()
+        waits = [asyncio.create_task(run.client.wait_confirmed(txid, number)) for number in (1, 3)]
+        await run.until(lambda books: txid in books.waiting())
+        world.regtest.mine()
+        assert (await waits[0]).confirmations >= 1
+        world.regtest.reorg(1)
+        assert (await run.client.wait_synced()).hash == run.client.chain.tip_hash
+        await run.synced(world)
+        assert not waits[1].done()
+        world.regtest.mine(3)
+        entry = await waits[1]
+        assert (entry.txid, entry.confirmations >= 3) == (txid, True)
+        assert (await run.client.wait_confirmed(txid, 2)).txid == txid
+
+
+async def test_what_a_block_rules_out_or_the_user_gives_up_is_waited_for_no_longer() -> None:
+    world = World(4)
+    world.receive()
+    world.receive()
+    world.regtest.mine()
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        ((outpoint, value, lock), *_) = world.coins
+        raw = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)])
+        txid = (await run.client.broadcast(raw)).txid
+        wait = asyncio.create_task(run.client.wait_confirmed(txid, 2))
+        rival = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        world.regtest.mine(transactions=[rival])
+        await run.synced(world)
+        assert not wait.done()
+        world.regtest.mine(transactions=[])
+        with pytest.raises(NotConfirmedError) as caught:
+            await wait
+        assert (caught.value.txid, caught.value.status) == (txid, "conflicted")
+        for wrong in ((b"x", 1), (txid, 0), (txid, 1.5)):
+            with pytest.raises(ParameterError):
+                await run.client.wait_confirmed(*wrong)
+
+
+async def test_waits_end_when_the_client_is_left() -> None:
+    world = World(2)
+    async with Node(world.regtest) as node:
+        async with running(world, node) as run:
+            wait = asyncio.create_task(run.client.wait_confirmed(bytes(32)))
+            await run.client.wait_synced()
+        with pytest.raises(NotRunningError, match="was left"):
+            await wait
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_events_go_on_where_a_snapshot_ends_and_over_restarts(mode: str, tmp_path: Path) -> None:
+    world, path = World(3), tmp_path / "w.db"
+    world.grow(10, share=1.0)
+    told: list[WalletEvent] = []
+    async with asyncio.timeout(30), Node(world.regtest) as node:
+        for _ in range(3):
+            async with running(world, node, store=path, mode=mode) as run:
+                snapshot = await run.client.matches()
+                follower = Books()
+                for found in snapshot:
+                    follower.take(found)
+                events = run.client.events(since=snapshot.sequence)
+                world.grow(2, share=1.0)
+                world.regtest.reorg(2)
+                await run.client.wait_synced()
+                while follower.synced is None or follower.synced.hash != world.regtest.chain.tip.hash:
+                    follower.take(await anext(events))
+                assert follower.confirmed() == world.scan()
+                last = (await run.client.balance()).sequence
+                replayed = run.client.events(since=told[-1].sequence if told else 0)
+                while not told or told[-1].sequence < last:
+                    event = await anext(replayed)
+                    told += [event] if isinstance(event, WalletEvent) else []
+                await run.client.set_bookmark("test", told[-1].sequence)
+                assert await run.client.bookmark("test") == told[-1].sequence
+                for wrong in (-1, 10**9):
+                    with pytest.raises(ParameterError):
+                        run.client.events(since=wrong)
+                    with pytest.raises(ParameterError):
+                        await run.client.set_bookmark("test", wrong)
+        assert [event.sequence for event in told] == list(range(1, len(told) + 1))
+        books = Books()
+        for each in told:
+            books.take(each)
+        assert books.confirmed() == world.scan()
+
+
+CALLS: list[Callable[[LightClient], Awaitable[object]]] = [
+    lambda client: client.matches(),
+    lambda client: client.balance(),
+    lambda client: client.coins(),
+    lambda client: client.history(),
+    lambda client: client.transaction(bytes(32)),
+    lambda client: client.broadcast(bytes(60)),
+    lambda client: client.abandon(bytes(32)),
+    lambda client: client.add_script(b"\x51"),
+    lambda client: client.bookmark("a"),
+    lambda client: client.set_bookmark("a", 0),
+    lambda client: client.wait_synced(),
+    lambda client: client.wait_confirmed(bytes(32)),
+    lambda client: anext(client.events()),
+]
+
+
+async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(2)
+    client: LightClient | None = None
+    async with asyncio.timeout(20), Node(world.regtest) as node:
+        with pytest.raises(StoreFullError, match="full"):
+            async with running(world, node) as run:
+                client = run.client
+                await run.synced(world)
+
+                def full(*batches: object) -> None:
+                    raise StoreFullError("the disk is full")
+
+                monkeypatch.setattr(client._checked()._store, "commit", full)
+                wait = asyncio.create_task(client.wait_confirmed(bytes(32)))
+                world.receive()
+                world.regtest.mine()
+                with pytest.raises(StoreFullError):
+                    await wait
+                with pytest.raises(StoreFullError):
+                    async for event in client.events():
+                        assert not isinstance(event, MatchFound)
+                for call in CALLS:
+                    with pytest.raises(StoreFullError):
+                        await call(client)
+                for name in ("height", "chain", "observed_fp_rate"):
+                    with pytest.raises(StoreFullError):
+                        getattr(client, name)
+                with pytest.raises(StoreFullError):
+                    client.fee_floor()
+        assert client is not None
+        with pytest.raises(NotRunningError):
+            await client.balance()
