@@ -6,6 +6,8 @@ __all__ = [
     "AddressError",
     "BackendError",
     "BlockFilterError",
+    "CapacityError",
+    "CapacityWarning",
     "CheckpointError",
     "CommitmentError",
     "DescriptorError",
@@ -119,6 +121,22 @@ class MismatchError(ParameterError):
 
 class TooLargeError(ParameterError, MemoryError):
     """A filter does not fit into the machine's memory."""
+
+
+class CapacityError(SpvFilterError):
+    """A new key for a filter that already holds as many as it was made for. It was not added; the keys before it were.
+
+    `count` is the number of keys in the filter, `capacity` what it was made for, `fp_rate` the false-positive rate it has now; they are
+    None where the kernel itself refuses.
+    """
+
+    count: int | None = None
+    capacity: int | None = None
+    fp_rate: float | None = None
+
+    def __init__(self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None) -> None:
+        super().__init__(message)
+        self.count, self.capacity, self.fp_rate = count, capacity, fp_rate
 
 
 class ReadOnlyError(SpvFilterError, TypeError):
@@ -431,6 +449,10 @@ class RefusedError(SpvFilterError, ValueError):
 
 class SpvFilterWarning(UserWarning):
     """Base class of the package's warnings."""
+
+
+class CapacityWarning(SpvFilterWarning):
+    """A filter holds as many keys as it was made for: with more, its false-positive rate exceeds the one it was made for."""
 
 
 class FpRateWarning(SpvFilterWarning):

@@ -1,17 +1,18 @@
-"""Writes csrc/binding/docs.h: the signatures and docstrings of the reference, which the compiled functions and types carry as their own."""
+"""Writes csrc/binding/docs/: the signatures and docstrings of the reference, which the compiled functions and types carry as their own."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 from enum import IntEnum
+from pathlib import Path
 from types import FunctionType
 
 from programs import CSRC
 
 from spvfilter.kernel.backend import reference
 
-HEADER = CSRC / "binding/docs.h"
+FOLDER = CSRC / "binding/docs"
 
 
 def text_signature(function: FunctionType, receiver: str) -> str:
@@ -42,10 +43,15 @@ def members(cls: type) -> Iterator[tuple[str, str]]:
             yield macro, slots[name] if isinstance(slots, dict) and name in slots else str(inspect.getdoc(member))
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Macro and text of everything that has a docstring in the compiled kernel. Inherited members belong to the class that defines them."""
+def texts(*, of_types: bool) -> Iterator[tuple[str, str]]:
+    """Macro and text of every type and its members, or of every function, of the compiled kernel.
+
+    Inherited members belong to the class that defines them.
+    """
     done: set[type] = set()
     for name, value in reference().items():
+        if isinstance(value, type) != of_types:
+            continue
         if isinstance(value, type):
             yield name, f"{name}{text_signature(value, '')}\n--\n\n{inspect.getdoc(value)}"
             for cls in value.__mro__[:-1]:
@@ -63,12 +69,13 @@ def literal(text: str) -> str:
     return " \\\n".join(f'    "{line}\\n"' for line in escaped.split("\n"))[: -len('\\n"')] + '"'
 
 
-def header() -> str:
-    macros = "\n".join(f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts())
+def header(name: str) -> str:
+    """The contents of types.h or functions.h."""
+    macros = "\n".join(f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts(of_types=name == "types"))
     return f"""\
-/* Signatures and docstrings of the compiled functions and types: those of kernel/pure/, written by scripts/docstrings. Not to be edited. */
-#ifndef SPV_BINDING_DOCS_H
-#define SPV_BINDING_DOCS_H
+/* Signatures and docstrings of the compiled {name}: those of kernel/pure/, written by scripts/docstrings. Not to be edited. */
+#ifndef SPV_BINDING_DOCS_{name.upper()}_H
+#define SPV_BINDING_DOCS_{name.upper()}_H
 
 {macros}
 
@@ -76,5 +83,12 @@ def header() -> str:
 """
 
 
+def headers() -> dict[Path, str]:
+    """All headers, by their paths."""
+    return {FOLDER / f"{name}.h": header(name) for name in ("types", "functions")}
+
+
 if __name__ == "__main__":
-    HEADER.write_text(header(), encoding="utf-8")
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in headers().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Generic Bloom filters and counting filters: hash families, sizing and file format."""
+"""Generic Bloom filters, counting and scalable ones: hash families, sizing and file format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.bloom.fileformat import FileHeader as FileHeader
     from spvfilter.bloom.filter import BloomBits as BloomBits, BloomFilter as BloomFilter
+    from spvfilter.bloom.growth import Growth as Growth
     from spvfilter.bloom.hashing import (
         Bip37Hash as Bip37Hash,
         CustomHash as CustomHash,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         HashFamily as HashFamily,
         SipHash as SipHash,
     )
+    from spvfilter.bloom.scalable import ScalableBloomFilter as ScalableBloomFilter
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -25,5 +27,7 @@ else:
         counting="CountingBloomFilter",
         fileformat="FileHeader",
         filter="BloomBits BloomFilter",
+        growth="Growth",
         hashing="Bip37Hash CustomHash FastHash HashFamily SipHash",
+        scalable="ScalableBloomFilter",
     )

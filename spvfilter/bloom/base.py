@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import math
 import os
+import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Literal, Self
 
 from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader, body_size
 from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
-from spvfilter.errors import FormatError, ParameterError, TooLargeError
+from spvfilter.errors import CapacityError, CapacityWarning, FormatError, ParameterError, TooLargeError
 from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
@@ -25,12 +28,18 @@ else:
     mmap = deferred("mmap")
 
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
+OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
 _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
 _HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
 
 
-SLOTS = ("__weakref__", "_encode_with", "_file", "capacity", "hashing", "nominal_fp_rate")
+_DEVIATIONS = 4  # standard deviations by which an estimate must exceed the capacity: one filter in 30,000 is refused a key too early
+_SHARE, _LEAST_SHARE = 16, 64  # of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
+_COUNTED = (0, None)  # the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
+_MOST_ROOM = 1 << 62  # new keys; what the kernel counts is a little more
+
+SLOTS = ("__weakref__", "_encode_with", "_file", "_full_at", "_shared", "capacity", "hashing", "nominal_fp_rate", "on_full")
 _DEFAULT_HASHING = FastHash()
 _DEFAULT_KEY = _DEFAULT_HASHING.key
 
@@ -55,11 +64,21 @@ class GenericFilter:
         partitioned: bool
         buffer: Buffer | memoryview
         body: memoryview
+        room: int | None
+
+        @property
+        def approx_len(self) -> float: ...
+        @property
+        def current_fp_rate(self) -> float: ...
+
     capacity: int | None
     nominal_fp_rate: float | None
     hashing: HashFamily
     _encode_with: Callable[[object], bytes] | None
+    on_full: OnFull
     _file: mmap.mmap | None
+    _full_at: tuple[int, float | None] | None  # keys when `room` ends, and the rate then if known; None: they are to be estimated
+    _shared: bool  # others may add keys to the same memory
 
     def __init__(
         self,
@@ -72,6 +91,7 @@ class GenericFilter:
         encode: Encode = None,
         partitioned: bool = False,
         buffer: Buffer | None = None,
+        on_full: OnFull = "raise",
     ) -> None:
         cells, functions = _shape(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = (Encoding.BYTES, None) if encode is None else _encoding(encode)
@@ -82,7 +102,10 @@ class GenericFilter:
         if own and cells > 2 * _MAPPED:  # the kernel has memory of its own for small ones
             buffer = allocate(body_size(self.KIND, cells))
         rate = float(fp_rate or 0)
-        self._set_up(cells, functions, family, key, encoding, function, bool(partitioned), capacity or 0, rate, buffer=buffer, private=own)
+        shape = cells, functions, family, key, encoding, function, bool(partitioned), capacity or 0, rate
+        self._set_up(*shape, buffer=buffer, private=own, on_full=on_full)
+        if own and capacity:
+            self.room, self._full_at = min(capacity, _MOST_ROOM), _COUNTED
 
     def _set_up(
         self,
@@ -98,8 +121,11 @@ class GenericFilter:
         *,
         buffer: Buffer | None,
         private: bool,
+        on_full: OnFull = "raise",
     ) -> None:
         """`buffer` and `private` are passed to the kernel: where the cells are, and that no other object refers to it."""
+        if on_full not in ("raise", "warn"):
+            raise ParameterError(f"on_full must be 'raise' or 'warn', not {on_full!r}")
         own_functions = hashing.functions(hash_funcs)
         self._init_core(cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private)
         self.capacity = capacity or None
@@ -107,6 +133,56 @@ class GenericFilter:
         self.hashing = hashing
         self._encode_with = encode
         self._file = None
+        self.on_full = on_full
+        self._full_at = None
+        self._shared = not private
+        if capacity:
+            self.room = -1
+
+    def make_room(self) -> None:
+        """Called by the kernel before a new key is added where no room is known: decides whether the filter is full.
+
+        It is once it was given `capacity` new keys; keys that it contains already take no room. Where that was not counted, that is, in a
+        filter from a file, a pickle or a set operation, and in memory that others share, it is full once its cells tell of more than
+        `capacity` keys by four standard deviations of that estimate. Raises CapacityError, or warns once, as `on_full` says.
+        """
+        capacity = self.capacity
+        if not capacity:
+            self.room = None
+            return
+        with counting_lock():
+            if self.room is not None and self.room <= 0:  # else another thread was faster
+                self._count(capacity)
+
+    def _count(self, capacity: int) -> None:
+        """Set the room to what is left of the capacity, or refuse."""
+        if self._full_at is None or self.room != 0:
+            count = self.approx_len
+            left = capacity - count + spare_keys(self.cells, self.hash_funcs, capacity)
+            if left > 0:
+                share = share_of(left, capacity) if self._shared else left
+                self.room, self._full_at = min(math.ceil(share), _MOST_ROOM), None
+                return
+            if math.isinf(count):  # at least as many as leave one cell empty
+                count = sizing.estimate_items(self.cells, self.hash_funcs, self.cells - 1)
+            self._full_at = round(count), None
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """Say that the filter is full, as `on_full` says it."""
+        assert self._full_at is not None
+        assert self.capacity is not None
+        count, rate = (self.capacity, None) if self._full_at is _COUNTED else self._full_at
+        if rate is None:
+            rate = self.current_fp_rate
+        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds {count} and has a rate of {rate:.3g} now"
+        if self.on_full == "warn":
+            self.room = None
+            warnings.warn(f"a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4)
+            return
+        self.room, self._full_at = 0, (count, rate)  # the verdict stands until the cells are changed by other means than adding keys
+        advice = "make a larger one, or a ScalableBloomFilter, or choose on_full='warn'"
+        raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
 
     def _init_core(self, *arguments: object) -> None:
         """Call the kernel type's own __init__."""
@@ -130,14 +206,14 @@ class GenericFilter:
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
-    def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
-        """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again.
+    def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise") -> Self:
+        """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again, and `on_full`, which files do not hold.
 
         Raises FormatError if the data is truncated, too long, damaged, not a filter, or of an unknown version, kind or family;
         ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
         """
         view = memoryview(raw).cast("B")
-        return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True).copy()
+        return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True, on_full=on_full).copy()
 
     @classmethod
     def open(
@@ -149,6 +225,7 @@ class GenericFilter:
         verify: bool = True,
         hashing: HashFamily | None = None,
         encode: Encode = None,
+        on_full: OnFull = "raise",
     ) -> Self:
         """The filter in a file. With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
 
@@ -162,18 +239,26 @@ class GenericFilter:
             size = os.fstat(file.fileno()).st_size
             header = cls._header_of(file.read(HEADER_SIZE), size)
             if mmap:
-                return cls._map(file, size, header, writable, verify, hashing, encode)
+                return cls._map(file, size, header, writable, verify, hashing, encode, on_full)
             whole = memoryview(allocate(size)).cast("B")
             file.seek(0)
             fileformat.read_into(file, whole)
-        return cls._over(whole, header, hashing, encode, verify, private=True)
+        return cls._over(whole, header, hashing, encode, verify, private=True, on_full=on_full)
 
     @classmethod
     def _map(
-        cls, file: IO[bytes], size: int, header: FileHeader, writable: bool, verify: bool, hashing: HashFamily | None, encode: Encode
+        cls,
+        file: IO[bytes],
+        size: int,
+        header: FileHeader,
+        writable: bool,
+        verify: bool,
+        hashing: HashFamily | None,
+        encode: Encode,
+        on_full: OnFull,
     ) -> Self:
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        made = cls._over(memoryview(mapped), header, hashing, encode, verify)
+        made = cls._over(memoryview(mapped), header, hashing, encode, verify, on_full=on_full)
         if writable:
             made._file = mapped
             mapped[:HEADER_SIZE] = header.pack(writing=True)
@@ -182,7 +267,15 @@ class GenericFilter:
 
     @classmethod
     def _over(
-        cls, whole: memoryview, header: FileHeader, hashing: HashFamily | None, encode: Encode, verify: bool, *, private: bool = False
+        cls,
+        whole: memoryview,
+        header: FileHeader,
+        hashing: HashFamily | None,
+        encode: Encode,
+        verify: bool,
+        *,
+        private: bool = False,
+        on_full: OnFull = "raise",
     ) -> Self:
         """Check the contents of a file and make a filter over the bits in them."""
         family, function = given_or_stored(header, hashing, encode)
@@ -191,7 +284,7 @@ class GenericFilter:
             cls._refuse_open(header)
             fileformat.check_crc(header, body, whole[-TRAILER_SIZE:])
         fileformat.check_padding(header, body[-1])
-        return cls._made(header, family, function, body, private=private)
+        return cls._made(header, family, function, body, private=private, on_full=on_full)
 
     @classmethod
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
@@ -215,10 +308,11 @@ class GenericFilter:
         buffer: Buffer,
         *,
         private: bool = False,
+        on_full: OnFull = "raise",
     ) -> Self:
         made = cls.__new__(cls)
         shape = header.cells, header.hash_funcs, family, header.key, header.encoding, function, header.partitioned
-        made._set_up(*shape, header.capacity, header.fp_rate, buffer=buffer, private=private)
+        made._set_up(*shape, header.capacity, header.fp_rate, buffer=buffer, private=private, on_full=on_full)
         return made
 
     def close(self) -> None:
@@ -247,7 +341,10 @@ class GenericFilter:
         header = self.header()
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body
-        return type(self)._made(header, self.hashing, self._encode_with, buffer, private=True)
+        made = type(self)._made(header, self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
+        if not self._shared:
+            made.room, made._full_at = self.room, self._full_at
+        return made
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same shape and the same contents."""
@@ -260,7 +357,7 @@ class GenericFilter:
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
-        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
+        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full), (bytes(self),)
 
     def __repr__(self) -> str:
         made_for = f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
@@ -318,6 +415,33 @@ def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Enco
     if encode is not None and encoding != header.encoding:
         raise ParameterError(f"the file's keys are encoded as {Encoding(header.encoding).name.lower()}, not {encoding.name.lower()}")
     return stored_family(header.family, header.key, hashing), function
+
+
+def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
+    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard deviations."""
+    return _DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity)
+
+
+_counting = threading.RLock()  # held between counting a filter's keys and setting its room, for two threads would give the same room twice
+
+
+def counting_lock() -> threading.RLock:
+    """The lock, one for all filters, which may be many and small. A signal's handler may take it again."""
+    return _counting
+
+
+def _renew_lock() -> None:
+    """In a forked process: the thread that held it may not exist."""
+    global _counting
+    _counting = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def share_of(left: float, capacity: int) -> float:
+    """How many of the keys that still fit one of several writers may add before it counts again; 0 or less if none fits."""
+    return max(left / _SHARE, min(left, capacity / _LEAST_SHARE))
 
 
 def allocate(size: int) -> Buffer:

@@ -22,7 +22,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     the same key 15 times also does it.
 
     Remove only keys that were added: removing a false positive decrements the counters of other keys. Removing a key that is not contained
-    raises KeyError. Other errors are BloomFilter's: ParameterError, TooLargeError, MismatchError.
+    raises KeyError. Other errors are BloomFilter's: ParameterError, CapacityError, TooLargeError, MismatchError.
     """
 
     __slots__ = SLOTS
@@ -69,4 +69,4 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def to_bloom(self) -> BloomFilter:
         """A BloomFilter with the same keys: a bit is set if its counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
-        return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True)
+        return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full)

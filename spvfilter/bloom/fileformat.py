@@ -1,10 +1,12 @@
 """The file format of Bloom filters and counting filters: versioned, checksummed, validated before anything is allocated.
 
+That of scalable filters, seriesformat.py, builds on it.
+
 A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Integers are little endian.
 
     0   8  magic "SPVBLOOM"
     8   2  version, 1
-    10  1  kind: 1 bits, 2 four-bit counters
+    10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices
     11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 255 custom
     12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 255 custom
     13  1  flags: 1 partitioned, 2 open for writing (the trailing CRC is not valid until the file is closed)
@@ -39,7 +41,7 @@ MAGIC = b"SPVBLOOM"
 VERSION = 1
 HEADER_SIZE = 64  # bytes
 TRAILER_SIZE = 4  # bytes
-KIND_BITS, KIND_COUNTERS = 1, 2
+KIND_BITS, KIND_COUNTERS, KIND_SERIES = 1, 2, 3
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
 MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
@@ -47,8 +49,8 @@ _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
 def body_size(kind: int, cells: int) -> int:
-    """The bytes that bits or counters take."""
-    return (cells + 7) // 8 if kind == KIND_BITS else (cells + 1) // 2
+    """The bytes that bits, counters or slices take."""
+    return (cells + 1) // 2 if kind == KIND_COUNTERS else (cells + 7) // 8
 
 
 @public
@@ -98,7 +100,7 @@ class FileHeader(NamedTuple):
         header = cls(kind, family, encoding, flags, *rest)
         if zlib.crc32(header._pack(flags & ~FLAG_OPEN)[:14] + raw[14:60]) != int.from_bytes(raw[60:64], "little"):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
-        if kind not in (KIND_BITS, KIND_COUNTERS):
+        if kind not in (KIND_BITS, KIND_COUNTERS, KIND_SERIES):
             raise FormatError(f"unknown kind {kind}", offset=10, field="kind")
         if family not in set(Family):
             raise FormatError(f"unknown hash family {family}", offset=11, field="family")
@@ -110,7 +112,7 @@ class FileHeader(NamedTuple):
             raise FormatError(f"{header.hash_funcs} hash functions", offset=16, field="hash_funcs")
         if not 1 <= header.cells <= MAX_CELLS or (header.partitioned and header.cells % header.hash_funcs):
             raise FormatError(f"{header.cells} bits for {header.hash_funcs} functions", offset=20, field="bits")
-        if family == Family.BIP37 and header.cells > MAX_BIP37_BITS:
+        if family == Family.BIP37 and kind != KIND_SERIES and header.cells > MAX_BIP37_BITS:
             raise FormatError(f"{header.cells} bits, murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
         if header.capacity > MAX_COUNT:
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")

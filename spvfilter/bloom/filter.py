@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import SLOTS, GenericFilter, allocate
+from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
@@ -106,14 +106,16 @@ class BloomFilter(GenericFilter, BloomBits):
     for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes exactly these. Options: `hashing`, the hash family
     (default FastHash); `encode`, the type of keys: None for bytes-like, "utf-8" for str, "int64" or "uint64" for int, or a function that
     returns bytes, so that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer of ⌈m/8⌉ bytes
-    for the bits (bytearray, mmap, shared memory), whose contents are kept.
+    for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key once the filter was given
+    `capacity` of them (`make_room` says how they are counted): "raise" refuses it with CapacityError, "warn" takes it and warns once with
+    CapacityWarning. A filter made by bits is never full.
 
     spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the compiled kernel, any
     number of threads may add to a filter concurrently, and so may processes to filters over the same shared memory or mapped file; batches
     release the GIL, best if given as buffers or lists.
 
-    Raises ParameterError for sizes and rates outside their domain, TooLargeError (a ParameterError and a MemoryError) for more memory than
-    the machine has, MismatchError (a ParameterError) for operands of another shape.
+    Raises ParameterError for sizes and rates outside their domain, CapacityError for a new key in a full filter, TooLargeError (a
+    ParameterError and a MemoryError) for more memory than the machine has, MismatchError (a ParameterError) for operands of another shape.
     """
 
     __slots__ = SLOTS
@@ -132,25 +134,28 @@ class BloomFilter(GenericFilter, BloomBits):
         hashing: HashFamily | None = None,
         encode: str | Callable[[object], bytes] | None = None,
         partitioned: bool = False,
+        on_full: OnFull = "raise",
     ) -> Self:
         """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged.
 
         With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. Raises
-        ParameterError for functions that do not, and as BloomFilter does; TypeError as `update` does.
+        ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as `update` does.
         """
         if not isinstance(jobs, int) or jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs!r}")
-        made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned)
+        made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full)
         if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # not batches: update refuses them
             made.update(keys)
             return made
-        over = partial(cls._made, made.header(), made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
+        part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
+        over = partial(cls._made, part, made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
         parts = _parts(made, keys, min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART))
         if BACKEND == "pure":
             _refuse_unpicklable(over)
             _build_in_processes(made, over, parts, jobs)
         else:
             _build_in_threads(made, over, parts, jobs)
+        made.make_room()  # the parts were not counted together
         return made
 
 

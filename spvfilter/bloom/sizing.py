@@ -22,6 +22,7 @@ MAX_COUNT = 2**63 - 1  # bits or items; more than any machine holds, and floats 
 MAX_HASH_FUNCS = 1075  # the optimum for the smallest positive float is 1074, and the next integer is tried too
 MAX_COUNTER = 2**16 - 1  # the largest counter value, of 16-bit counters
 _LN2 = math.log(2)
+_FULL_LOAD = 50.0  # functions of a filter's items for each bit: not one in 10^21 is still 0
 _SUMMED_KEYS = 1024  # up to here fp_rate_while_filling adds the rates one by one
 
 
@@ -173,6 +174,19 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
         return math.inf
     log_empty = math.log1p(-set_bits / bits) if 2 * set_bits < bits else math.log((bits - set_bits) / bits)
     return -bits / hash_funcs * log_empty
+
+
+def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:
+    """The standard deviation of `estimate_items` for a filter of that many distinct items, sqrt(m (e^a - 1 - a)) / k with a = kn/m.
+
+    It follows from the variance of the number of set bits, m e^-a (1 - (1 + a) e^-a), divided by the square of their growth, k e^-a an
+    item; math.inf where the filter is too full for an estimate. Source: Kolchin, Sevast'yanov and Chistyakov, "Random Allocations" (1978).
+    Raises ParameterError for counts outside their domain; items may be 0.
+    """
+    _filter(bits, hash_funcs)
+    _items("items", items)
+    load = hash_funcs * items / bits
+    return math.sqrt(bits * (math.expm1(load) - load)) / hash_funcs if load < _FULL_LOAD else math.inf
 
 
 def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:

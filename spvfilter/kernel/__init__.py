@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spvfilter.kernel.backend import choose
 from spvfilter.kernel.values import (
     COUNTER_LIMIT,
+    MAX_SLICES,
     NO_ENTRY,
     NO_VALUE,
     UPDATE_ALL,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         linked_headers,
     )
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
+    from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.undo import spent_coins
 else:
@@ -72,6 +74,7 @@ else:
 __all__ = [
     "BACKEND",
     "COUNTER_LIMIT",
+    "MAX_SLICES",
     "NO_ENTRY",
     "NO_VALUE",
     "UPDATE_ALL",
@@ -89,6 +92,7 @@ __all__ = [
     "Place",
     "ProvedTx",
     "ReadBuffer",
+    "SeriesCore",
     "SpentCoin",
     "TxMatch",
     "TxSpan",

@@ -23,6 +23,7 @@ _REFERENCE = {
     ),
     "pure.address": ("decode_address",),
     "pure.bits": ("BitCore", "CounterCore"),
+    "pure.series": ("SeriesCore",),
     "pure.files": ("ReadBuffer", "read_at"),
     "pure.frames": ("sound_frames",),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),

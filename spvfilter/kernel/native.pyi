@@ -31,5 +31,6 @@ from spvfilter.kernel.pure.headers import (
     linked_headers as linked_headers,
 )
 from spvfilter.kernel.pure.merkleblock import extract_matches as extract_matches, parse_merkleblock as parse_merkleblock
+from spvfilter.kernel.pure.series import SeriesCore as SeriesCore
 from spvfilter.kernel.pure.table import WatchTable as WatchTable
 from spvfilter.kernel.pure.undo import spent_coins as spent_coins

@@ -9,6 +9,7 @@ from spvfilter._public import public
 
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
 COUNTER_LIMIT = 15  # 4 bits
+MAX_SLICES = 64  # of a series: each is at least as large as the one before
 NO_ENTRY = -1
 NO_VALUE = -1  # satoshi; the value of an output that has not been seen
 

@@ -14,6 +14,7 @@ from spvfilter.bloom import sizing
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
+from spvfilter.errors import CapacityWarning
 from support.vectors import EFFORT, effort
 
 FAMILIES: dict[str, Callable[[int], HashFamily]] = {
@@ -118,8 +119,9 @@ def test_the_share_seen_before_while_filling_is_its_own_theory() -> None:
 
 
 def test_a_counting_filter_has_the_rate_of_a_bloom_filter() -> None:
-    made = CountingBloomFilter(2_000, 0.02)
-    made.update(map(KINDS["sequential"], range(4_000)))
+    made = CountingBloomFilter(2_000, 0.02, on_full="warn")
+    with pytest.warns(CapacityWarning):
+        made.update(map(KINDS["sequential"], range(4_000)))
     for i in range(2_000):
         made.remove(KINDS["sequential"](i))
     queries = effort(5_000, 10_000, 100_000)

@@ -64,7 +64,14 @@ def test_every_entry_that_takes_bytes_says_so() -> None:
     """An entry without a place has no argument that is bytes, but for the cells' buffers."""
     silent = {name for name, entry in ENTRIES.items() if entry.arguments and not entry.taken}
     cells = ("buffer", "same_shape", "__ior__", "__iand__", "__le__", "union_set_bits")
-    assert {name for name in silent if not name.endswith(cells)} == {"WatchTable.entry", "decode_address"}
+    assert {name for name in silent if not name.endswith(cells)} == {
+        "BitCore.room",
+        "CounterCore.room",
+        "SeriesCore.__init__",
+        "SeriesCore.append",
+        "WatchTable.entry",
+        "decode_address",
+    }
 
 
 @pytest.mark.parametrize("kernel", [native, reference])

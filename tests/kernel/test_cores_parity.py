@@ -175,6 +175,7 @@ def a_life(rng: random.Random) -> int:
     encoding = arguments["encoding"]
     operations = ["add", "__contains__", "update", "contains_many", "positions", "clear", "same_shape", "__ior__", "cells", "body"]
     operations += ["add", "update", "update", "__contains__", "contains_many"]
+    operations += ["limit", "make_room"] if rng.random() < 0.5 else []
     operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []
     operations += ["remove", "remove", "remove", "count", "set_cells", "to_bits"] if kind == "CounterCore" else []
     for _ in range(12):
@@ -191,11 +192,14 @@ def a_life(rng: random.Random) -> int:
             case "cells":
                 for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
                     assert getattr(twins.cores[0], name) == getattr(twins.cores[1], name)
+            case "limit":
+                twins.same("__setattr__", "room", rng.choice([None, -1, 0, 1, 2, 7, 40, 2**63 - 2, -2, 2**63 - 1, 1.5]))
             case "body":
                 assert twins.cores[0].body == twins.cores[1].body
                 assert twins.cores[0].body.readonly
             case _:
                 twins.same(operation)
+        assert twins.cores[0].room == twins.cores[1].room
     return 12
 
 

@@ -260,6 +260,7 @@ enum { KEYS = 2000, WIDTH = 20, CELLS = 40009, FUNCTIONS = 5 };
 typedef struct {
     spv_shape shape;
     spv_gate gate;
+    spv_room room;
     uint8_t rows[KEYS * WIDTH], cells[(CELLS + 7) / 8];
     _Atomic size_t next; /* key */
 } filter;
@@ -270,9 +271,13 @@ static void *add_keys(void *of) {
     uint64_t positions[SPV_AHEAD_CELLS];
     uint8_t mask[SOME];
     const spv_keys keys = {.rows = f->rows, .width = WIDTH};
-    spv_batch batch = {&f->shape, f->cells, 3, &f->gate, positions, true, spv_gate_enter_unlocked(&f->gate)};
+    spv_batch batch = {
+        .shape = &f->shape, .cells = f->cells, .shift = 3, .gate = &f->gate, .positions = positions, .far = true,
+        .shared = spv_gate_enter_unlocked(&f->gate), .room = &f->room,
+    };
     for (size_t from; (from = atomic_fetch_add(&f->next, SOME)) < KEYS;) {
         spv_bits_add_many(&batch, &keys, from, SOME);
+        CHECK(batch.done == SOME); /* there is room for exactly all keys */
         spv_bits_has_many(&batch, &keys, from, SOME, mask);
         for (size_t i = 0; i < SOME; i++)
             CHECK(mask[i] == 1);
@@ -289,12 +294,15 @@ static void filters(void) {
     memcpy(together.rows, alone.rows, sizeof alone.rows);
     spv_shape_make(&alone.shape, SPV_FAMILY_FAST, CELLS, FUNCTIONS, false, alone.rows);
     together.shape = alone.shape;
+    atomic_init(&alone.room, KEYS);
+    atomic_init(&together.room, KEYS);
     add_keys(&alone);
     for (int i = 0; i < THREADS; i++)
         CHECK(!pthread_create(threads + i, NULL, add_keys, &together));
     for (int i = 0; i < THREADS; i++)
         CHECK(!pthread_join(threads[i], NULL));
     CHECK(same(together.cells, alone.cells, sizeof alone.cells));
+    CHECK(spv_room_left(&alone.room) >= 0 && spv_room_left(&together.room) >= 0);
 }
 
 /* Threads that read and change one table, each by the rule of its lock. */

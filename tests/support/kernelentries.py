@@ -117,12 +117,44 @@ def constructor(kind: str) -> Callable[[Kernel], Callable[..., object]]:
     return make
 
 
+def of_series(method: str) -> Callable[[Kernel], Callable[..., object]]:
+    """A method of a series of two slices with keys: its result, and the cells afterwards. None stands for another slice."""
+
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(*arguments: Any) -> object:
+            made = kernel.SeriesCore([core(kernel, "BitCore"), core(kernel, "BitCore", hash_funcs=7)])
+            made.slices[0].update(ROWS[:20])
+            made.slices[1].update(ROWS[20:40])
+            result = getattr(made, method)(*(core(kernel, "BitCore") if argument is None else argument for argument in arguments))
+            return result, [bytes(slice.body) for slice in made.slices]
+
+        return call
+
+    return make
+
+
+def series_constructor(kernel: Kernel) -> Callable[..., object]:
+    return lambda slices: len(kernel.SeriesCore([core(kernel, "BitCore")] if slices is None else slices).slices)
+
+
 def exchanged(kind: str) -> Callable[[Kernel], Callable[..., object]]:
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(buffer: Any) -> object:
             made = core(kernel, kind)
             made.buffer = buffer
             return bytes(made.body)
+
+        return call
+
+    return make
+
+
+def limited(kind: str) -> Callable[[Kernel], Callable[..., object]]:
+    def make(kernel: Kernel) -> Callable[..., object]:
+        def call(room: Any) -> object:
+            made = core(kernel, kind)
+            made.room = room
+            return made.add(ROWS[0]), made.add(ROWS[0]), made.room, bytes(made.body)
 
         return call
 
@@ -274,6 +306,8 @@ for _kind, _size in (("BitCore", 512), ("CounterCore", 2048)):
         f"{_kind}.__ior__": Entry(with_core(_kind, "__ior__"), (bytes(_size),)),
         f"{_kind}.clear": Entry(of_core(_kind, "clear")),
         f"{_kind}.buffer": Entry(exchanged(_kind), (bytes(_size),)),
+        f"{_kind}.room": Entry(limited(_kind), (2,)),
+        f"{_kind}.make_room": Entry(of_core(_kind, "make_room")),
     }
 ENTRIES |= {
     "BitCore.set_bits": Entry(of_core("BitCore", "set_bits")),
@@ -286,7 +320,16 @@ ENTRIES |= {
     "CounterCore.set_cells": Entry(of_core("CounterCore", "set_cells")),
     "CounterCore.to_bits": Entry(of_core("CounterCore", "to_bits")),
 }
-ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body"}  # read-only
+ENTRIES |= {
+    "SeriesCore.__init__": Entry(series_constructor, (None,)),
+    "SeriesCore.add": Entry(of_series("add"), (b"key",), ((0,),)),
+    "SeriesCore.append": Entry(of_series("append"), (None, 5)),
+    "SeriesCore.__contains__": Entry(of_series("__contains__"), (ROWS[3],), ((0,),)),
+    "SeriesCore.make_room": Entry(of_series("make_room")),
+    "SeriesCore.update": Entry(of_series("update"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
+    "SeriesCore.contains_many": Entry(of_series("contains_many"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
+}
+ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body", "slices"}  # read-only
 OWN_FUNCTIONS = [zlib.crc32] * 5
 
 # entries again, now with user functions that run during the call

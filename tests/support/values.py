@@ -7,7 +7,7 @@ from operator import methodcaller
 from pathlib import Path
 
 from spvfilter import errors
-from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, SipHash
+from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, ScalableBloomFilter, SipHash
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
@@ -55,6 +55,7 @@ from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
 
 ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
+    "CapacityError": (("full",), {"count": 100, "capacity": 100, "fp_rate": 0.01}),
     "FormatError": (("truncated",), {"offset": 5, "field": "outpoint"}),
     "UndoError": (("does not match the record and the block before",), {"offset": 5, "field": "undo check"}),
     "WrongNetworkError": (("an address of testnet3", ("testnet3", "signet")), {}),
@@ -87,7 +88,9 @@ def bloom_filters() -> list[object]:
     plain = [BloomFilter(hash_funcs=2, bits=64, hashing=hashing) for hashing in hashings]
     encoded = BloomFilter(10, 0.01, encode=methodcaller("encode"), partitioned=True)
     counting = CountingBloomFilter(10, 0.01, encode="int64")
-    return [*plain, encoded, counting, *hashings, counting.header()]
+    scalable = ScalableBloomFilter(10, 0.01, encode="int64")
+    scalable.update(range(50))
+    return [*plain, encoded, counting, scalable, Growth(10, 0.01), *hashings, counting.header()]
 
 
 def bip37_filters() -> list[object]:

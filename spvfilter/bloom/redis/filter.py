@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
@@ -10,13 +11,21 @@ from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
-from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
 from spvfilter.bloom.redis.client import check_client, command, run
 from spvfilter.bloom.redis.layout import Layout, Shape, header_key
-from spvfilter.errors import MismatchError, ParameterError, RemoteError, RemoteExistsError, RemoteMissingError
+from spvfilter.errors import (
+    CapacityError,
+    CapacityWarning,
+    MismatchError,
+    ParameterError,
+    RemoteError,
+    RemoteExistsError,
+    RemoteMissingError,
+)
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
@@ -42,6 +51,9 @@ class RedisBloomFilter:
     and `delete` can then be repeated safely, but a repeated `add` reports a key as not new if its first attempt added it. A client that
     retries by itself, as redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
 
+    A filter with a capacity is full, as BloomFilter's `on_full` describes, once its bits tell of more keys than that by four standard
+    deviations. Each writer counts them now and then, so that w writers together may add up to w/16 of the capacity more.
+
     Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone or a part of it was
     evicted (never a wrong "not contained"); MismatchError if it was recreated; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if
     there is something to write (adding a key whose bits are all set writes nothing); RemoteError for other errors of the server.
@@ -58,7 +70,9 @@ class RedisBloomFilter:
         self.hashing = layout.shape.hashing
         self.partitioned = layout.shape.partitioned
         self.shard_size = layout.shard_size
+        self.on_full = layout.shape.on_full
         self._layout = layout
+        self._room: float | None = 0 if self.capacity else None  # new keys to add before the bits are counted again; None: no limit
 
     @classmethod
     async def create(
@@ -73,6 +87,7 @@ class RedisBloomFilter:
         hashing: HashFamily | None = None,
         encode: Encode = None,
         partitioned: bool = False,
+        on_full: OnFull = "raise",
         shard_size: int = SHARD_SIZE,
         expire: float | None = None,
         exist_ok: bool = False,
@@ -84,7 +99,7 @@ class RedisBloomFilter:
         FormatError if the existing value is not a filter; ParameterError.
         """
         check_client(client)
-        options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned}
+        options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned, "on_full": on_full}
         shape = Shape(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]  # of several types
         made = cls(client, Layout(name, shape, shard_size))
         there = await made._create(expire)
@@ -107,7 +122,9 @@ class RedisBloomFilter:
         return made
 
     @classmethod
-    async def open(cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
+    async def open(
+        cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise"
+    ) -> Self:
         """Open an existing filter. Custom `hashing` and `encode` must be passed again; any that are passed are compared.
 
         Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other arguments.
@@ -118,7 +135,7 @@ class RedisBloomFilter:
         if raw is None:
             raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, was deleted or evicted")
         assert isinstance(raw, bytes)
-        return cls(client, Layout.parse(name, raw, hashing, encode))
+        return cls(client, Layout.parse(name, raw, hashing, encode, on_full))
 
     async def _create(self, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
         layout = self._layout
@@ -132,8 +149,8 @@ class RedisBloomFilter:
         return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
 
     async def add(self, key: object) -> bool:
-        """Add a key; True if it was new, that is, if any of its bits was not set before. Raises TypeError."""
-        return bool((await self._probe(scripts.ADD, [key]))[0])
+        """Add a key; True if it was new, that is, if any of its bits was not set before. Raises TypeError, CapacityError."""
+        return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Whether the key was added; false positives occur at the filter's rate. Raises TypeError."""
@@ -142,28 +159,65 @@ class RedisBloomFilter:
     async def add_many(self, keys: Iterable[object]) -> bytes:
         """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
 
-        If it fails, the keys of some chunks have been added. Raises TypeError.
+        If it fails, the keys of some chunks have been added. Raises TypeError; CapacityError after adding the keys before the refused one.
         """
-        return b"".join([mask async for mask in self._masks(scripts.ADD, keys)])
+        return b"".join([mask async for mask in self._added(keys)])
 
     async def update(self, keys: Iterable[object]) -> int:
-        """Add a batch in constant memory, and return the number of new keys. Errors as for `add_many`."""
+        """Add a batch in constant memory, and return the number of new keys. Raises CapacityError and the other errors of `add_many`."""
         new = 0
-        async for mask in self._masks(scripts.ADD, keys):
+        async for mask in self._added(keys):
             new += mask.count(1)
         return new
 
+    async def _added(self, keys: Iterable[object]) -> AsyncIterator[bytes]:
+        """The masks of keys that are added, chunk by chunk."""
+        async for chunk in self._chunks(keys):
+            while chunk:
+                fits = await self._fitting(chunk)
+                mask = await self._probe(scripts.ADD, chunk[:fits])
+                if self._room is not None:
+                    self._room -= mask.count(1)
+                chunk = chunk[fits:]
+                yield mask
+
+    async def _fitting(self, chunk: list[object]) -> int:
+        """How many of these keys may be added before the bits are counted again. Raises CapacityError if it is none."""
+        if self._room is not None and self._room <= 0:
+            await self._make_room()
+        if self._room is None:
+            return len(chunk)
+        if self._room > 0:
+            return min(len(chunk), math.ceil(self._room))
+        known = await self._probe(scripts.CONTAINS, chunk)  # which need no room
+        if known[0]:
+            return len(known) - len(known.lstrip(b"\1"))
+        count, rate = await self.approx_len(), await self.current_fp_rate()
+        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and has a rate of {rate:.3g} now"
+        if self.on_full == "warn":
+            self._room = None
+            warnings.warn(f"{self.name!r}, a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4)
+            return len(chunk)
+        whole = round(count) if math.isfinite(count) else self.bits
+        raise CapacityError(f"{self.name!r}, a filter made for {held}", count=whole, capacity=self.capacity, fp_rate=rate)
+
+    async def _make_room(self) -> None:
+        """Count the bits, and take a share of what room they leave: there may be other writers."""
+        assert self.capacity is not None
+        left = self.capacity - await self.approx_len() + spare_keys(self.bits, self.hash_funcs, self.capacity)
+        self._room = share_of(left, self.capacity)
+
     async def contains_many(self, keys: Iterable[object]) -> bytes:
         """One byte per key of a batch, 1 if it is contained, else 0. Raises TypeError."""
-        return b"".join([mask async for mask in self._masks(scripts.CONTAINS, keys)])
+        return b"".join([await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(keys)])
 
-    async def _masks(self, script: scripts.Script, keys: Iterable[object]) -> AsyncIterator[bytes]:
+    async def _chunks(self, keys: Iterable[object]) -> AsyncIterator[list[object]]:
         if isinstance(keys, (bytes, bytearray, str)):
             raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
         at_once = max(1, min(_CHUNK_KEYS, _CHUNK_PROBES // self.hash_funcs))
         iterator = iter(keys)
         while chunk := list(islice(iterator, at_once)):
-            yield await self._probe(script, chunk)
+            yield chunk
 
     async def _probe(self, script: scripts.Script, keys: list[object]) -> bytes:
         shards, probes = self._layout.probes(keys)

@@ -14,10 +14,10 @@ import mmap
 import re
 import secrets
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from spvfilter.bloom.base import given_or_stored
+from spvfilter.bloom.base import Encode, OnFull, given_or_stored
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, FileHeader, body_size
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
@@ -39,21 +39,21 @@ class Shape(BloomFilter):
 
     __slots__ = ()
 
-    def _set_up(self, cells: int, *shape: Any, buffer: Buffer | None, private: bool) -> None:
+    def _set_up(self, cells: int, *shape: Any, buffer: Buffer | None, private: bool, on_full: OnFull = "raise") -> None:
         size = body_size(KIND_BITS, cells)
         try:
             untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
             raise TooLargeError(f"{size} bytes cannot be addressed: {error}") from None
-        super()._set_up(cells, *shape, buffer=untouched, private=private)
+        super()._set_up(cells, *shape, buffer=untouched, private=private, on_full=on_full)
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:
-        return cls._made(local.header(), local.hashing, local._encode_with, b"")
+        return cls._made(local.header(), local.hashing, local._encode_with, b"", on_full=local.on_full)
 
     def filled(self, buffer: Buffer) -> BloomFilter:
         """A filter of this shape over `buffer`."""
-        return BloomFilter._made(self.header(), self.hashing, self._encode_with, buffer)
+        return BloomFilter._made(self.header(), self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
 
 
 class Layout:
@@ -73,10 +73,10 @@ class Layout:
         self.header = shape.header().pack() + shard_size.to_bytes(8, "little")
 
     @classmethod
-    def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: str | Callable[[object], bytes] | None) -> Layout:
+    def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode, on_full: OnFull = "raise") -> Layout:
         """From the value of the header key. Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's."""
         header, shard_size = _parse(raw)
-        return cls(name, Shape._made(header, *given_or_stored(header, hashing, encode), b""), shard_size)
+        return cls(name, Shape._made(header, *given_or_stored(header, hashing, encode), b"", on_full=on_full), shard_size)
 
     def refuse_another(self, raw: bytes) -> None:
         """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""

@@ -7,19 +7,20 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import inf, isfinite, sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 
+from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.fileformat import MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
-from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, is_filter
+from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
-from spvfilter.errors import ParameterError
+from spvfilter.errors import CapacityError, ParameterError, SourceError
 
-SEEN_CAPACITY, SEEN_FP_RATE = 10_000_000, 1e-6  # of dedupe's filter in memory, 36 MB: a false positive drops a new line
+SEEN_CAPACITY, SEEN_FP_RATE = 1_000_000, 1e-6  # of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
 _SHAPE = ("capacity", "fp_rate", "hash_funcs", "key")
 
 
@@ -32,11 +33,14 @@ def configure(parser: Parser) -> None:
     create.add_argument("filter", metavar="FILTER", help="the file to make")
     _add_inputs(create, "lines to add; default: none")
     _add_shape(create, required=True)
+    create.add_argument("--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with")
+    _add_on_full(create)
     _add_force(create)
 
     add = parser.add_action("add", "add lines", "Add the lines of the INPUTs to a filter.")
     add.add_argument("filter", metavar="FILTER")
     _add_inputs(add, "lines to add")
+    _add_on_full(add)
 
     check = parser.add_action("check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter.")
     check.add_argument("filter", metavar="FILTER")
@@ -46,11 +50,13 @@ def configure(parser: Parser) -> None:
 
     dedupe = parser.add_action(
         "dedupe", "print each line once",
-        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs.",
+        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs; without one the lines are "
+        "remembered in memory, in a filter that grows (with --hash-funcs, in one of N lines).",
     )  # fmt: skip
     dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="an existing filter, if any, then lines")
     _add_null(dedupe)
     _add_shape(dedupe, required=False)
+    _add_on_full(dedupe)
 
     info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
     info.add_argument("filters", metavar="FILTER", nargs="+")
@@ -89,13 +95,31 @@ def _add_shape(parser: Parser, *, required: bool) -> None:
     parser.add_argument("--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines")
 
 
+def _add_on_full(parser: Parser) -> None:
+    parser.add_argument(
+        "--on-full", choices=("error", "warn"), default="error",
+        help="what a new line does to a filter that holds as many as it was made for; default: error",
+    )  # fmt: skip
+
+
+def _on_full(args: argparse.Namespace) -> OnFull:
+    return "warn" if args.on_full == "warn" else "raise"
+
+
 def _add_force(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="replace an existing filter")
 
 
 def run(args: argparse.Namespace) -> int:
     with _store(args.redis) as store:
-        args.perform(store, args)
+        try:
+            args.perform(store, args)
+        except CapacityError as error:
+            advice = "make a larger one, or one that grows (create --scalable), or take more false positives (--on-full warn)"
+            raise SourceError(
+                f"{store.name} is full: made for {error.capacity} lines, it holds {error.count} and has a false-positive rate of "
+                f"{error.fp_rate:.3g} now: {advice}"
+            ) from None
     return 0
 
 
@@ -110,7 +134,11 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
 
 def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, capacity: int, fp_rate: float) -> None:
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
-    store.create(name, (capacity, fp_rate, args.hash_funcs), hashing, replace="force" in args and args.force)
+    scalable = args.scalable if "scalable" in args else name is None and args.hash_funcs is None
+    if scalable and args.hash_funcs is not None:
+        raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
+    shape = Shape(capacity, fp_rate, args.hash_funcs, scalable, _on_full(args))
+    store.create(name, shape, hashing, replace="force" in args and args.force)
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -123,7 +151,7 @@ def _create(store: FilterStorage, args: argparse.Namespace) -> None:
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
     keys = Keys(args.inputs, args.null)
-    store.open(args.filter, change=True)
+    store.open(args.filter, change=True, on_full=_on_full(args))
     _fill(store, keys)
     store.finish()
 
@@ -173,23 +201,21 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
         raise ParameterError("an existing filter has its own --capacity, --fp-rate, --hash-funcs and --key: leave these options out")
     keys = Keys(args.names[1:] if kept else args.names, args.null)
     if kept:
-        store.open(args.names[0], change=True)
+        store.open(args.names[0], change=True, on_full=_on_full(args))
     else:
         _make(store, None, args, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
     facts = store.facts()
     if facts.counting:
         raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain one")
-    room = inf if facts.capacity is None else facts.capacity - facts.estimate
     try:
         with _progress(keys, prints=True) as shown:
             for batch in keys.batches():
                 with _uninterrupted():  # a line is printed and remembered, or neither
                     new = store.add_many(batch)
-                    _write([key for key, first in zip(batch, new, strict=True) if first], args.null)
+                    _write([key for key, first in zip(batch, new, strict=False) if first], args.null)
+                if len(new) < len(batch):
+                    store.update([batch[len(new)]])  # the line that was refused: with its error
                 shown.update(keys.done, keys.total)
-                if room >= 0 > (room := room - new.count(1)):
-                    shown.clear()
-                    complain(f"warning: {store.name} has reached its capacity: from here on it drops more and more new lines as repeated")
     finally:
         store.finish()
     _warn_past_capacity(store)
@@ -257,8 +283,11 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
                 ("kind", facts.kind),
                 ("hash family", facts.family),
                 ("bits", f"{facts.bits:,} ({megabytes(facts.size)})"),
-                ("hash functions", str(facts.hash_funcs)),
-                ("capacity", "unknown" if facts.capacity is None else f"{facts.capacity:,}"),
+                ("hash functions", facts.hash_funcs),
+                (
+                    "capacity",
+                    f"grows, {facts.slices} slices" if facts.slices else "unknown" if facts.capacity is None else f"{facts.capacity:,}",
+                ),
                 ("rate at capacity", "unknown" if facts.nominal is None else f"{facts.nominal:g}"),
                 ("fill", f"{facts.fill:.2%}"),
                 ("estimated lines", f"{facts.estimate:,.0f}" if isfinite(facts.estimate) else "unknown: it is full"),

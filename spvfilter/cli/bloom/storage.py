@@ -7,23 +7,40 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, MAGIC, FileHeader
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
-from spvfilter.errors import FormatError, MismatchError, ParameterError, RemoteExistsError, SourceError, SpvFilterError
+from spvfilter.bloom.scalable import ScalableBloomFilter
+from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError, RemoteExistsError, SourceError, SpvFilterError
 from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.filter import RedisBloomFilter
 
 T = TypeVar("T")
-Local = BloomFilter | CountingBloomFilter
-Shape = tuple[int, float, int | None]  # capacity, rate, hash functions
+Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter
+
+
+class Shape(NamedTuple):
+    """What a new filter is made for."""
+
+    capacity: int
+    fp_rate: float
+    hash_funcs: int | None
+    scalable: bool
+    on_full: OnFull
+
+    @property
+    def fixed(self) -> tuple[int, float, int | None]:
+        """The arguments of a BloomFilter."""
+        return self.capacity, self.fp_rate, self.hash_funcs
 
 
 class Facts(NamedTuple):
@@ -34,12 +51,13 @@ class Facts(NamedTuple):
     family: str
     bits: int
     size: int  # bytes
-    hash_funcs: int
-    capacity: int | None
+    hash_funcs: str
+    capacity: int | None  # None if it is unknown, or grows
     nominal: float | None
     fill: float
     estimate: float
     rate: float
+    slices: int = 0  # of a scalable filter
 
 
 class FilterStorage(ABC):
@@ -52,15 +70,16 @@ class FilterStorage(ABC):
         """Make a new filter. Without a name it is not kept."""
 
     @abstractmethod
-    def open(self, name: str, *, change: bool = False) -> None: ...
+    def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
+        """Open a filter; with `on_full`, what happens to a new line when it is full."""
 
     @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
-        """Add the lines and return one byte for each: whether it was new."""
+        """Add the lines and return one byte for each: whether it was new. Fewer, if the filter has no room for the next one."""
 
     @abstractmethod
     def update(self, lines: list[bytes]) -> int:
-        """Add the lines and return how many were new."""
+        """Add the lines and return how many were new. Raises CapacityError."""
 
     @abstractmethod
     def contains_many(self, lines: list[bytes]) -> bytes: ...
@@ -81,6 +100,8 @@ class FilterStorage(ABC):
         for name in names[1:]:
             part = self.read(name)
             try:
+                if isinstance(part, ScalableBloomFilter) or isinstance(merged, ScalableBloomFilter):
+                    raise MismatchError("a scalable filter cannot be united with others: add their lines to one filter")
                 if type(part) is not type(merged):
                     raise MismatchError("one of them is a counting filter")
                 merged |= part  # type: ignore[operator]  # of one kind
@@ -129,7 +150,10 @@ class FileStorage(FilterStorage):
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
         if name is not None:
             self._claim(name, replace)
-        self._filter = BloomFilter(*shape, hashing=hashing)
+        if shape.scalable:
+            self._filter = ScalableBloomFilter(shape.capacity, shape.fp_rate, hashing=hashing)
+        else:
+            self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
     def _claim(self, name: str, replace: bool) -> None:
         """Let `finish` write to this file. Only a filter is ever replaced."""
@@ -142,15 +166,21 @@ class FileStorage(FilterStorage):
             raise SourceError(f"{name}: {path.parent} is not a writable directory")
         self.name, self._path = name, path
 
-    def open(self, name: str, *, change: bool = False) -> None:
+    def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         self._filter = self.read(name)
+        if not isinstance(self._filter, ScalableBloomFilter):
+            self._filter.on_full = on_full
         self.name = name
         if change:
             self._keys([])  # raises if the filter does not hold lines
             self._claim(name, replace=True)
 
     def add_many(self, lines: list[bytes]) -> bytes:
-        return bytes(map(self._opened.add, self._keys(lines)))
+        new = bytearray()
+        with suppress(CapacityError):
+            for key in self._keys(lines):
+                new.append(self._opened.add(key))
+        return bytes(new)
 
     def update(self, lines: list[bytes]) -> int:
         return self._opened.update(self._keys(lines))
@@ -163,6 +193,8 @@ class FileStorage(FilterStorage):
 
     def facts(self) -> Facts:
         made = self._opened
+        if isinstance(made, ScalableBloomFilter):
+            return _scalable_facts(made)
         counting = isinstance(made, CountingBloomFilter)
         kind = "counting Bloom filter" if counting else "Bloom filter"
         return Facts(
@@ -171,7 +203,7 @@ class FileStorage(FilterStorage):
             family=made.family.name.lower(),
             bits=made.cells,
             size=made.header().body_size,
-            hash_funcs=made.hash_funcs,
+            hash_funcs=str(made.hash_funcs),
             capacity=made.capacity,
             nominal=made.nominal_fp_rate,
             fill=made.fill,
@@ -183,6 +215,8 @@ class FileStorage(FilterStorage):
         try:
             with Path(name).open("rb") as file:
                 header = FileHeader.parse(file.read(HEADER_SIZE))
+            if header.kind == KIND_SERIES:
+                return ScalableBloomFilter.open(name)
             return (CountingBloomFilter if header.kind == KIND_COUNTERS else BloomFilter).open(name)
         except SpvFilterError as error:
             raise SourceError(f"{name}: {error}") from None
@@ -202,6 +236,24 @@ class FileStorage(FilterStorage):
                 self._path.chmod(stat.S_IMODE(mode))
         except OSError as error:  # its own message names a temporary file
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
+
+
+def _scalable_facts(made: ScalableBloomFilter) -> Facts:
+    functions = [slice.hash_funcs for slice in made.slices]
+    return Facts(
+        counting=False,
+        kind="scalable Bloom filter",
+        family=made.family.name.lower(),
+        bits=made.bits,
+        size=sum(slice.header().body_size for slice in made.slices),
+        hash_funcs=f"{functions[0]} to {functions[-1]}" if len(functions) > 1 else str(functions[0]),
+        capacity=None,
+        nominal=made.nominal_fp_rate,
+        fill=made.fill,
+        estimate=made.approx_len,
+        rate=made.current_fp_rate,
+        slices=len(functions),
+    )
 
 
 class RedisStorage(FilterStorage):
@@ -246,14 +298,23 @@ class RedisStorage(FilterStorage):
         from spvfilter.bloom.redis.filter import RedisBloomFilter
 
         assert name is not None
-        make = partial(RedisBloomFilter.create, self._client, name, *shape, hashing=hashing)
+        if shape.scalable:
+            raise ParameterError("--scalable needs a filter in a file: those in Redis have a fixed size")
+        make = partial(RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full)
         self._run(self._make(name, make, replace))
 
-    def open(self, name: str, *, change: bool = False) -> None:
-        self.name, self._filter = name, self._run(self._there(name))
+    def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
+        self.name, self._filter = name, self._run(self._there(name, on_full))
 
     def add_many(self, lines: list[bytes]) -> bytes:
-        return self._run(self._opened.add_many(self._keys(lines)))
+        async def add() -> bytes:
+            new = bytearray()
+            with suppress(CapacityError):
+                async for mask in self._opened._added(self._keys(lines)):
+                    new += mask
+            return bytes(new)
+
+        return self._run(add())
 
     def update(self, lines: list[bytes]) -> int:
         return self._run(self._opened.update(self._keys(lines)))
@@ -270,7 +331,7 @@ class RedisStorage(FilterStorage):
 
         made = self._opened
         kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
-        shape = (False, kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, made.hash_funcs)
+        shape = (False, kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
         return Facts(*shape, made.capacity, made.nominal_fp_rate, *self._run(ask()))
 
     def read(self, name: str) -> Local:
@@ -286,11 +347,11 @@ class RedisStorage(FilterStorage):
     def finish(self) -> None:
         """Do nothing: every batch is in Redis already."""
 
-    async def _there(self, name: str) -> RedisBloomFilter:
+    async def _there(self, name: str, on_full: OnFull = "raise") -> RedisBloomFilter:
         from spvfilter.bloom.redis.filter import RedisBloomFilter
 
         try:
-            return await RedisBloomFilter.open(self._client, name)
+            return await RedisBloomFilter.open(self._client, name, on_full=on_full)
         except (FormatError, ParameterError) as error:
             raise SourceError(f"{name}: {error}") from None
 

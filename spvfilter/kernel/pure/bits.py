@@ -43,12 +43,18 @@ class BitCore(Hashed):
 
     def _set(self, cells: Iterable[int]) -> bool:
         view, new = self._writable(), False
+        if self._room is not None:
+            cells = list(cells)
+            if self._room <= 0 and not self._all_set(cells):
+                self._ask_for_room()
         for at in cells:
             byte, mask = at >> 3, _MASKS[at & 7]
             before = view[byte]
             if not before & mask:
                 view[byte] = before | mask
                 new = True
+        if new:
+            self._take_room(1)
         return new
 
     def __contains__(self, key: object) -> bool:
@@ -118,6 +124,7 @@ class BitCore(Hashed):
         for mine, theirs in zip(chunks(self._writable()), chunks(other._view), strict=True):
             mixed = operation(int.from_bytes(mine, "little"), int.from_bytes(theirs, "little"))
             mine[:] = mixed.to_bytes(len(mine), "little")
+        self._forget_room()
         return self
 
     def __le__(self, other: BitCore) -> bool:
@@ -131,6 +138,7 @@ class BitCore(Hashed):
     def clear(self) -> None:
         """Set every bit to 0. Raises ReadOnlyError."""
         _zero(self._writable())
+        self._forget_room()
 
 
 _NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # one bit for each of two counters
@@ -165,9 +173,14 @@ class CounterCore(Hashed):
         return self._count_up(self._positions(self._encode(key)))
 
     def _count_up(self, cells: Iterable[int]) -> bool:
+        self._writable()
         distinct = set(cells)
         new = not self._all_counted(distinct)
+        if new and self._room is not None and self._room <= 0:
+            self._ask_for_room()
         self._move(distinct, 1)
+        if new:
+            self._take_room(1)
         return new
 
     def remove(self, key: object, /) -> None:
@@ -180,6 +193,8 @@ class CounterCore(Hashed):
         if not self._all_counted(cells):
             raise KeyError(key)
         self._move(cells, -1)
+        if not self._all_counted(cells):
+            self._take_room(-1)
 
     def __contains__(self, key: object) -> bool:
         return self._all_counted(self._positions(self._encode(key)))
@@ -217,6 +232,7 @@ class CounterCore(Hashed):
         view = self._writable()
         for at, (mine, theirs) in enumerate(zip(view, other._view, strict=True)):
             view[at] = min((mine & 15) + (theirs & 15), COUNTER_LIMIT) | min((mine >> 4) + (theirs >> 4), COUNTER_LIMIT) << 4
+        self._forget_room()
         return self
 
     def to_bits(self) -> bytearray:
@@ -231,6 +247,7 @@ class CounterCore(Hashed):
     def clear(self) -> None:
         """Set every counter to 0. Raises ReadOnlyError."""
         _zero(self._writable())
+        self._forget_room()
 
 
 def _ones(view: memoryview | bytes) -> int:

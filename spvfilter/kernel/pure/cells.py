@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING
 
-from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
+from spvfilter.errors import CapacityError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.values import Encoding, Family
@@ -159,7 +159,7 @@ class Hashed:
         "key": "The hash family's key, 16 bytes.",
         "encoding": "The keys' encoding, an `Encoding`.",
         "partitioned": "Whether each hash function has a plane of cells of its own.",
-        **dict.fromkeys(("_buffer", "_encode", "_positions", "_spans", "_view"), ""),
+        **dict.fromkeys(("_buffer", "_encode", "_positions", "_room", "_spans", "_view"), ""),
     }
 
     def __init__(
@@ -188,6 +188,7 @@ class Hashed:
             raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")
         self.encoding = Encoding(encoding)
         self._encode = _encoder(self.encoding, encode)
+        self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells
         self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]  # (first cell, cells) of each function
@@ -210,6 +211,37 @@ class Hashed:
     def buffer(self, buffer: Buffer) -> None:
         self._view = flat_view(buffer, self._size())
         self._buffer = buffer
+        self._forget_room()
+
+    @property
+    def room(self) -> int | None:
+        """The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the default.
+
+        A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`, `clear` and an
+        exchange of the buffer. Raises ParameterError for numbers below -1.
+        """
+        return self._room
+
+    @room.setter
+    def room(self, room: int | None) -> None:
+        self._room = None if room is None else whole(room, -1, (1 << 63) - 2, "room is from -1 to 2^63 - 2, or None")
+
+    def make_room(self) -> None:
+        """Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise. Raises CapacityError."""
+        raise CapacityError("there is no room for another key")
+
+    def _ask_for_room(self) -> None:
+        self.make_room()
+        if self._room is not None and self._room <= 0:
+            Hashed.make_room(self)
+
+    def _take_room(self, keys: int) -> None:
+        if self._room is not None and self._room >= 0:
+            self._room -= keys
+
+    def _forget_room(self) -> None:
+        if self._room is not None:
+            self._room = -1
 
     @property
     def body(self) -> memoryview:

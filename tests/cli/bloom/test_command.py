@@ -194,21 +194,68 @@ def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path)
     source.write_text("".join(f"{number}\n" for number in range(400)))
     past = f"warning: {path} was made for 100 lines and holds about "
     for ran in (
-        run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 0.001),
-        run("bloom", "add", path, source),
+        run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 0.001, "--on-full", "warn"),
+        run("bloom", "add", path, source, "--on-full", "warn"),
         run("bloom", "info", path),
-        run("bloom", "dedupe", path, source),
+        run("bloom", "dedupe", path, source, "--on-full", "warn"),
         run("bloom", "merge", path, "--output", path, "--force"),
     ):
         assert ran.code == 0
         assert past in ran.err
-    ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001)
+    ran = run("bloom", "dedupe", source, "--capacity", 100, "--fp-rate", 0.001, "--hash-funcs", 5, "--on-full", "warn")
     early, late = ran.err.splitlines()
-    assert (
-        early
-        == "spvfilter: warning: the filter in memory has reached its capacity: from here on it drops more and more new lines as repeated"
-    )
+    assert early.startswith("spvfilter: warning: a filter made for 100 keys at 0.001, holds 100 and has a rate of ")
     assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
+
+
+def test_a_full_filter_refuses_lines_and_says_so(run: Any, tmp_path: Path) -> None:
+    path, source = tmp_path / "f", tmp_path / "source"
+    source.write_text("".join(f"{number}\n" for number in range(1, 5_001)))
+    assert run("bloom", "create", path, "--capacity", 100, "--fp-rate", 0.01).code == 0
+    empty = path.read_bytes()
+    full = f"spvfilter: {path} is full: made for 100 lines, it holds "
+    ran = run("bloom", "add", path, source)
+    assert (ran.code, ran.out, ran.err.startswith(full)) == (2, "", True)
+    assert path.read_bytes() == empty  # nothing of a refused file of lines is kept
+    ran = run("bloom", "dedupe", path, source)
+    assert (ran.code, ran.err.startswith(full)) == (2, True)
+    printed = ran.out.splitlines()
+    assert 100 <= len(printed) < 130
+    assert printed == sorted(printed, key=int)
+    kept = opened(path)
+    assert all(line.encode() in kept for line in printed)
+    source.write_text("\n".join(printed))
+    ran = run("bloom", "dedupe", path, source)  # lines that it knows need no room
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    ran = run("bloom", "create", tmp_path / "g", source, source, "--capacity", 10, "--fp-rate", 0.01)
+    assert ran.code == 2
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -> None:
+    path, source = tmp_path / "f", tmp_path / "source"
+    source.write_text("".join(f"{number}\n" for number in range(5_000)))
+    assert run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 1e-6, "--scalable").code == 0
+    assert run("bloom", "check", path, source).out == source.read_text()
+    assert run("bloom", "dedupe", path, source) == (0, "", "")
+    source.write_text("".join(f"{number}\n" for number in range(4_000, 9_000)))
+    assert run("bloom", "dedupe", path, source).out.split() == [str(number) for number in range(5_000, 9_000)]
+    assert run("bloom", "add", path, source).err == "spvfilter: 5000 lines, 0 of them new\n"
+    ran = run("bloom", "info", path)
+    assert ("scalable Bloom filter\n" in ran.out, "grows, 7 slices\n" in ran.out, ran.err) == (True, True, "")
+    assert run("bloom", "dedupe", source, "--capacity", 10).out == source.read_text()
+    for argv, said in (
+        (
+            ["merge", path, path, "--output", tmp_path / "both"],
+            "a scalable filter cannot be united with others: add their lines to one filter",
+        ),
+        (
+            ["create", tmp_path / "g", "--capacity", 9, "--fp-rate", 0.1, "--scalable", "--hash-funcs", 3],
+            "--scalable chooses the number of",
+        ),
+    ):
+        ran = run("bloom", *argv)
+        assert (ran.code, said in ran.err) == (2, True)
 
 
 def test_at_capacity_nothing_is_warned_of(run: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -85,8 +86,19 @@ def test_two_processes_share_what_they_have_seen(redis: Any, server: RedisServer
 @needs_redis
 def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     source = text(tmp_path, "source", *map(str, range(25)))
-    ran = redis("create", "small", source, "--capacity", 10, "--fp-rate", 0.001)
+    shape = ("--capacity", 10, "--fp-rate", 0.001)
+    ran = redis("create", "small", source, *shape, "--on-full", "warn")
     assert (ran.code, "warning: small was made for 10 lines and holds about " in ran.err) == (0, True)
+    ran = redis("create", "other", source, *shape)
+    assert (ran.code, ran.out) == (2, "")
+    assert re.search(r"other is full: made for 10 lines, it holds 1\d and has a false-positive rate of 0.00\d+ now: make a larger", ran.err)
+    redis("create", "empty", *shape)
+    ran = redis("dedupe", "empty", source)
+    assert ran.code == 2
+    assert ran.out.splitlines() == list(map(str, range(len(ran.out.splitlines()))))
+    assert 10 <= len(ran.out.splitlines()) < 25
+    again = redis("dedupe", "empty", source)
+    assert (again.code, again.out) == (2, "")
 
 
 @needs_redis

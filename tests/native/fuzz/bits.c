@@ -15,6 +15,7 @@ typedef struct {
     plain_filter plain;
     spv_shape shape;
     spv_gate gate;
+    spv_room room;
     spv_batch batch;
     uint8_t *memory, *cells; /* the cells lie in the memory, misaligned, and end with it */
     size_t size;             /* bytes of cells */
@@ -52,8 +53,9 @@ static void ask(filters *f, const uint8_t *key, size_t size) {
 
 static void take_away(filters *f, const uint8_t *key, size_t size) {
     size_t count = plain_positions(&f->plain, key, size, f->scratch);
+    bool gone;
     if (f->counters)
-        CHECK(spv_counters_remove(f->cells, f->scratch, count, f->shared) == plain_counters_remove(&f->plain, f->scratch, count));
+        CHECK(spv_counters_remove(f->cells, f->scratch, count, f->shared, &gone) == plain_counters_remove(&f->plain, f->scratch, count));
     else
         CHECK(spv_bits_set(f->cells, f->scratch, count, f->shared) == plain_bits_add(&f->plain, f->scratch, count));
 }
@@ -173,7 +175,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f->cells = f->memory + misaligned;
     f->scratch = zeroed(functions, sizeof *f->scratch);
     spv_shape_make(&f->shape, f->plain.family, f->plain.cell_count, f->plain.hash_funcs, f->plain.partitioned, f->plain.key);
-    f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared};
+    f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared, .room = &f->room};
+    atomic_init(&f->room, SPV_UNLIMITED);
     f->batch.positions = zeroed(functions > SPV_AHEAD_CELLS ? functions : SPV_AHEAD_CELLS, sizeof *f->batch.positions);
     uint8_t *older = exact_copy(f->cells, f->size);
     for (size_t at = HEAD, taken; at < size && (taken = operate(f, data + at, size - at)); at += taken)

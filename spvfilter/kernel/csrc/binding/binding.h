@@ -21,7 +21,8 @@
 #endif
 #include <Python.h>
 
-#include "binding/docs.h"
+#include "binding/docs/functions.h"
+#include "binding/docs/types.h"
 
 #include "spv.h"
 
@@ -50,10 +51,10 @@
 /* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
    only. */
 typedef struct {
-    PyObject *FormatError, *UndoError, *ParameterError, *MismatchError, *ReadOnlyError, *ProofError; /* spvfilter.errors */
+    PyObject *FormatError, *UndoError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError; /* spvfilter.errors */
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
-    PyObject *BitCore, *CounterCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
+    PyObject *BitCore, *CounterCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
 
 /* The state, from a module function's `self`, and from an object whose type cannot be subclassed. */

@@ -45,6 +45,22 @@ bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *da
     return shape->family == SPV_FAMILY_BIP37 ? has(shape, bits, data, size, true) : has(shape, bits, data, size, false);
 }
 
+bool spv_bits_add_hashed(const spv_shape *shape, uint8_t *bits, spv_hash128 hashes, bool shared) {
+    spv_cursor cursor = spv_cursor_of(shape, hashes);
+    unsigned fresh = 0;
+    for (uint32_t i = 0; i < shape->functions; i++)
+        fresh |= set(bits, spv_cursor_next(&cursor, false), shared);
+    return fresh != 0;
+}
+
+bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash128 hashes) {
+    spv_cursor cursor = spv_cursor_of(shape, hashes);
+    for (uint32_t i = 0; i < shape->functions; i++)
+        if (!get(bits, spv_cursor_next(&cursor, false)))
+            return false;
+    return true;
+}
+
 SPV_INLINE bool set_all(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
     unsigned fresh = 0;
     for (size_t i = 0; i < count; i++)
@@ -72,15 +88,33 @@ SPV_INLINE size_t set_window(const spv_batch *batch, size_t count, bool shared) 
     return fresh;
 }
 
+/* The leading keys of a window that are contained: adding them needs no room. */
+static size_t contained(const spv_batch *batch, size_t count) {
+    const size_t functions = batch->shape->functions;
+    size_t known = 0;
+    while (known < count && spv_bits_all(batch->cells, batch->positions + known * functions, functions))
+        known++;
+    return known;
+}
+
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
     const size_t window = spv_keys_ahead(batch->shape), end = from + count;
-    size_t fresh = 0;
-    for (size_t at = from; at < end; at += window) {
-        const size_t now = end - at < window ? end - at : window;
-        spv_hash_ahead(batch, keys, at, now);
+    size_t fresh = 0, now;
+    for (size_t at = from; at < end; at += now) {
+        const size_t wanted = end - at < window ? end - at : window;
         batch->shared = spv_gate_again(batch->gate, batch->shared);
-        fresh += batch->shared ? set_window(batch, now, true) : set_window(batch, now, false);
+        const size_t fits = spv_room_reserve(batch->room, wanted, batch->shared);
+        spv_hash_ahead(batch, keys, at, fits ? fits : wanted);
+        now = fits ? fits : contained(batch, wanted);
+        const size_t new = batch->shared ? set_window(batch, now, true) : set_window(batch, now, false);
+        fresh += new;
+        spv_room_give_back(batch->room, fits > new ? fits - new : 0, batch->shared);
+        if (!fits && now < wanted) {
+            batch->done = at + now - from;
+            return fresh;
+        }
     }
+    batch->done = count;
     return fresh;
 }
 

@@ -10,11 +10,16 @@
 bool spv_bits_add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared);
 bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size);
 
+/* The same of a key whose two hashes are known, in a family that has them. */
+bool spv_bits_add_hashed(const spv_shape *shape, uint8_t *bits, spv_hash128 hashes, bool shared);
+bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash128 hashes);
+
 /* BitCore._set and _all_set, of positions made elsewhere. */
 bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool shared);
 bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count);
 
-/* BitCore.update: how many of the keys from number `from` on, `count` of them, were new. */
+/* BitCore.update: how many of the keys from number `from` on, `count` of them, were new. Stops before a new key for which there is
+   no room (batch->done). */
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 /* BitCore.contains_many: mask[i] is 1 where key from + i is contained, else 0. */
 void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask);

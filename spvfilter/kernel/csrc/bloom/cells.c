@@ -17,10 +17,7 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
     };
 }
 
-/* Where each of up to SPV_AHEAD keys is in its walk over its cells: what is going to be spread, and what is added for the next function. */
-typedef struct {
-    _Alignas(64) uint64_t x[SPV_AHEAD], step[SPV_AHEAD];
-} window;
+typedef spv_window window;
 
 enum { WORDS = 16, LANES_MOST = 8 }; /* of a key that is hashed beside others of its length */
 
@@ -110,24 +107,31 @@ static void siphash(const spv_shape *shape, const spv_keys *keys, size_t from, s
         to->step[i] = spv_two_of_siphash(to->x[i]).h2;
 }
 
-/* Up to SPV_AHEAD keys, whose hashes do not wait for each other. */
-static void spread_window(
-    const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch
-) {
-    const size_t functions = shape->functions;
-    window hashed;
+void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, spv_window *hashed) {
+    (shape->family == SPV_FAMILY_FAST ? fast : siphash)(shape, keys, from, count, hashed);
+    for (size_t i = count; i % LANES_MOST; i++) /* lanes that are left over */
+        hashed->x[i] = hashed->step[i] = 0;
+}
+
+void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count, size_t functions, uint64_t *positions, const spv_batch *batch) {
     _Alignas(64) uint64_t next[SPV_AHEAD];
     uint64_t first = 0;
-    (shape->family == SPV_FAMILY_FAST ? fast : siphash)(shape, keys, from, count, &hashed);
-    for (size_t i = count; i % LANES_MOST; i++) /* lanes that are left over */
-        hashed.x[i] = hashed.step[i] = 0;
     for (size_t j = 0; j < functions; j++, first += shape->stride) {
-        spread(shape, &hashed, count, first, next);
+        spread(shape, hashed, count, first, next);
         for (size_t i = 0; i < count; i++)
             positions[i * functions + j] = next[i];
         for (size_t i = 0; batch && i < count; i++)
             __builtin_prefetch(batch->cells + (next[i] >> batch->shift), 1);
     }
+}
+
+/* Up to SPV_AHEAD keys, whose hashes do not wait for each other. */
+static void spread_window(
+    const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch
+) {
+    window hashed;
+    spv_hash_window(shape, keys, from, count, &hashed);
+    spv_spread_window(shape, &hashed, count, shape->functions, positions, batch);
 }
 
 static void bip37(const spv_shape *shape, const spv_bytes key, uint64_t *positions, const spv_batch *batch) {

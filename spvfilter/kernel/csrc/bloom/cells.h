@@ -3,6 +3,7 @@
 #define SPV_BLOOM_CELLS_H
 
 #include "bloom/gate.h"
+#include "bloom/room.h"
 #include "hash/murmur3.h"
 #include "hash/murmur3/x64.h"
 #include "hash/siphash.h"
@@ -42,6 +43,8 @@ typedef struct {
     uint64_t *positions; /* room for SPV_AHEAD_CELLS, or for one key's if those are more */
     bool far;            /* the cells are too many for a near cache: fetch them ahead */
     bool shared;         /* what spv_gate_enter said; kept up to date by the batch */
+    spv_room *room;      /* new keys that may yet be added */
+    size_t done;         /* keys that the last update took: fewer than it was given if a new key found no room */
 } spv_batch;
 
 SPV_INLINE uint64_t spv_high64(uint64_t a, uint64_t b) {
@@ -86,6 +89,11 @@ SPV_INLINE spv_cursor spv_cursor_at(const spv_shape *shape, const uint8_t *data,
     return cursor;
 }
 
+/* The same of a key whose two hashes are known. */
+SPV_INLINE spv_cursor spv_cursor_of(const spv_shape *shape, spv_hash128 hashes) {
+    return (spv_cursor){.shape = shape, .x = hashes.h1, .step = hashes.h2, .seed = shape->seed};
+}
+
 SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, bool bip37) {
     const spv_shape *shape = cursor->shape;
     uint64_t cell;
@@ -110,6 +118,16 @@ void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, si
 
 /* The same into batch->positions, and the bytes they are in fetched ahead. */
 void spv_hash_ahead(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
+
+/* Where each of up to SPV_AHEAD keys is in its walk over its cells: what is going to be spread, and what is added for the next function. */
+typedef struct {
+    _Alignas(64) uint64_t x[SPV_AHEAD], step[SPV_AHEAD];
+} spv_window;
+
+/* The hashes of up to SPV_AHEAD keys, of a family that has two of them, which are those of every shape with the same family and key. */
+void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, spv_window *hashed);
+/* The next cells of hashed keys, one for each of the first `functions` functions, key by key; fetched ahead if there is a batch. */
+void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count, size_t functions, uint64_t *positions, const spv_batch *batch);
 
 /* How many keys are hashed ahead. */
 SPV_INLINE size_t spv_keys_ahead(const spv_shape *shape) {

@@ -58,16 +58,19 @@ bool spv_counters_add(uint8_t *cells, uint64_t *positions, size_t count, bool sh
     return shared ? add(cells, positions, count, true) : add(cells, positions, count, false);
 }
 
-bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared) {
+bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared, bool *gone) {
+    *gone = false;
     if (!spv_counters_least(cells, positions, count))
         return false;
     count = distinct(positions, count);
     for (size_t i = 0; i < count; i++) {
-        if (move(cells, positions[i], false, shared))
+        const unsigned before = move(cells, positions[i], false, shared);
+        *gone |= before == 1;
+        if (before)
             continue;
         while (i--) /* another thread removed it meanwhile: undo the decrements */
             move(cells, positions[i], true, shared);
-        return false;
+        return *gone = false;
     }
     return true;
 }
@@ -84,12 +87,22 @@ unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, siz
 size_t spv_counters_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
     const size_t window = spv_keys_ahead(batch->shape), functions = batch->shape->functions, end = from + count;
     size_t fresh = 0;
+    batch->done = count;
     for (size_t at = from; at < end; at += window) {
         const size_t now = end - at < window ? end - at : window;
         spv_hash_ahead(batch, keys, at, now);
         batch->shared = spv_gate_again(batch->gate, batch->shared);
-        for (size_t i = 0; i < now; i++)
-            fresh += spv_counters_add(batch->cells, batch->positions + i * functions, functions, batch->shared);
+        for (size_t i = 0; i < now; i++) {
+            uint64_t *positions = batch->positions + i * functions;
+            const size_t room = spv_room_reserve(batch->room, 1, batch->shared);
+            if (!room && !spv_counters_least(batch->cells, positions, functions)) {
+                batch->done = at + i - from;
+                return fresh;
+            }
+            const bool new = spv_counters_add(batch->cells, positions, functions, batch->shared);
+            fresh += new;
+            spv_room_give_back(batch->room, new ? 0 : room, batch->shared);
+        }
     }
     return fresh;
 }

@@ -11,9 +11,9 @@
 enum { SPV_COUNTER_LIMIT = 15 }; /* values.COUNTER_LIMIT: such a counter sticks */
 
 /* CounterCore.add, remove, `in` and count, of one key's positions, the first two of which reorder them. add returns whether the key was
-   new, remove whether it was contained. */
+   new, remove whether it was contained; `gone` whether it no longer is. */
 bool spv_counters_add(uint8_t *cells, uint64_t *positions, size_t count, bool shared);
-bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared);
+bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared, bool *gone);
 unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, size_t count);
 
 /* CounterCore.update and contains_many; see spv_bits_add_many. */

@@ -32,11 +32,34 @@ int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closur
     old = core->memory;
     core->memory = fresh;
     core->readonly = readonly;
+    spv_room_forget(&core->room);
     SPV_UNLOCK()
     Py_BEGIN_ALLOW_THREADS
     spv_wait_for(&old->writers);
     Py_END_ALLOW_THREADS
     Py_DECREF((PyObject *)old);
+    return 0;
+}
+
+PyObject *spv_core_room(PyObject *self, void *Py_UNUSED(closure)) {
+    spv_core *core = (spv_core *)self;
+    if (!spv_check_made(core))
+        return NULL;
+    const int64_t room = spv_room_left(&core->room);
+    return room == SPV_UNLIMITED ? Py_NewRef(Py_None) : PyLong_FromLongLong(room < 0 ? -1 : room);
+}
+
+int spv_core_set_room(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    spv_core *core = (spv_core *)self;
+    long long room = SPV_UNLIMITED;
+    if (!value) {
+        PyErr_SetString(PyExc_AttributeError, "a filter's room cannot be deleted");
+        return -1;
+    }
+    const spv_state *state = spv_check_made(core) ? spv_core_state(self) : NULL;
+    if (!state || (value != Py_None && !spv_whole(state, value, -1, INT64_MAX - 1, "room is from -1 to 2^63 - 2, or None", &room)))
+        return -1;
+    atomic_store_explicit(&core->room, room, memory_order_relaxed);
     return 0;
 }
 

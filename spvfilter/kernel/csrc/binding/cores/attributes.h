@@ -10,6 +10,8 @@ enum { SPV_CELLS, SPV_HASH_FUNCS, SPV_FAMILY, SPV_KEY, SPV_ENCODING, SPV_PARTITI
 PyObject *spv_core_attribute(PyObject *self, void *which);
 PyObject *spv_core_buffer(PyObject *self, void *closure);
 int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *closure);
+PyObject *spv_core_room(PyObject *self, void *closure);
+int spv_core_set_room(PyObject *self, PyObject *value, void *closure);
 PyObject *spv_core_body(PyObject *self, void *closure);
 
 /* `other` as a core whose keys go into the same cells as this one's; NULL with an exception set. */

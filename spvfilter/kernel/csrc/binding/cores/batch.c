@@ -1,6 +1,7 @@
 #include "binding/cores/batch.h"
 
 #include "binding/arguments.h"
+#include "binding/cores/series.h"
 #include "binding/cores/single.h"
 
 #include "bloom/bits.h"
@@ -15,7 +16,8 @@ enum {
 };
 
 typedef struct {
-    spv_core *core;
+    spv_core *core;     /* that encodes the keys */
+    spv_series *series; /* that takes them, or NULL: the core does */
     bool asks;         /* contains_many; else update */
     size_t fresh;      /* keys that were new */
     uint8_t *mask;     /* answers, a byte each */
@@ -45,6 +47,8 @@ static void work(batch_run *run, const spv_keys *keys, size_t from, size_t count
         spv_bits_has_many(&run->batch, keys, from, count, run->mask + run->answers);
     else if (run->asks)
         spv_counters_has_many(&run->batch, keys, from, count, run->mask + run->answers);
+    if (run->asks)
+        run->batch.done = count;
     else
         run->fresh += bits ? spv_bits_add_many(&run->batch, keys, from, count) : spv_counters_add_many(&run->batch, keys, from, count);
 }
@@ -85,15 +89,36 @@ static bool work_locked(batch_run *run, const spv_keys *keys, size_t from, size_
     return done;
 }
 
+static bool work_on_series(batch_run *run, const spv_keys *keys, size_t from, size_t count, bool alone) {
+    spv_series_work work = {.keys = keys, .from = from, .count = count, .mask = run->asks ? run->mask + run->answers : NULL, .alone = alone};
+    const bool done = spv_series_perform(run->series, &work);
+    run->fresh += work.fresh;
+    run->batch.done = work.done;
+    return done;
+}
+
+static bool make_room_for_keys(batch_run *run) {
+    return run->series ? spv_series_make_room(run->series) : spv_core_make_room(run->core);
+}
+
 static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t count, size_t effort) {
     if (!count)
         return true;
     if (!make_room(run, count))
         return false;
-    if (!(effort < ALONE_FROM ? work_locked : work_alone)(run, keys, from, count))
-        return false;
-    run->answers += run->asks ? count : 0;
-    return true;
+    for (;;) {
+        run->batch.done = 0;
+        const bool alone = effort >= ALONE_FROM;
+        if (!(run->series ? work_on_series(run, keys, from, count, alone) : (alone ? work_alone : work_locked)(run, keys, from, count)))
+            return false;
+        run->answers += run->asks ? count : 0;
+        from += run->batch.done;
+        count -= run->batch.done;
+        if (!count)
+            return true;
+        if (!make_room_for_keys(run)) /* a new key found no room */
+            return false;
+    }
 }
 
 static bool note(batch_run *run, int answer) {
@@ -107,6 +132,8 @@ static bool note(batch_run *run, int answer) {
 }
 
 static bool work_one(batch_run *run, PyObject *key) {
+    if (run->series)
+        return note(run, run->asks ? spv_series_contains_key(run->series, key) : spv_series_add_key(run->series, key));
     return note(run, run->asks ? spv_core_contains((PyObject *)run->core, key) : spv_core_add(run->core, key));
 }
 
@@ -256,7 +283,9 @@ static bool run_rows(batch_run *run, const Py_buffer *view) {
     }
     for (size_t at = 0; at < count; at++) {
         const spv_held held = {.data = keys.rows + at * width, .size = width};
-        if (!note(run, run->asks ? spv_core_contains_held(run->core, &held) : spv_core_add_held(run->core, &held)) || PyErr_CheckSignals())
+        const int answer = run->series ? (run->asks ? spv_series_contains_held(run->series, &held) : spv_series_add_held(run->series, &held))
+                                       : (run->asks ? spv_core_contains_held(run->core, &held) : spv_core_add_held(run->core, &held));
+        if (!note(run, answer) || PyErr_CheckSignals())
             return false;
     }
     return true;
@@ -280,16 +309,16 @@ static bool run_batch(batch_run *run, PyObject *keys) {
     return done;
 }
 
-static PyObject *run(PyObject *self, PyObject *keys, bool asks) {
-    spv_core *core = (spv_core *)self;
+static PyObject *run(spv_core *core, spv_series *series, PyObject *keys, bool asks) {
     if (!spv_check_made(core))
         return NULL;
     batch_run run;
     run.core = core;
+    run.series = series;
     run.asks = asks;
     run.fresh = run.answers = run.room = 0;
     run.mask = NULL;
-    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = spv_bytes_of_cells(core->cells, core->shift) > FAR};
+    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = spv_bytes_of_cells(core->cells, core->shift) > FAR, .room = &core->room};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)
         return PyErr_NoMemory();
@@ -303,9 +332,24 @@ static PyObject *run(PyObject *self, PyObject *keys, bool asks) {
 }
 
 PyObject *spv_core_update(PyObject *self, PyObject *keys) {
-    return run(self, keys, false);
+    return run((spv_core *)self, NULL, keys, false);
 }
 
 PyObject *spv_core_contains_many(PyObject *self, PyObject *keys) {
-    return run(self, keys, true);
+    return run((spv_core *)self, NULL, keys, true);
+}
+
+static PyObject *run_series(PyObject *self, PyObject *keys, bool asks) {
+    PyObject *slices = spv_slices_of((spv_series *)self);
+    PyObject *result = slices ? run((spv_core *)PyTuple_GetItem(slices, 0), (spv_series *)self, keys, asks) : NULL;
+    Py_XDECREF(slices);
+    return result;
+}
+
+PyObject *spv_series_update(PyObject *self, PyObject *keys) {
+    return run_series(self, keys, false);
+}
+
+PyObject *spv_series_contains_many(PyObject *self, PyObject *keys) {
+    return run_series(self, keys, true);
 }

@@ -6,5 +6,7 @@
 
 PyObject *spv_core_update(PyObject *self, PyObject *keys);
 PyObject *spv_core_contains_many(PyObject *self, PyObject *keys);
+PyObject *spv_series_update(PyObject *self, PyObject *keys);
+PyObject *spv_series_contains_many(PyObject *self, PyObject *keys);
 
 #endif

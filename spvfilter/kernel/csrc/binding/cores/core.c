@@ -45,6 +45,24 @@ void spv_let_memory_go(spv_memory *memory) {
     Py_DECREF((PyObject *)memory);
 }
 
+PyObject *spv_core_refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
+    const spv_state *state = spv_core_state(self);
+    if (state)
+        PyErr_SetString(state->CapacityError, "there is no room for another key");
+    return NULL;
+}
+
+bool spv_core_make_room(spv_core *core) {
+    PyObject *done = PyObject_CallMethod((PyObject *)core, "make_room", NULL), *refused;
+    Py_XDECREF(done);
+    if (done && spv_room_left(&core->room) <= 0) {
+        refused = spv_core_refuse((PyObject *)core, NULL);
+        Py_XDECREF(refused);
+        return false;
+    }
+    return done != NULL;
+}
+
 int spv_core_traverse(PyObject *self, visitproc visit, void *arg) {
     const spv_core *core = (spv_core *)self;
     Py_VISIT(Py_TYPE(self));

@@ -30,6 +30,7 @@ typedef struct {
     spv_shape shape;      /* its `functions` is 0 if there are no cells; hash_funcs is the number given */
     uint64_t cells;
     spv_gate gate;
+    spv_room room;
     uint32_t hash_funcs;
     uint8_t encoder;      /* SPV_UNMADE before __init__ has succeeded */
     uint8_t shift;
@@ -57,6 +58,11 @@ SPV_INLINE bool spv_check_writable(spv_core *core) {
    before spv_let_memory_go. NULL with an exception set. */
 spv_memory *spv_hold_memory(spv_core *core, bool write);
 void spv_let_memory_go(spv_memory *memory);
+
+/* Hashed.make_room: raises CapacityError. */
+PyObject *spv_core_refuse(PyObject *self, PyObject *none);
+/* Asks the filter's make_room for room for a new key; false with an exception set. */
+bool spv_core_make_room(spv_core *core);
 
 /* Slots of the types. */
 int spv_core_traverse(PyObject *self, visitproc visit, void *arg);

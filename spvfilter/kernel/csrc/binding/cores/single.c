@@ -3,36 +3,57 @@
 #include "bloom/bits.h"
 #include "bloom/counters.h"
 
-/* Adds a key at its positions, under the lock; returns whether it was new, or -1 with ReadOnlyError set. */
+/* Adds a key at its positions, under the lock. */
 static int add_at(spv_core *core, uint64_t *positions) {
+    const size_t functions = core->shape.functions;
     if (!spv_check_writable(core))
         return -1;
-    const bool shared = spv_gate_enter(&core->gate);
-    return core->shift == SPV_BITS ? spv_bits_set(core->memory->cells, positions, core->shape.functions, shared)
-                            : spv_counters_add(core->memory->cells, positions, core->shape.functions, shared);
+    uint8_t *cells = core->memory->cells;
+    const bool bits = core->shift == SPV_BITS, shared = spv_gate_enter(&core->gate);
+    const size_t room = spv_room_reserve(&core->room, 1, shared);
+    if (SPV_UNLIKELY(!room) && !(bits ? spv_bits_all(cells, positions, functions) : spv_counters_least(cells, positions, functions) > 0))
+        return SPV_NO_ROOM;
+    const bool fresh = bits ? spv_bits_set(cells, positions, functions, shared) : spv_counters_add(cells, positions, functions, shared);
+    spv_room_give_back(&core->room, fresh ? 0 : room, shared);
+    return fresh;
 }
 
-SPV_INLINE bool lazily(const spv_core *core) { /* make each position when it is needed, which is faster if the kind allows it */
+/* Adds a key to bits, making each position when it is needed, under the lock. */
+SPV_INLINE int add_lazily(spv_core *core, const spv_held *held) {
+    if (SPV_UNLIKELY(!spv_check_writable(core)))
+        return -1;
+    const bool shared = spv_gate_enter(&core->gate);
+    const size_t room = spv_room_reserve(&core->room, 1, shared);
+    if (SPV_UNLIKELY(!room) && !spv_bits_has(&core->shape, core->memory->cells, held->data, held->size))
+        return SPV_NO_ROOM;
+    const bool fresh = spv_bits_add(&core->shape, core->memory->cells, held->data, held->size, shared);
+    spv_room_give_back(&core->room, fresh ? 0 : room, shared);
+    return fresh;
+}
+
+SPV_INLINE bool lazily(const spv_core *core) { /* which is faster if the kind allows it */
     return core->shift == SPV_BITS && !core->custom;
 }
 
-int spv_core_add_held(spv_core *core, const spv_held *held) {
-    int fresh = -1;
-    if (SPV_LIKELY(lazily(core))) {
-        SPV_LOCK(core)
-        if (SPV_LIKELY(spv_check_writable(core)))
-            fresh = spv_bits_add(&core->shape, core->memory->cells, held->data, held->size, spv_gate_enter(&core->gate));
-        SPV_UNLOCK()
-        return fresh;
-    }
-    uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, held, room);
-    if (positions) {
-        SPV_LOCK(core)
-        fresh = add_at(core, positions);
-        SPV_UNLOCK()
+int spv_core_try_add(spv_core *core, const spv_held *held) {
+    uint64_t room[SPV_NEAR], *positions = NULL;
+    int fresh;
+    if (!lazily(core) && !(positions = spv_positions_of(core, held, room)))
+        return -1;
+    SPV_LOCK(core)
+    fresh = positions ? add_at(core, positions) : add_lazily(core, held);
+    SPV_UNLOCK()
+    if (positions)
         spv_free_positions(positions, room);
-    }
     return fresh;
+}
+
+int spv_core_add_held(spv_core *core, const spv_held *held) {
+    int fresh;
+    do
+        fresh = spv_core_try_add(core, held);
+    while (SPV_UNLIKELY(fresh == SPV_NO_ROOM) && spv_core_make_room(core));
+    return fresh == SPV_NO_ROOM ? -1 : fresh;
 }
 
 int spv_core_add(spv_core *core, PyObject *key) {
@@ -101,13 +122,16 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
         return NULL;
     uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, &held, room);
     const size_t functions = core->shape.functions;
-    bool was_there = true;
+    bool was_there = true, gone;
     if (positions) {
         SPV_LOCK(core)
         if (!spv_counters_least(core->memory->cells, positions, functions))
             was_there = false; /* takes precedence over ReadOnlyError */
-        else if (spv_check_writable(core))
-            was_there = spv_counters_remove(core->memory->cells, positions, functions, spv_gate_enter(&core->gate));
+        else if (spv_check_writable(core)) {
+            const bool shared = spv_gate_enter(&core->gate);
+            was_there = spv_counters_remove(core->memory->cells, positions, functions, shared, &gone);
+            spv_room_give_back(&core->room, gone, shared);
+        }
         SPV_UNLOCK()
         spv_free_positions(positions, room);
     }

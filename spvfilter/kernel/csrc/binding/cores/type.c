@@ -3,6 +3,7 @@
 #include "binding/arguments.h"
 #include "binding/cores/attributes.h"
 #include "binding/cores/batch.h"
+#include "binding/cores/series.h"
 #include "binding/cores/single.h"
 #include "binding/cores/whole.h"
 
@@ -98,6 +99,7 @@ static bool read_memory(const spv_state *state, const core_arguments *given, spv
 #else
     atomic_init(&fresh->gate.shared, !private);
 #endif
+    atomic_init(&fresh->room, SPV_UNLIMITED);
     return fresh->memory != NULL;
 }
 
@@ -161,6 +163,7 @@ static PyMethodDef bit_methods[] = {
     SPV_METHOD(BitCore, contains_many, spv_core_contains_many, METH_O),
     SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
     SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
+    SPV_METHOD(Hashed, make_room, spv_core_refuse, METH_NOARGS),
     SPV_METHOD(BitCore, set_bits, spv_core_used, METH_NOARGS),
     SPV_METHOD(BitCore, union_set_bits, spv_core_union_set_bits, METH_O),
     SPV_METHOD(BitCore, plane_set_bits, spv_core_plane_set_bits, METH_NOARGS),
@@ -176,6 +179,7 @@ static PyMethodDef counter_methods[] = {
     SPV_METHOD(CounterCore, contains_many, spv_core_contains_many, METH_O),
     SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
     SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
+    SPV_METHOD(Hashed, make_room, spv_core_refuse, METH_NOARGS),
     SPV_METHOD(CounterCore, set_cells, spv_core_used, METH_NOARGS),
     SPV_METHOD(CounterCore, to_bits, spv_core_to_bits, METH_NOARGS),
     SPV_METHOD(CounterCore, clear, spv_core_clear_cells, METH_NOARGS),
@@ -186,6 +190,7 @@ static PyMethodDef counter_methods[] = {
 #define ATTRIBUTES \
     ATTRIBUTE(Hashed, cells, SPV_CELLS), ATTRIBUTE(Hashed, hash_funcs, SPV_HASH_FUNCS), ATTRIBUTE(Hashed, family, SPV_FAMILY), \
         ATTRIBUTE(Hashed, key, SPV_KEY), ATTRIBUTE(Hashed, encoding, SPV_ENCODING), ATTRIBUTE(Hashed, partitioned, SPV_PARTITIONED), \
+        {"room", spv_core_room, spv_core_set_room, PyDoc_STR(SPV_DOC_Hashed_room), NULL}, \
         {"buffer", spv_core_buffer, spv_core_set_buffer, PyDoc_STR(SPV_DOC_Hashed_buffer), NULL}, \
         {"body", spv_core_body, NULL, PyDoc_STR(SPV_DOC_Hashed_body), NULL}
 
@@ -223,6 +228,6 @@ static bool make_type(PyObject *module, PyObject **place, const char *name, PyTy
 int spv_add_cores(PyObject *module, spv_state *state) {
     return spv_make_memory_type(module, state) && make_type(module, &state->BitCore, "spvfilter.kernel.native.BitCore", bit_slots)
             && make_type(module, &state->CounterCore, "spvfilter.kernel.native.CounterCore", counter_slots)
-        ? 0
+        ? spv_add_series(module, state)
         : -1;
 }

@@ -117,6 +117,7 @@ static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
         pair.shared = pair.thread ? spv_gate_again(&core->gate, pair.shared) : pair.shared;
         mix(pair.cells + at, other ? pair.others + at : NULL, pair.size - at < BLOCK ? pair.size - at : BLOCK, pair.shared);
     }
+    spv_room_forget(&core->room);
     release(core, &pair);
     return Py_NewRef(self);
 }
