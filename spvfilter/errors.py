@@ -67,6 +67,7 @@ __all__ = [
     "UselessPeerError",
     "VersionError",
     "WatchFileError",
+    "WatchListInUseError",
     "WindowWarning",
     "WrongNetworkError",
 ]
@@ -180,6 +181,10 @@ class WatchFileError(SpvFilterError, ValueError):
         super().__init__(f"{path}: {len(problems)} bad line(s): {shown}{more}")
         self.path = path
         self.problems = problems
+
+
+class WatchListInUseError(SpvFilterError, RuntimeError):
+    """A watch list that a running LightClient uses was to be changed: the client would not search for what is added."""
 
 
 class SourceError(SpvFilterError):

@@ -160,7 +160,7 @@ def light_client(regtest_node: RegtestNode) -> Iterator[LightClientFactory]:
             wanted = watch if isinstance(watch, WatchList) else WatchList.from_addresses(watch, REGTEST)
             options.setdefault("peers", [regtest_node.address])
             client = stack.enter_context(SyncLightClient(wanted, **options))  # type: ignore[arg-type]  # by name
-            eventually(lambda: client.height == regtest_node.height)
+            eventually(lambda: client.tip_height == regtest_node.height)
             return client
 
         yield make

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import whole
 from spvfilter.cli.term.matches import FORMATS, bitcoin
-from spvfilter.cli.term.page import Align, Page, shorten
+from spvfilter.cli.term.page import Align, Page, complain, shorten
+from spvfilter.cli.term.ranges import left_out
 from spvfilter.errors import ParameterError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.views import Balance, Coin, HistoryEntry
@@ -39,7 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter wallet {balance|coins|history|tx TXID} --db FILE [OPTION ...]"
     parser.description = (
         "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch` may run meanwhile. "
-        "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database."
+        "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database. "
+        "Standard error names the blocks that were not searched, if there are any."
     )
     parser.add_argument(
         "view", metavar="VIEW", choices=_VIEWS,
@@ -81,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
                 _print(page, map(_entry_fields, entries), args.format, _ENTRY_COLUMNS)
         else:
             _show_tx(page, _entry(wallet, args.txid), args.format)
+        for line in left_out(wallet) if args.view != "tx" else ():
+            complain(line)
     return 0
 
 

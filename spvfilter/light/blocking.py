@@ -16,6 +16,7 @@ from spvfilter._public import public
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.light.thread import ClientThread
+from spvfilter.watch.watchlist import WatchList
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class SyncLightClient:
     @_of(LightClient)
     def __init__(self, client: LightClient) -> None:
         self._client = client
-        self.network, self.watch, self.mode = client.network, client.watch, client.mode
+        self.network, self.mode = client.network, client.mode
         self._entering = threading.Lock()
         self._thread: ClientThread | None = None
         self._is_left = False
@@ -179,6 +180,11 @@ class SyncLightClient:
             raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 
+    @property
+    def watch(self) -> WatchList:
+        """As LightClient.watch."""
+        return self._client.watch
+
     # LightClient's, in its order
 
     chain = _Reads(LightClient.chain)
@@ -192,15 +198,22 @@ class SyncLightClient:
     coins = _awaits(LightClient.coins)
     history = _awaits(LightClient.history)
     transaction = _awaits(LightClient.transaction)
-    height = _Reads(LightClient.height)
+    tip_height = _Reads(LightClient.tip_height)
+    searched_height = _Reads(LightClient.searched_height)
     observed_fp_rate = _Reads(LightClient.observed_fp_rate)
     fee_floor = _calls(LightClient.fee_floor)
     broadcast = _awaits(LightClient.broadcast)
     abandon = _awaits(LightClient.abandon)
     add_address = _awaits(LightClient.add_address)
+    add_addresses = _awaits(LightClient.add_addresses)
     add_script = _awaits(LightClient.add_script)
     add_pubkey = _awaits(LightClient.add_pubkey)
     add_outpoint = _awaits(LightClient.add_outpoint)
+    remove = _awaits(LightClient.remove)
+    relabel = _awaits(LightClient.relabel)
+    rescan = _awaits(LightClient.rescan)
+    status = _awaits(LightClient.status)
+    searched_for = _awaits(LightClient.searched_for)
 
 
 @public

@@ -12,11 +12,16 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.light.checks import check_options, check_start
+from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Patience, Reach
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.engine.saved import Saved
+from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
-from spvfilter.light.running import Running, check_expressible, opened
+from spvfilter.light.running import Running, opened
+from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
@@ -25,6 +30,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.store.searched import BlockRange
 from spvfilter.store.store import MEMORY, Store
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
 from spvfilter.transaction import Transaction
@@ -39,8 +45,6 @@ else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
 
-MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
-
 
 @public
 class LightClient:
@@ -50,12 +54,19 @@ class LightClient:
             async for event in client.events():
                 ...
 
-    `watch` learns outpoints, and what the database knows is joined with it. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without `store`
-    everything is forgotten at the end. Blocks are searched from `from_height` or from `birthday` (seconds since 1970) on, the first time;
-    later from where the last run ended. `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers are resolved
-    too. Several peers are kept connected. Peers are independent if they are in different network groups: /16 of IPv4, /32 of IPv6, all of
-    Tor. A peer is banned, for a day, only for what its own messages or a block prove; anything else costs it the connection, with growing
-    pauses. PeerWarning reports both. A node that is named twice is connected once.
+    The client works with a copy of `watch`, joined with what the database knows. While it runs, `watch` cannot be changed; when it is left,
+    `watch` gets what `add_addresses`, `remove` and `relabel` have changed. `peers` are HOST, HOST:PORT or [IPV6]:PORT. Without `store`
+    everything is forgotten at the end.
+
+    Blocks are searched from `from_height` or from `birthday` (seconds since 1970, with two hours and eleven blocks to spare) on, else all.
+    A start above the tip is the next block. A later run goes on where the last one ended; entries that are new are searched for from the
+    start that is given, else from that of the first run. A start that is given below that of the first run is a `rescan`: whoever had a
+    wrong birthday gives the right one. Synced and `status` name the blocks that were skipped.
+
+    `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers are resolved too. Several peers are kept connected.
+    Peers are independent if they are in different network groups: /16 of IPv4, /32 of IPv6, all of Tor. A peer is banned, for a day, only
+    for what its own messages or a block prove; anything else costs it the connection, with growing pauses. PeerWarning reports both. A
+    node that is named twice is connected once.
 
     `discover` looks for further peers, at most one of a network group, up to `max_peers` in all; those that are named go first. Addresses
     come from DNS seeds, asked while too few peers are there, and from peers. `store` keeps up to 20,480 of them, and which two were
@@ -103,7 +114,7 @@ class LightClient:
         keep_filters: bool = False,
         mempool: bool = True,
         fp_rate: float = DEFAULT_FP_RATE,
-        from_height: int = 0,
+        from_height: int | None = None,
         birthday: int | None = None,
         proxy: str | None = None,
         discover: bool = False,
@@ -125,13 +136,15 @@ class LightClient:
                 raise ParameterError(f"{self.network} has no DNS seeds: name peers")
         if not self._addresses and not discover:
             raise ParameterError("no peers: name some, or let them be discovered")
-        _check(mode, max_peers, fp_rate, from_height)
-        self.watch = watch
+        self._clock = clock or Clock()
+        switches = {"mempool": mempool, "keep_filters": keep_filters, "discover": discover, "rebuild": rebuild}
+        check_options(mode, max_peers, fp_rate, **switches)
+        check_start(from_height, birthday, self._clock.wall())
+        self._watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
         self._proxy = None if proxy is None else Proxy.parse(proxy)
         self._limits = limits or Limits()
-        self._clock = clock or Clock()
         patience = Patience(
             reply_s=self._limits.reply_s,
             stall_s=self._limits.stall_s,
@@ -154,14 +167,16 @@ class LightClient:
         if self._running is not None and not self._running.has_ended:
             raise NotRunningError("the client is running already")
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
-        opening = thread.submit(lambda: opened(self._path, self.watch, self._options, rebuild=self._rebuild))
+        self._watch.hold()
+        watch = self._watch.copy()  # what it learns is this run's
+        opening = thread.submit(lambda: opened(self._path, watch, self._options, rebuild=self._rebuild))
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
                 raise ParameterError("DNS seeds are not asked through a proxy, and the database knows no address: name peers")
             self._running = Running(
                 self._options,
-                self.watch,
+                watch,
                 store,
                 saved,
                 thread,
@@ -171,17 +186,24 @@ class LightClient:
                 clock=self._clock,
             )
         except BaseException:
+            self._watch.release()
             closing = thread.submit(_close, opening)
             thread.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(closing))
             raise
+        watch.hold()
         self._running.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Leave. Raises what ended the client by itself, unless another exception is on its way."""
         assert self._running is not None
-        await self._running.close()
+        try:
+            await self._running.close()
+        finally:
+            self._watch.release()
+            apply_changes(self._watch, self._running.engine.changes.done)
+            self._watch.take_uses(self._running.engine.books.watch)
         if error is None:
             self._running.hub.check()
 
@@ -298,8 +320,25 @@ class LightClient:
         return await self._checked().read(lambda views: views.transaction(txid))
 
     @property
-    def height(self) -> int:
-        """Up to here every block of the best chain was searched. Raises NotRunningError."""
+    def watch(self) -> WatchList:
+        """What is watched: while the client runs, with what the database knows; else the list that it was made with.
+
+        It cannot be changed while the client runs: WatchListInUseError; see `add_addresses`, `remove` and `relabel`.
+        """
+        running = self._running
+        return self._watch if running is None or running.is_left else running.engine.books.watch
+
+    @property
+    def tip_height(self) -> int:
+        """Height of the best chain's last block. Raises NotRunningError."""
+        return self._checked().engine.chain.height
+
+    @property
+    def searched_height(self) -> int:
+        """Up to here the blocks of the best chain were searched, but for those that were skipped (see `status`); -1 for none.
+
+        Raises NotRunningError.
+        """
         return self._checked().engine.books.cursor
 
     @property
@@ -359,42 +398,109 @@ class LightClient:
         """
         await self._checked().abandon(txid)
 
-    async def add_address(self, address: str, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another address; blocks from `from_height` on are searched again. Raises AddressError, NotRunningError, StoreError."""
-        await self._add(lambda watch: watch.add_address(address, label), from_height)
+    # What is searched for, and where
 
-    async def add_script(self, script_pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another scriptPubKey, as `add_address`. Raises ParameterError, InexpressibleError, NotRunningError, StoreError."""
-        await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height)
+    async def add_address(
+        self, address: str, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+    ) -> None:
+        """Watch another address, as `add_addresses`. Raises AddressError, ParameterError, NotRunningError, StoreError."""
+        await self._add(lambda watch: watch.add_address(address, label), from_height, birthday)
 
-    async def add_pubkey(self, pubkey: bytes, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch another public key, as `add_address`. Raises ParameterError, NotRunningError, StoreError."""
-        await self._add(lambda watch: watch.add_pubkey(pubkey, label), from_height)
+    async def add_addresses(
+        self, addresses: Iterable[str | tuple[str, str | None]], *, from_height: int | None = None, birthday: int | None = None
+    ) -> None:
+        """Watch further addresses, or (address, label) pairs, all or none. Blocks from a height or a birthday on are searched for them.
 
-    async def add_outpoint(self, outpoint: OutPoint | str, label: str | None = None, *, from_height: int = 0) -> None:
-        """Watch for the spend of another outpoint, as `add_address`. Raises ParameterError, NotRunningError, StoreError."""
-        await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height)
+        By default that is where the client's search began. If it is above the tip, the next block is the first. What was searched already
+        is searched again from there on, for the coins found now; Synced follows. An address that is watched already gets the label, and is
+        searched for where it was not. Returns when the addresses are stored; until then neither the list nor any peer's filter has them.
 
-    async def _add(self, change: Callable[[WatchList], None], from_height: int) -> None:
-        running = self._checked()
-        trial = WatchList(self.network)
-        change(trial)
-        check_expressible(trial, self.mode)  # before anything is changed
-        change(self.watch)
-        await running.watch_changed(from_height)
-        self._options = replace(self._options, from_height=min(self._options.from_height, from_height))
+        Raises AddressError, ParameterError, InexpressibleError, NotRunningError, and StoreError, which ends the client.
+        """
+        if isinstance(addresses, str):
+            raise TypeError("an iterable of addresses expected, not one string")
+        more = WatchList.from_addresses(addresses, self.network)
+        await self._add_all(more, from_height, birthday)
 
+    async def add_script(
+        self, script_pubkey: bytes, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+    ) -> None:
+        """Watch another scriptPubKey, as `add_addresses`. Raises ParameterError, InexpressibleError, NotRunningError, StoreError."""
+        await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height, birthday)
 
-def _check(mode: Mode | str, max_peers: int, fp_rate: float, from_height: int) -> None:
-    """Raises ParameterError for what a client cannot be made with."""
-    if mode not in list(Mode):
-        raise ParameterError(f"mode is one of {', '.join(Mode)}, not {mode!r}")
-    if not 1 <= max_peers <= MAX_PEERS:
-        raise ParameterError(f"max_peers is from 1 to {MAX_PEERS}, not {max_peers}")
-    if not 0.0 < fp_rate < 1.0:
-        raise ParameterError(f"fp_rate is above 0 and below 1, not {fp_rate}")
-    if from_height < 0:
-        raise ParameterError(f"from_height is not below 0: {from_height}")
+    async def add_pubkey(
+        self, pubkey: bytes, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+    ) -> None:
+        """Watch another public key, as `add_addresses`. Raises ParameterError, InexpressibleError, NotRunningError, StoreError."""
+        await self._add(lambda watch: watch.add_pubkey(pubkey, label), from_height, birthday)
+
+    async def add_outpoint(
+        self, outpoint: OutPoint | str, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+    ) -> None:
+        """Watch for the spend of another outpoint, as `add_addresses`. Raises ParameterError, NotRunningError, StoreError."""
+        await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height, birthday)
+
+    async def _add(self, change: Callable[[WatchList], None], from_height: int | None, birthday: int | None) -> None:
+        more = WatchList(self.network)
+        change(more)
+        await self._add_all(more, from_height, birthday)
+
+    async def _add_all(self, more: WatchList, from_height: int | None, birthday: int | None) -> None:
+        running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
+        check_expressible(more, self.mode)  # before anything is changed
+        ways = ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
+        self._searched_from(running, await running.ask(AddEntries(tuple(more.entries()), start, ways)))
+
+    async def remove(self, *entries: EntryName) -> None:
+        """Watch entries no more: addresses, scriptPubKeys, outpoints, or what a line of a watch list's file has, such as `pubkey:HEX`.
+
+        The books follow the list: what matched only these entries leaves balance, coins and history, as if they had never been watched,
+        and MatchWithdrawn(reason=REMOVED) tells of each match. What was broadcast here and is unconfirmed stays, and in the history what
+        had ended before (conflicted, abandoned, expired). An entry that is added again is searched for anew. Returns when that is stored.
+
+        A script of a keychain is not removed alone: leave the client, and enter one with a list without the keychain. Then the database has
+        its scripts as entries of their own.
+
+        Raises ParameterError for an entry that is not watched, for a script of a keychain and if none is left, NotRunningError, StoreError.
+        """
+        await self._checked().ask(RemoveEntries(named(entries, self.network)))
+
+    async def relabel(self, entry: EntryName, label: str | None) -> None:
+        """Give an entry (as for `remove`) another label, or none; history and coins show it at once. Returns when that is stored.
+
+        Raises ParameterError for an entry that is not watched or an invalid label, NotRunningError, StoreError.
+        """
+        await self._checked().ask(RelabelEntries(named([entry], self.network), label))
+
+    async def rescan(self, *, from_height: int | None = None, birthday: int | None = None) -> int:
+        """Search blocks again for all that is watched, from a height or a birthday on, else all; the first height that is searched.
+
+        The wallet's start is then no higher than that. What is known stays and is not told again; what was overlooked is found. Blocks
+        above `searched_height` are searched anyway: from there on, or above the tip, this changes nothing. Returns when that is stored, so
+        that it goes on after a restart, and is not taken back if the wait is cancelled; Synced follows when it is done.
+
+        Raises ParameterError, NotRunningError, StoreError.
+        """
+        running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
+        return self._searched_from(running, await running.ask(Rescan(start)))
+
+    def _searched_from(self, running: Running, first: object) -> int:
+        """Without a database, the next run begins there, too."""
+        assert isinstance(first, int)
+        begun, given = running.engine.books.blocks.start, self._options.from_height
+        lowest = given if self._options.birthday is None or begun is None else begun
+        if self._path == MEMORY and lowest is not None and first < lowest:
+            self._options = replace(self._options, from_height=first, birthday=None)
+        return first
+
+    async def status(self) -> ClientStatus:
+        """What the client knows of itself now, with the blocks that were searched for each entry. Raises NotRunningError, StoreError."""
+        return await self._checked().status()
+
+    async def searched_for(self, entry: EntryName) -> tuple[BlockRange, ...]:
+        """The blocks that were searched for an entry (as for `remove`). Raises ParameterError, NotRunningError, StoreError."""
+        wanted = named([entry], self.network)
+        return await self._checked().read(lambda views: views.searched_for(wanted))
 
 
 def _close(opening: futures.Future[tuple[Store, Saved]]) -> None:

@@ -10,32 +10,36 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are 
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import InexpressibleError, NotRunningError, ParameterError, UselessPeerError, WindowWarning
+from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError, WindowWarning
 from spvfilter.light.database import Database
-from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.engine import Engine, StartHeight
+from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.expressible import check_expressible
 from spvfilter.light.engine.inputs import (
     Abandon,
+    Asked,
     Broadcast as Sending,
     Input,
     Instant,
     SeedAnswer,
     Seeded,
     Tick,
-    WatchChanged,
     Worked,
 )
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.requests import Request
 from spvfilter.light.engine.saved import Saved
+from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.events import Broadcast, Event, Mode
 from spvfilter.light.sockets import Sockets
+from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventHub
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.store import Batch, Store
-from spvfilter.store.views import Views
+from spvfilter.store.views import SearchedEntries, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, WalletEvent
 from spvfilter.wallet.reader import decoded
@@ -89,6 +93,7 @@ class Running:
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # by txid: who waits to hear what becomes of it
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # by token: who waits for an answer
         self._works: set[asyncio.Future[Any]] = set()
 
     def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
@@ -130,9 +135,13 @@ class Running:
         self._database.close()
         if self._timer is not None:
             self._timer.cancel()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(error or NotRunningError("the client was left"))
+                future.exception()
         for waiting in self._calls.values():
-            for future in waiting:
-                future.cancel()
+            for call in waiting:
+                call.cancel()
         self._calls.clear()
         self._inputs.clear()
         self.hub.end(error)
@@ -202,9 +211,11 @@ class Running:
                 case Answer(txid, answer):
                     for future in self._calls.pop(txid, ()):
                         _resolve(future, answer)
+                case Done(token, value):
+                    self._done(token, value)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
-        future = self._loop.run_in_executor(None, _caught, function)
+        future = asyncio.get_running_loop().run_in_executor(None, _caught, function)
         self._works.add(future)
 
         def done(finished: asyncio.Future[object]) -> None:
@@ -232,13 +243,23 @@ class Running:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._tick)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
     # What users do
 
+    async def status(self) -> ClientStatus:
+        """The state, with the database's heights and ranges. Raises StoreError."""
+
+        def read(views: Views) -> tuple[int, int, tuple[SearchedEntries, ...]]:
+            with views.moment():
+                return views.tip(), views.searched_height(), views.searched()
+
+        tip, height, searched = await self.read(read)
+        return self.engine.status_with(tip, height, searched)
+
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
         """Broadcast a transaction and wait for what is known of it. Raises PeerError, TxConflictError, PrivacyError."""
-        call: asyncio.Future[Broadcast] = self._loop.create_future()
+        call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(tx.txid, []).append(call)
         self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
@@ -286,11 +307,26 @@ class Running:
 
         await self.in_store(keep)
 
-    async def watch_changed(self, from_height: int) -> None:
-        """Entries were added to the watch list; wait until they are stored. Raises StoreError."""
-        self.feed(WatchChanged(from_height))
-        await self._database.drain()
+    async def ask(self, request: Request) -> object:
+        """Have a request carried out and wait until that is stored; its answer. Raises StoreError, ParameterError.
+
+        It is carried out even if the wait is cancelled.
+        """
         self.check()
+        answered: asyncio.Future[object] = self._loop.create_future()
+        token = max(self._asked, default=0) + 1
+        self._asked[token] = answered
+        self.feed(Asked(token, request))
+        return await answered
+
+    def _done(self, token: int, value: object) -> None:
+        future = self._asked.pop(token)
+        if future.done():
+            return
+        if isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)
 
 
 def _plain(error: BaseException) -> Exception:
@@ -337,7 +373,8 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         chain = HeaderChain.restore(network, store.headers(1))
         watch.widen()
         check_expressible(watch, options.mode)  # before it is kept
-        since = StartHeight(options.from_height, options.birthday).first(chain)
+        start = StartHeight(options.from_height, options.birthday)
+        since = start.first(chain) if start.is_given else None
         saved = Saved.read(store, watch, since, chain)
         while watch.advance() or watch.widen():  # keychains have further scripts by what the database knew: search for them, too
             saved = Saved.read(store, watch, since, chain)
@@ -348,15 +385,3 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
-
-
-def check_expressible(watch: WatchList, mode: Mode) -> None:
-    """Raises InexpressibleError for entries that the mode cannot find."""
-    if mode is not Mode.BIP37:
-        try:
-            watch.gcs_elements()
-            return
-        except InexpressibleError:
-            if mode is Mode.COMPACT:
-                raise
-    watch.bloom_elements()

@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
+    from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
     from spvfilter.store.store import (
         MEMORY as MEMORY,
         Batch as Batch,
         Bip37Parameters as Bip37Parameters,
+        NewEntry as NewEntry,
         Store as Store,
     )
     from spvfilter.store.views import (
         Balance as Balance,
         Coin as Coin,
         HistoryEntry as HistoryEntry,
+        SearchedEntries as SearchedEntries,
         Snapshot as Snapshot,
         Views as Views,
     )
@@ -33,6 +36,7 @@ else:
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         ledger="Ended StoredMatch StoredTx TxStatus",
-        store="Batch Bip37Parameters MEMORY Store",
-        views="Balance Coin HistoryEntry Snapshot Views",
+        searched="BlockRange EntryGroup Searched",
+        store="Batch Bip37Parameters MEMORY NewEntry Store",
+        views="Balance Coin HistoryEntry SearchedEntries Snapshot Views",
     )

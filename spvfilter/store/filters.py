@@ -39,6 +39,10 @@ class CompactFilterBatch:
     hashes: Sequence[bytes] = ()  # filter hashes of the next blocks
     kept: Sequence[tuple[bytes, bytes]] = ()  # filters to store: hash and bytes
 
+    def extended(self, change: CompactFilterBatch) -> CompactFilterBatch:
+        """This one and another after it, which has no fork."""
+        return CompactFilterBatch(self.fork, [*self.hashes, *change.hashes], [*self.kept, *change.kept])
+
 
 @dataclass(slots=True)
 class _Row:

@@ -194,6 +194,16 @@ class Ledger:
         """Write what is known of a transaction, or forget it."""
         self._txs[txid] = tx
 
+    def drop_unmatched(self, txids: Iterable[bytes]) -> None:
+        """Forget those transactions that no entry matches any more, but for unconfirmed ones that were broadcast here."""
+        for txid in dict.fromkeys(txids):
+            if self._db.execute("SELECT 1 FROM matches WHERE txid = ?", (txid,)).fetchone() is not None:
+                continue
+            stored = self._db.execute(f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)).fetchone()  # noqa: S608
+            tx = self._txs.get(txid, None if stored is None else stored_tx(stored))
+            if tx is None or not tx.own or tx.status is TxStatus.CONFIRMED:
+                self._txs[txid] = None
+
     def relabelled(self, entry: int) -> None:
         """The label of an entry has changed."""
         for (txid,) in self._db.execute("SELECT DISTINCT txid FROM matches WHERE entry = ?", (entry,)):

@@ -10,14 +10,14 @@ Use it from one thread at a time. The file and its companions have mode 0600: th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self  # rows are as SQLite gives them
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError, StoreForeignError
-from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows, KnownAddress
 from spvfilter.store.events import EventRows, StoredEvent
@@ -38,6 +38,7 @@ from spvfilter.store.ledger import (
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
+from spvfilter.store.searched import Searched
 from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
 from spvfilter.store.views import Views
 from spvfilter.watch.watchlist import WatchList
@@ -65,6 +66,16 @@ class Bip37Parameters(NamedTuple):
 
 
 @public
+class NewEntry(NamedTuple):
+    """An entry of the watch list that the database does not have yet, and the id that it gets."""
+
+    id: int
+    kind: EntryKind
+    value: bytes
+    label: str | None
+
+
+@public
 @dataclass(slots=True)
 class Batch:
     """Changes of one commit, applied in this order. Empty parts change nothing."""
@@ -78,7 +89,10 @@ class Batch:
     notes: dict[str, bytes | None] = field(default_factory=dict)  # named values of the light client; None deletes
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
-    entries: list[tuple[EntryKind, bytes, str | None]] = field(default_factory=list)  # of the attached watch list, those that follow
+    entries: list[NewEntry] = field(default_factory=list)  # of the attached watch list, those that follow
+    labels: dict[int, str | None] = field(default_factory=dict)  # by number of the entry
+    removed: Sequence[int] = ()  # numbers of entries; the others are numbered anew by the next batch
+    searched: bytes | None = None  # which blocks were searched for which entries: Searched.encode
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)  # of peers, by address; None deletes
     events: list[StoredEvent] = field(default_factory=list)  # that tell of these changes, numbered on from the last one
     told: int | None = None  # height up to which events have told of connected blocks
@@ -89,7 +103,7 @@ class Batch:
         if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
             return False
         parts = self.headers, self.matches, self.withdrawn, self.transactions, self.notes, self.entries, self.addresses, self.events
-        return not any(parts)
+        return not any((*parts, self.labels, self.removed, self.searched))
 
 
 @public
@@ -107,7 +121,6 @@ class Store:
         self.events = EventRows(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self.addresses = AddressRows(connection, self._rows, path)
-        self._watch: WatchList | None = None
         self._ids: list[int] = []  # entry number → id of its row
         self._cursor = -1
         self._searched = -1
@@ -250,6 +263,19 @@ class Store:
         return self._searched
 
     @property
+    def ids(self) -> list[int]:
+        """The ids of the attached watch list's entries, by number."""
+        return self._ids.copy()
+
+    @property
+    def searched_blocks(self) -> Searched:
+        """Which blocks were searched for which entries. Raises StoreCorruptError."""
+        try:
+            return Searched.parse(self._rows.meta("searched"))
+        except ValueError as error:
+            raise StoreCorruptError(f"{self.path}: the searched blocks cannot be read: {error}") from None
+
+    @property
     def secret(self) -> bytes:
         """32 random bytes, drawn when the database was created."""
         return self._rows.meta("secret") or b""
@@ -340,10 +366,11 @@ class Store:
 
     # Writing
 
-    def attach(self, watch: WatchList, since: int = 0) -> None:
+    def attach(self, watch: WatchList, since: int | None = None) -> None:
         """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
 
-        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it.
+        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it; None
+        is where the wallet's first search began.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -356,19 +383,20 @@ class Store:
             coins = {outpoint: rest for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")}
             for outpoint, (row, value, script) in coins.items():
                 watch.table.set_coin(outpoint, entries[row], value, script)
-            self._watch = watch
             self._ids = []
             with self._rows.transaction():
                 self._rows.check_unchanged()
-                self._write_entries(known)
-                self._write_coins(
-                    outpoint
-                    for outpoint, coin in watch.table.coins()
-                    if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]
-                )
+                searched = self.searched_blocks
+                self._write_entries(watch, known, searched.add_entries(len(watch) - len(known)))
+                for outpoint, coin in watch.table.coins():
+                    if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
+                        self._write_coin(outpoint, coin)
                 self._ledger.settle()  # of those that have another label
                 if len(watch) > len(known):
-                    self._move_cursor(min(self._cursor, max(since, 0) - 1))
+                    first = (searched.start or 0) if since is None else max(since, 0)
+                    searched.again(first - 1, self._cursor)
+                    self._rows.set_meta("searched", searched.encode())
+                    self._move_cursor(min(self._cursor, first - 1))
 
     def commit(self, *batches: Batch) -> None:
         """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed.
@@ -376,7 +404,7 @@ class Store:
         Another exception, such as KeyboardInterrupt, may come when everything is committed already. Raises ParameterError for headers that
         do not follow the stored ones and for hashes of a wrong size.
         """
-        tip, cursor, searched, ids = self.tip, self._cursor, self._searched, len(self._ids)
+        tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
         filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
         try:
             with translated(self.path), self._rows.transaction():
@@ -388,7 +416,8 @@ class Store:
         except BaseException:
             if not self._rows.is_committed:
                 self._headers.tip, self._cursor, self._searched = tip, cursor, searched
-                del self._ids[ids:]
+                self._ids = ids
+                del self._ids[number:]
                 self._ledger.reset(totals)
                 self.events.reset(log)
                 self.compact_filters.reset(filters)
@@ -403,16 +432,25 @@ class Store:
             self._move_cursor(min(self._cursor, batch.fork))
         if batch.headers or batch.fork is not None:
             self._headers.append(batch.headers)
-        for kind, value, label in batch.entries:
-            self._add_entry(kind, value, label)
+        for row, kind, value, label in batch.entries:
+            self._rows.insert("watch", (row, int(kind), value, label))
+            self._ids.append(row)
+        for at, label in batch.labels.items():
+            self._relabel(self._ids[at], label)
+        self._remove_entries([self._ids[at] for at in batch.removed])
         for identity in batch.withdrawn:
             self._ledger.withdraw(identity)
         for found in batch.matches:
             self._ledger.put(found, self._ids[found.hit.entry])
-        self._write_coins(found.hit.outpoint for found in batch.matches if not found.hit.spend and found.height is not None)
+        for hit in (found.hit for found in batch.matches if not found.hit.spend and found.height is not None):
+            self._write_coin(hit.outpoint, Coin(hit.entry, hit.value, hit.script))
         for txid, tx in batch.transactions.items():
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
+        if batch.removed:
+            self._ledger.drop_unmatched(txid for _, txid, _ in batch.withdrawn)
+            gone = set(batch.removed)
+            self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         self.addresses.write(batch.addresses)
@@ -420,6 +458,8 @@ class Store:
             self.events.write(batch.events, batch.told)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self.tip))
+        if batch.searched is not None:
+            self._rows.set_meta("searched", batch.searched)
         if batch.compact_filters is not None:
             self.compact_filters.write(batch.compact_filters)
         if batch.bip37_parameters is not None:
@@ -431,31 +471,36 @@ class Store:
         self._searched = max(self._searched, height)
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
-    def _add_entry(self, kind: EntryKind, value: bytes, label: str | None) -> None:
-        """Write the watch list's next entry."""
-        row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
-        self._rows.insert("watch", (row, int(kind), value, label))
-        self._ids.append(row)
+    def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None]], row: int) -> None:
+        """Write the entries of a watch list. `known`: entry number → id and label of its existing row; new ones get ids from `row` on."""
+        for at, (kind, value, label) in enumerate(watch.entries()):
+            if at in known:
+                there, labelled = known[at]
+                if label != labelled:
+                    self._relabel(there, label)
+            else:
+                there, row = row, row + 1
+                self._rows.insert("watch", (there, int(kind), value, label))
+            self._ids.append(there)
 
-    def _write_entries(self, known: dict[int, tuple[int, str | None]]) -> None:
-        """Write the entries of the watch list that have no row id yet. `known`: entry number → id and label of its existing row."""
-        assert self._watch is not None
-        for at, (kind, value, label) in enumerate(self._watch.entries()):
-            if at < len(self._ids):
-                continue
-            row, labelled = known.get(at, (0, None))
-            if not row:
-                row = 1 + self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()[0]
-            elif label != labelled:
-                self._rows.remove("watch", "id = ?", (row,))
-                self._ledger.relabelled(row)
-            if at not in known or label != labelled:
-                self._rows.insert("watch", (row, int(kind), value, label))
-            self._ids.append(row)
+    def _relabel(self, row: int, label: str | None) -> None:
+        kind, value = self._db.execute("SELECT kind, value FROM watch WHERE id = ?", (row,)).fetchone()
+        self._rows.remove("watch", "id = ?", (row,))
+        self._rows.insert("watch", (row, kind, value, label))
+        self._ledger.relabelled(row)
 
-    def _write_coins(self, outpoints: Iterable[bytes]) -> None:
-        for outpoint in outpoints:
-            coin = self._watch.table.coin(outpoint) if self._watch is not None else None
-            if coin is not None:
-                self._rows.remove("coins", "outpoint = ?", (outpoint,))
-                self._rows.insert("coins", (outpoint, self._ids[coin.entry], coin.value, coin.script))
+    def _remove_entries(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._rows.remove("watch", "id = ?", (row,))
+            self._rows.remove("coins", "entry = ?", (row,))
+
+    def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
+        """Write what is known of an outpoint; its entry stays, as in the table of the watch list."""
+        entry, value, script = self._ids[coin.entry], coin.value, coin.script
+        known = self._db.execute("SELECT entry, value, script FROM coins WHERE outpoint = ?", (outpoint,)).fetchone()
+        if known is not None:
+            entry = known[0]
+            value, script = known[1] if known[1] != NO_VALUE else value, known[2] if known[2] is not None else script
+        if known != (entry, value, script):
+            self._rows.remove("coins", "outpoint = ?", (outpoint,))
+            self._rows.insert("coins", (outpoint, entry, value, script))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
@@ -12,6 +13,7 @@ from spvfilter._public import deferred, public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
@@ -19,6 +21,7 @@ from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED
+from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.sqlite import mark, translated
 from spvfilter.watch.match import Completeness
 
@@ -114,6 +117,16 @@ class HistoryEntry:
 
 
 @public
+@dataclass(frozen=True, slots=True)
+class SearchedEntries:
+    """Entries of the watch list, and the blocks of the best chain that were searched for them."""
+
+    entries: int  # how many
+    ranges: tuple[BlockRange, ...]  # ascending
+    skipped: tuple[BlockRange, ...]  # up to the height of the search: these are searched only if `rescan` is told to
+
+
+@public
 class Views:
     """Balance, coins and history from one connection to the database. Methods raise StoreError."""
 
@@ -138,13 +151,48 @@ class Views:
             return self._log().last
 
     def searched_height(self) -> int:
-        """Height up to which blocks have been searched for every entry of the watch list; -1 for none.
+        """Height up to which blocks have been searched, but for those that were skipped (see `searched`); -1 for none.
 
         Raises StoreCorruptError.
         """
         with self._moment():
             raw = self._meta("cursor")
             return -1 if raw is None else int.from_bytes(raw[:8], "little", signed=True)
+
+    def searched(self) -> tuple[SearchedEntries, ...]:
+        """Which blocks were searched for which entries: those searched alike together, in the order in which they were added.
+
+        Raises StoreCorruptError.
+        """
+        with self._moment():
+            cursor, searched = self.searched_height(), self._searched()
+            groups = searched.groups()
+            ends = [group.id for group in groups[1:]] + [_TOP]
+            query = "SELECT count(*) FROM watch WHERE id >= ? AND id < ?"
+            counts = [self._db.execute(query, (group.id, end)).fetchone()[0] for group, end in zip(groups, ends, strict=True)]
+        rows = zip(counts, groups, strict=True)
+        return tuple(SearchedEntries(count, ranges, gaps(ranges, cursor)) for count, (_, ranges) in rows if count)
+
+    def searched_for(self, entries: Iterable[tuple[EntryKind, bytes]]) -> tuple[BlockRange, ...]:
+        """The blocks that were searched for all of some entries, each as WatchList.entries lists it.
+
+        Raises ParameterError for one that is not watched, StoreCorruptError.
+        """
+        with self._moment():
+            searched = self._searched()
+            found: list[tuple[BlockRange, ...]] = []
+            for kind, value in entries:
+                row = self._db.execute("SELECT id FROM watch WHERE kind = ? AND value = ?", (int(kind), value)).fetchone()
+                if row is None:
+                    raise ParameterError(f"this is not watched: {value.hex()[:80]}")
+                found.append(searched.ranges_of(row[0]))
+        return reduce(common, found) if found else ()
+
+    def _searched(self) -> Searched:
+        try:
+            return Searched.parse(self._meta("searched"))
+        except ValueError as error:
+            raise StoreCorruptError(f"{self._path}: the searched blocks cannot be read: {error}") from None
 
     def balance(self, label: str | None = None) -> Balance:
         """The balance: of everything, from sums that each commit keeps, or of the coins of a label, which are added up.

@@ -7,17 +7,20 @@ the wallet's: any confirmed transaction that spends one of them conflicts with i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from spvfilter.kernel import Hit
+from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
-from spvfilter.store.store import Batch
+from spvfilter.store.store import Batch, NewEntry
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.endings import Ending, Endings
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
+from spvfilter.wallet.kept import KeptTransactions, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, is_sane, made_by
@@ -30,20 +33,17 @@ class Books:
 
     def __init__(self, watch: WatchList, saved: SavedBooks) -> None:
         self.watch = watch
-        self._entries = len(watch)  # that are stored
         self.cursor = saved.cursor  # height up to which blocks have been searched
         self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
+        self.blocks, self._are_blocks_changed = saved.blocks, False  # which were searched for which entries; since the batch has them
+        self.ids = list(saved.ids)  # of the entries' rows in the database, by number
         self.filtered = Filtered()
         self.batch = Batch()  # changes that are not committed yet
         self._sealed: list[Batch] = []  # those before, which must be applied first
-        self._confirmed: dict[Identity, StoredMatch] = {}
-        self._at: dict[int, list[Identity]] = {}  # height → matches
-        self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
-        self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
-        self._kept: dict[bytes, StoredTx] = {}
+        self._confirmed = ConfirmedMatches()
+        self._kept = KeptTransactions()
         self.ended = Endings(saved.ended, saved.transactions)
-        unconfirmed = [found.hit for found in saved.matches if found.block_hash is None]
-        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed)
+        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed := [each.hit for each in saved.matches if each.block_hash is None])
         watch.table.learn(unconfirmed)
         own = {txid for txid, tx in saved.unconfirmed.items() if tx.own}
         self._invented = InventedOutpoints(watch, (hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own))
@@ -52,10 +52,11 @@ class Books:
                 self._remember(found)
         for txid, tx in saved.transactions.items():
             if tx.status is TxStatus.CONFIRMED and tx.position:
-                self._keep(txid, tx)
+                self._kept.keep(txid, tx)
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
+        self._complete()
         if not self._sealed and self.batch.is_empty:
             return []
         batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
@@ -64,20 +65,20 @@ class Books:
 
     def _seal(self) -> None:
         """What follows must be applied after all changes so far."""
+        self._complete()
         self._sealed.append(self.batch)
         self.batch = Batch()
 
+    def _complete(self) -> None:
+        if self._are_blocks_changed:
+            self._are_blocks_changed, self.batch.searched = False, self.blocks.encode()
+
     def _remember(self, found: StoredMatch) -> None:
-        assert found.height is not None
-        mark = identity(found.hit)
-        self._confirmed[mark] = found
-        self._at.setdefault(found.height, []).append(mark)
+        self._confirmed.add(found)
         if found.hit.spend:
-            self._spender[found.hit.outpoint] = found.hit.txid
+            self._kept.spend(found.hit)
         else:
             self._invented.discard(found.hit.outpoint)
-        if found.completeness == Completeness.ONE_PEER:
-            self._one_peer[mark] = None
 
     def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
         """The match of a hit, `at` its place in a block."""
@@ -86,9 +87,7 @@ class Books:
 
     def matches(self) -> Iterator[MatchFound]:
         """Every match: confirmed ones in ascending height, then unconfirmed ones."""
-        for height in sorted(self._at):
-            places = (self._confirmed[mark] for mark in self._at[height])
-            yield from (MatchFound(self.match_of(found.hit, found), found.completeness) for found in places)
+        yield from (MatchFound(self.match_of(found.hit, found), found.completeness) for found in self._confirmed)
         for txid in self.unconfirmed.pending:
             yield from (MatchFound(self.match_of(hit)) for hit in self.unconfirmed.hits(txid).values())
 
@@ -102,8 +101,7 @@ class Books:
 
     def positions_at(self, height: int) -> dict[int, bytes]:
         """The positions of matched transactions in the block at a height, with their txids."""
-        hits = (self._confirmed[mark].hit for mark in self._at.get(height, ()))
-        return {hit.position: hit.txid for hit in hits}
+        return {found.hit.position: found.hit.txid for found in self._confirmed.at(height)}
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
         """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
@@ -111,8 +109,7 @@ class Books:
 
     def spender_of(self, tx: Transaction) -> bytes | None:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
-        spenders = (self._spender.get(outpoint) for outpoint in tx.inputs)
-        return next((spender for spender in spenders if spender not in (None, tx.txid)), None)
+        return self._kept.spender_of(tx)
 
     # Searching blocks
 
@@ -136,6 +133,7 @@ class Books:
             self.filtered.txs += block.total
             self.filtered.false_positives += len(block.txs) - len({hit.position for hit in hits})
         events += self._record(block, hits)
+        self.blocks.record(block.height, block.height)
         self._move_cursor(block.height)
         return events
 
@@ -172,13 +170,7 @@ class Books:
             self.ended.forget(hit.txid)
             self.batch.transactions[hit.txid] = kept
             if hit.position:
-                self._keep(hit.txid, kept)
-
-    def _keep(self, txid: bytes, kept: StoredTx) -> None:
-        """Remember a transaction of a block, and everything that it spends: a rival may come later than the block."""
-        self._kept[txid] = kept
-        for outpoint in Transaction.parse(kept.raw).inputs:
-            self._spender.setdefault(outpoint, txid)
+                self._kept.keep(hit.txid, kept)
 
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
@@ -200,8 +192,15 @@ class Books:
         yield from self._come_back(freed)
 
     def rewind(self, height: int) -> None:
-        """Move the cursor back, so that blocks above `height` are searched again."""
+        """Move the cursor back: what was found in blocks above `height` is in doubt, and they are searched again."""
+        self.blocks.cut(max(height, -1))
+        self._are_blocks_changed = True
+        self.search_again(height)
+
+    def search_again(self, height: int) -> None:
+        """Move the cursor back, so that blocks above `height` are searched again; what was found in them stands."""
         if height < self.cursor:
+            self.blocks.again(max(height, -1), self.cursor)
             self._move_cursor(max(height, -1))
 
     def skip_to(self, height: int) -> None:
@@ -210,21 +209,21 @@ class Books:
 
     def connect_empty(self, height: int) -> None:
         """The blocks above the cursor, up to a height, were searched: nothing in them concerns the wallet."""
+        self.blocks.record(self.cursor + 1, height)
         self._move_cursor(height)
+
+    def begin_at(self, height: int) -> None:
+        """The wallet's search begins there."""
+        self.blocks.start, self._are_blocks_changed = height, True
 
     def _move_cursor(self, height: int) -> None:
         self.cursor = self.batch.cursor = height
         self.searched = max(self.searched, height)
+        self._are_blocks_changed = True
 
     def mark_proven(self, height: int) -> None:
         """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
-        if height < 0 or not self._one_peer:
-            return
-        proven = [mark for mark in self._one_peer if (self._confirmed[mark].height or 0) <= height]
-        for mark in proven:
-            found = self._confirmed[mark] = self._confirmed[mark]._replace(completeness=Completeness.PROVEN)
-            del self._one_peer[mark]
-            self.batch.matches.append(found)
+        self.batch.matches += self._confirmed.prove(height)
 
     # The chain
 
@@ -243,11 +242,9 @@ class Books:
         end, freed = Ending(TxStatus.CONFLICTED, Reason.REORG, fork), list[bytes]()
         gone: set[bytes] = set()  # txids that no block can contain any more
         for height in range(fork + len(hashes), fork, -1):
-            lost = [self._confirmed.pop(mark) for mark in self._at.pop(height, ())]
+            lost = self._confirmed.take(height)
             for found in reversed(lost):
-                self._one_peer.pop(identity(found.hit), None)
-                if found.hit.spend and self._spender.get(found.hit.outpoint) == found.hit.txid:
-                    del self._spender[found.hit.outpoint]
+                self._kept.take_back(found.hit)
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
                     gone.add(found.hit.txid)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
@@ -258,6 +255,8 @@ class Books:
             txids = dict.fromkeys(found.hit.txid for found in lost)
             returning += (kept for txid in reversed(txids) if (kept := self._forget_tx(txid)) is not None)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
+        self.blocks.cut(fork)
+        self._are_blocks_changed = True
         for kept in [*self.ended.undone(fork, self.batch), *reversed(returning)]:  # parents first; what was in a block was seen last
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
@@ -270,25 +269,17 @@ class Books:
         return [*events, *self._come_back(freed)]
 
     def _forget_tx(self, txid: bytes) -> StoredTx | None:
-        kept = self._kept.pop(txid, None)
+        kept = self._kept.forget(txid)
         if kept is not None:
             self.batch.transactions[txid] = None
-            for outpoint in Transaction.parse(kept.raw).inputs:
-                if self._spender.get(outpoint) == txid:
-                    del self._spender[outpoint]
         return kept
 
     def change_filters(self, change: CompactFilterBatch) -> None:
         """Store filter hashes and filters."""
-        known = self.batch.compact_filters
-        if known is None:
-            self.batch.compact_filters = change
-        elif change.fork is None:
-            hashes, kept = [*known.hashes, *change.hashes], [*known.kept, *change.kept]
-            self.batch.compact_filters = CompactFilterBatch(known.fork, hashes, kept)
-        else:
+        if self.batch.compact_filters is not None and change.fork is not None:
             self._seal()
-            self.batch.compact_filters = change
+        known = self.batch.compact_filters
+        self.batch.compact_filters = change if known is None else known.extended(change)
 
     # Unconfirmed transactions
 
@@ -438,12 +429,33 @@ class Books:
             for raw, seen in self.unconfirmed.take_waiting(outpoint):
                 yield from self.add_unconfirmed(raw, seen)
 
+    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]]) -> None:
+        """Store new entries of the watch list, which gets them when they are stored."""
+        first = self.blocks.add_entries(len(entries))
+        self.batch.entries += (NewEntry(row, *entry) for row, entry in enumerate(entries, first))
+        self.ids += range(first, first + len(entries))
+        self._are_blocks_changed = True
+
+    def remove_entries(self, removed: Sequence[int], tell: Callable[..., None]) -> None:
+        """Take entries from the watch list: what matched them leaves the books, unless another entry matches it as well.
+
+        `tell` is called with the events, which belong into the commit of that change.
+        """
+        self._seal()
+        lost = (change := Renumbering(self.watch, removed)).apply(self._confirmed, self.unconfirmed, self.batch)
+        self.ended.change(change.hit)
+        withdrawn = [MatchWithdrawn(self.match_of(found.hit, found if found.block_hash else None), Reason.REMOVED) for found in lost]
+        self.watch.replace_with(change.left)
+        self.ids = change.ids(self.ids)
+        self.blocks.keep_entries(self.ids)
+        self._are_blocks_changed = True
+        tell(*withdrawn)
+        self._seal()
+        for txid in {found.hit.txid for found in lost} - {found.hit.txid for found in self._confirmed}:
+            self._forget_tx(txid)
+
     def entries_added(self) -> list[WalletEvent]:
-        """Store the new entries of the watch list, and match all unconfirmed transactions against them."""
-        for number in range(self._entries, len(self.watch)):
-            kind, value = self.watch.table.entry(number)
-            self.batch.entries.append((kind, value, self.watch.label(number)))
-        self._entries = len(self.watch)
+        """Match all unconfirmed transactions against new entries of the watch list."""
         events = self._rescan(list(self.unconfirmed.pending))
         for raw, seen in self.unconfirmed.take_unmatched():
             events += self.add_unconfirmed(raw, seen)
@@ -486,15 +498,6 @@ class Books:
         self.batch.withdrawn += hits
         yield from (MatchWithdrawn(self.match_of(hit), reason, by) for hit in hits.values())
 
-    # Elements of filters
-
     def bloom_elements(self) -> list[bytes]:
-        """The elements of a BIP-37 filter: the watch list's, and the outpoints that our own unconfirmed transactions spend.
-
-        Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the address is
-        ours. So outputs of unconfirmed transactions that we did not send stay out, unless they are entries of the list.
-        """
-        elements = self._invented.left_out(self.watch.bloom_elements())
-        for _, raw in self.own_unconfirmed():
-            elements.update(dict.fromkeys(Transaction.parse(raw).inputs))
-        return list(elements)
+        """The elements of a BIP-37 filter, without what strangers may have invented. Raises InexpressibleError."""
+        return filter_elements(self.watch, self._invented, dict(self.own_unconfirmed()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
@@ -69,6 +69,13 @@ class Endings:
     def __contains__(self, txid: bytes) -> bool:
         """Whether a transaction has ended, and is kept."""
         return txid in self._own or txid in self._others
+
+    def change(self, hit_of: Callable[[Hit], Hit | None]) -> None:
+        """Change the hits of what is kept; those for which there is none are forgotten."""
+        for kept in (self._own, self._conflicted):
+            for txid, tx in kept.items():
+                if tx.hits:
+                    kept[txid] = tx._replace(hits=tuple(hit for hit in map(hit_of, tx.hits) if hit is not None))
 
     def own(self, txid: bytes) -> StoredTx | None:
         """A transaction that was broadcast here and has ended, or None."""

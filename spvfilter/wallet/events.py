@@ -17,6 +17,7 @@ class Reason(StrEnum):
     CONFLICT = "conflict"  # a confirmed transaction spends an input of it or of one of its ancestors
     REPLACED = "replaced"  # a later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it
     ABANDONED = "abandoned"  # given up by `abandon`, or a descendant of such a transaction
+    REMOVED = "removed"  # the entry that it matches is no longer watched
     EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
     REFUSED = "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.store.ledger import Ended, StoredMatch, StoredTx
+from spvfilter.store.searched import Searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class SavedBooks:
     ended: Sequence[Ended] = ()  # what counts no more, the oldest first
     cursor: int = -1
     searched: int = -1
+    blocks: Searched = field(default_factory=Searched)
+    ids: Sequence[int] = ()  # of the entries' rows, by number
 
 
 @dataclass(slots=True)

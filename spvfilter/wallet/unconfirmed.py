@@ -10,7 +10,7 @@ unconfirmed payments.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
@@ -129,6 +129,18 @@ class Unconfirmed:
             return False
         known[identity(hit)] = hit
         return True
+
+    def change(self, hit_of: Callable[[Hit], Hit | None]) -> dict[bytes, list[Hit]]:
+        """Change all hits; those for which there is none are removed and returned, by txid."""
+        lost: dict[bytes, list[Hit]] = {}
+        for txid, hits in self._hits.items():
+            self._hits[txid] = {mark: made for mark, hit in hits.items() if (made := hit_of(hit)) is not None}
+            if len(self._hits[txid]) < len(hits):
+                lost[txid] = [hit for mark, hit in hits.items() if mark not in self._hits[txid]]
+        for txid, pending in self.pending.items():
+            if pending.hits:
+                self.pending[txid] = pending._replace(hits=tuple(hit for hit in map(hit_of, pending.hits) if hit is not None))
+        return lost
 
     def remove(self, txid: bytes) -> dict[Identity, Hit] | None:
         """Forget a transaction; its matches, or None if it is not there."""

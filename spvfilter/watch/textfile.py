@@ -164,6 +164,14 @@ def _end_of_descriptor(text: str) -> int:
     return len(text)
 
 
+def add(watch: Sink, entry: str, label: str | None = None) -> None:
+    """Add one entry as a line of the file has it, without its label. Raises ParameterError."""
+    if entry.startswith("outpoint:"):
+        _add_outpoint(watch, entry, label)
+    else:
+        _add(watch, entry, label)
+
+
 def _add(watch: Sink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
     if not colon or is_descriptor(entry) or kind.lower() == "bitcoin":

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from unicodedata import category
 
 from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import InexpressibleError, ParameterError
-from spvfilter.hashes import hash160, sha256d
+from spvfilter.errors import ParameterError, WatchListInUseError
+from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable, is_pubkey
 from spvfilter.network import MAINNET, Network
-from spvfilter.primitives import OutPoint, Serializable, script_pushes, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
+from spvfilter.watch.arguments import checked_label, pubkey_scripts, script_of
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.windows import Windows
 
-_OP_RETURN = 0x6A
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # instead of a position
 
@@ -44,7 +44,8 @@ class WatchList:
     BIP-37 finds a spend by outpoint only: see `bloom_elements`.
 
     Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong together; watch
-    addresses instead if that matters. A list is not safe to change from several threads at once.
+    addresses instead if that matters. A list is not safe to change from several threads at once. While a LightClient runs with it, nothing
+    can be added to it: WatchListInUseError.
 
     Raises ParameterError for an unknown network. A label has no control characters, line ends or surrogates, else ParameterError.
     """
@@ -54,6 +55,7 @@ class WatchList:
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
         self._windows = Windows(self._table)
+        self._holders = 0  # running clients
 
     @classmethod
     def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
@@ -85,11 +87,16 @@ class WatchList:
         textfile.write(self, Path(path))
 
     def add_address(self, address: str, label: str | None = None) -> None:
-        """Watch an address of the list's network. Raises AddressError, WrongNetworkError, ParameterError for an invalid label."""
+        """Watch an address of the list's network.
+
+        Raises WatchListInUseError, AddressError, WrongNetworkError, ParameterError for an invalid label.
+        """
+        self._check_free()
         self.add_script(address_to_script(address, self.network), label)
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None:
-        """Watch a scriptPubKey. Raises ParameterError for an empty one."""
+        """Watch a scriptPubKey. Raises WatchListInUseError, ParameterError for an empty one."""
+        self._check_free()
         script = to_bytes(script_pubkey)
         if not script:
             raise ParameterError("an empty scriptPubKey cannot be watched: it would match every output with an empty script")
@@ -98,9 +105,10 @@ class WatchList:
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
         """Watch a public key in every script that a wallet derives from it; the table of the class lists them.
 
-        P2TR is not among them, because its key is tweaked: watch the address. Raises ParameterError unless the key has 33 bytes
-        starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
+        P2TR is not among them, because its key is tweaked: watch the address. Raises WatchListInUseError, ParameterError unless the key has
+        33 bytes starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
         """
+        self._check_free()
         key = to_bytes(pubkey)
         if not is_pubkey(key):
             raise ParameterError(f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07")
@@ -109,7 +117,8 @@ class WatchList:
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
-        """Watch for any push of exactly these bytes. Raises ParameterError unless there are 1 to 520."""
+        """Watch for any push of exactly these bytes. Raises WatchListInUseError, ParameterError unless there are 1 to 520."""
+        self._check_free()
         element = to_bytes(data)
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
             raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
@@ -121,8 +130,9 @@ class WatchList:
         """Watch for the spend of an outpoint, given as OutPoint or as `TXID:INDEX` (txid in display order); `value` is in satoshi.
 
         If the list watches `script_pubkey`, or has already learned the outpoint, the outpoint belongs to that entry and shares its
-        label, unless `label` is given. Raises ParameterError for an invalid outpoint, value or label.
+        label, unless `label` is given. Raises WatchListInUseError, ParameterError for an invalid outpoint, value or label.
         """
+        self._check_free()
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
             raise ParameterError(f"value out of range: {value}")
@@ -140,8 +150,9 @@ class WatchList:
 
         Extended public keys whose prefix names a script type (ypub, zpub, upub, vpub) stand for their receiving and change addresses.
         One that is watched already keeps its uses. Private keys are refused, and no error repeats them. Raises DescriptorError for
-        what cannot be watched, WrongNetworkError for keys of another network, ParameterError.
+        what cannot be watched, WrongNetworkError for keys of another network, WatchListInUseError, ParameterError.
         """
+        self._check_free()
         found = [
             Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
             for each in parse_descriptor(text, self.network)
@@ -154,15 +165,17 @@ class WatchList:
         """Watch the scripts that a wallet derives by itself: `script_at(index)` is the scriptPubKey of an index from 0, always the same.
 
         A list that is loaded from a file does not know the function: add the keychain again, and it has the uses that the file tells.
-        Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, ParameterError for a name that is taken.
+        Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, WatchListInUseError, ParameterError for a name that is
+        taken.
         """
+        self._check_free()
         if self._windows.get(name) is not None:
             raise ParameterError(f"the watch list has a keychain {name[:80]!r} already")
-        return self._add_keychain(Keychain(name, lambda index: (_script_of(script_at(index)),), label=label, lookahead=lookahead))
+        return self._add_keychain(Keychain(name, lambda index: (script_of(script_at(index)),), label=label, lookahead=lookahead))
 
     def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
         """Watch a keychain, at least up to index `end`. One that is watched already takes a new label and a larger lookahead."""
-        keychain.label = _checked_label(keychain.label)
+        keychain.label = checked_label(keychain.label)
         keychain.reach(end)
         known = self._windows.get(keychain.name)
         if known is None:
@@ -175,7 +188,8 @@ class WatchList:
         return known
 
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
-        """Watch a descriptor with the window that it had when the list was saved. Raises DescriptorError, ParameterError."""
+        """Watch a descriptor with the window of a saved list. Raises WatchListInUseError, DescriptorError, ParameterError."""
+        self._check_free()
         for each in parse_descriptor(text, self.network):
             keychain = Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
             self._add_keychain(keychain, end)
@@ -194,16 +208,7 @@ class WatchList:
 
         Raises ParameterError for an unknown keychain, one whose indexes are all used, and one whose scripts have no address.
         """
-        chain = next(iter(self._windows), None) if keychain is None else self._windows.get(keychain)
-        if chain is None:
-            raise ParameterError("the watch list has no keychain" + ("" if keychain is None else f" {keychain[:80]!r}"))
-        index = chain.next_index
-        if index is None:
-            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
-        for script in chain.scripts(index):
-            if address := script_to_address(script, self.network):
-                return address
-        raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
+        return self._windows.next_address(keychain, self.network)
 
     def is_used(self, address: str) -> bool:
         """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError."""
@@ -215,8 +220,15 @@ class WatchList:
         """Note the use of keychains' scripts by hits, by default by the outpoints that the list knows, and let the windows move.
 
         Returns the scripts that are watched now and were not before: blocks that were searched without them are to be searched again.
-        `accept` does the same. Raises KeychainError.
+        `accept` does the same. While a LightClient runs with the list no window moves: where one must, WatchListInUseError, with the uses
+        noted. Raises KeychainError.
         """
+        if self._holders:
+            if self._windows.note(hits):
+                raise WatchListInUseError(
+                    "a running client uses this watch list, and a window of it must move: match with a copy of the list"
+                )
+            return []
         return self._windows.take_coins() if hits is None else self._windows.use(hits)
 
     def note_use(self, keychain: str, index: int) -> bool:
@@ -232,8 +244,9 @@ class WatchList:
     def widen(self, margin: int | None = None) -> list[bytes]:
         """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that were not watched.
 
-        As long as no use moves a window beyond them, nothing needs to be searched again. Raises KeychainError.
+        As long as no use moves a window beyond them, nothing needs to be searched again. Raises WatchListInUseError, KeychainError.
         """
+        self._check_free()
         return self._windows.widen(margin)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
@@ -247,8 +260,9 @@ class WatchList:
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
         """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.
 
-        Returns the numbers of bytes and lines taken. Raises ParameterError for an invalid label.
+        Returns the numbers of bytes and lines taken. Raises WatchListInUseError, ParameterError for an invalid label.
         """
+        self._check_free()
         network = self.network
         taken, lines, labels = self._table.add_address_lines(chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp)
         for entry, label in labels:
@@ -256,7 +270,7 @@ class WatchList:
         return taken, lines
 
     def _label(self, entry: int, label: str | None) -> None:
-        if label := _checked_label(label):
+        if label := checked_label(label):
             self._labels[entry] = label
 
     def __len__(self) -> int:
@@ -304,11 +318,65 @@ class WatchList:
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
         """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries.
 
-        Raises ParameterError for an invalid label.
+        Raises WatchListInUseError, ParameterError for an invalid label.
         """
+        self._check_free()
         number = self._table.add(kind, value)
         self._label(number, label)
         return number
+
+    def relabel(self, number: int, label: str | None) -> None:
+        """Give the entry with a number in the table another label, or none. Raises ParameterError for an invalid label, IndexError."""
+        self._table.entry(number)
+        checked = checked_label(label)
+        self._labels.pop(number, None)
+        self._label(number, checked)
+
+    def without_entries(self, numbers: Collection[int]) -> WatchList:
+        """An independent list without some entries, given by number, and the outpoints learned through them alone.
+
+        Of a keychain all indexes in its window count as watched: its scripts should stay.
+        """
+        left = WatchList(self.network)
+        kept: dict[int, int] = {}
+        for number, (kind, value) in enumerate(self._table.entries()):
+            if number not in numbers:
+                kept[number] = left._table.add(kind, value)
+        left._labels = {kept[number]: label for number, label in self._labels.items() if number in kept}
+        for outpoint, coin in self._table.coins():
+            entry = kept.get(coin.entry, NO_ENTRY)
+            if entry == NO_ENTRY and coin.script is not None:
+                entry = left._table.match_script(coin.script)
+            if entry != NO_ENTRY:
+                left._table.set_coin(outpoint, entry, coin.value, coin.script)
+        left._windows = self._windows.without(left._table, kept)
+        return left
+
+    def replace_with(self, other: WatchList) -> None:
+        """Have the entries, labels and outpoints of what `without_entries` gave, which is given up; keychains stay the same objects."""
+        self._table, self._labels = other._table, other._labels
+        self._windows.become(other._windows)
+
+    def take_uses(self, other: WatchList) -> None:
+        """Know the uses that a copy's keychains have, with windows that reach as far. Raises KeychainError."""
+        self._windows.take_uses(other.keychains)
+
+    # In use by a light client
+
+    def hold(self) -> None:
+        """A light client works with the list: until `release`, `add_address` and the like raise."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """A light client has ended."""
+        self._holders -= 1
+
+    def _check_free(self) -> None:
+        if self._holders:
+            raise WatchListInUseError(
+                "a running client uses this watch list and would not search for the entry: call the client's own add_…; add keychains "
+                "before it is entered"
+            )
 
     def label(self, entry: int) -> str | None:
         """The label of the entry with this number in the table, else that of its keychain."""
@@ -336,21 +404,7 @@ class WatchList:
         are included, and with update flag ALL the peer adds future ones (BIP-37 § Filter matching algorithm).
         Raises InexpressibleError, which lists the scripts without pushes.
         """
-        elements: dict[bytes, None] = {}
-        silent = []
-        for kind, value in self._table.entries():
-            if kind == EntryKind.SCRIPT:
-                push = max(script_pushes(value), key=len, default=b"")
-                if not push:
-                    silent.append(value.hex())
-                elements[push] = None
-            elif kind != EntryKind.OUTPOINT:
-                elements[value] = None
-        if silent:
-            shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
-            raise InexpressibleError(f"BIP-37 cannot find scripts that push no data: {shown}", tuple(silent))
-        elements.update((point, None) for point, _ in self._table.coins())
-        return list(elements)
+        return bloom_elements(self._table)
 
     def gcs_elements(self) -> list[bytes]:
         """The scriptPubKeys to query a BIP-158 filter for, including those of known outpoints, without duplicates.
@@ -358,29 +412,14 @@ class WatchList:
         They find everything in this list except bare multisig outputs of its public keys. Raises InexpressibleError, which lists the
         entries that compact filters cannot find: data elements, outpoints of unknown script, scripts that start with OP_RETURN.
         """
-        scripts: dict[bytes, None] = {}
-        hidden: list[str] = []
-        for kind, value in self._table.entries():
-            if kind == EntryKind.SCRIPT and value[0] != _OP_RETURN:
-                scripts[value] = None
-            elif kind in (EntryKind.SCRIPT, EntryKind.DATA):
-                hidden.append(value.hex())
-        for point, coin in self._table.coins():
-            if coin.script:
-                scripts[coin.script] = None
-            else:
-                hidden.append(str(OutPoint.parse(point)))
-        if hidden:
-            shown = ", ".join(hidden[:5]) + (f" and {len(hidden) - 5} more" if len(hidden) > 5 else "")
-            raise InexpressibleError(f"compact filters cannot find: {shown}", tuple(hidden))
-        return list(scripts)
+        return gcs_elements(self._table)
 
     def match_tx(
         self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None, time: int | None = None
     ) -> list[Match]:
         """The matches in one transaction; matching outputs are learned. `time` is that of its block, seconds since 1970.
 
-        Raises FormatError for a malformed transaction.
+        Raises FormatError for a malformed transaction, WatchListInUseError.
         """
         tx = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_tx(tx))
@@ -388,7 +427,7 @@ class WatchList:
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
-        """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block."""
+        """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block, WatchListInUseError."""
         block = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_block(block))
         time = int.from_bytes(block[68:72], "little")
@@ -410,7 +449,10 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Turn the table's hits into matches, as `matches` does, learn the outpoints of their outputs, and let keychains' windows move."""
+        """Turn the table's hits into matches, as `matches` does, learn the outpoints of their outputs, and let keychains' windows move.
+
+        Raises WatchListInUseError, KeychainError.
+        """
         found = list(hits)
         self._table.learn(found)
         self.advance(found)
@@ -433,7 +475,7 @@ class WatchList:
         """
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse
-        place_of = self._place if self.keychains else _no_place
+        place_of = self._windows.place
         return [
             Match(
                 _INPUT if spend else _OUTPUT,
@@ -454,38 +496,3 @@ class WatchList:
             )
             for spend, position, txid, index, outpoint, value, script, entry, fee in hits
         ]
-
-    def _place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
-        """The name of the keychain that a script belongs to, and its index there."""
-        keychain, index = self._windows.of(entry, script) or (None, None)
-        return keychain.name if keychain else None, index
-
-
-def _no_place(entry: int, script: bytes | None) -> tuple[None, None]:
-    """Of no keychain."""
-    return None, None
-
-
-def _checked_label(label: str | None) -> str | None:
-    """A label without blanks around it, None for an empty one. Raises ParameterError for one that no line could hold."""
-    label = label.strip() if label else None
-    if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
-        raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
-    return label or None
-
-
-def _script_of(script: object) -> bytes:
-    """What the `script_at` of a keychain gave, as bytes; what is none is left for Keychain to refuse."""
-    return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]  # any object
-
-
-def pubkey_scripts(key: bytes) -> list[bytes]:
-    """The P2PK, P2PKH, P2WPKH and P2SH-P2WPKH scripts of a public key."""
-    key_hash = hash160(key)
-    witness = b"\x00\x14" + key_hash
-    return [
-        bytes((len(key),)) + key + b"\xac",
-        b"\x76\xa9\x14" + key_hash + b"\x88\xac",
-        witness,
-        b"\xa9\x14" + hash160(witness) + b"\x87",
-    ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
+from spvfilter.network import Network
 from spvfilter.watch.keychain import Keychain
 
 _NOBODY = 0  # in the place of a keychain's number, which counts from 1
@@ -65,6 +67,28 @@ class Windows:
         Raises KeychainError if scripts cannot be derived: the uses are noted, and windows that could move have moved.
         """
         return self.grow() if self._note((hit.entry, hit.script) for hit in hits) else []
+
+    def place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
+        """As `of`, with the name of the keychain; (None, None) of none."""
+        found = self.of(entry, script) if self._chains else None
+        return (None, None) if found is None else (found[0].name, found[1])
+
+    def next_address(self, name: str | None, network: Network) -> str:
+        """As WatchList.next_address. Raises ParameterError."""
+        chain = next(iter(self), None) if name is None else self.get(name)
+        if chain is None:
+            raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
+        index = chain.next_index
+        if index is None:
+            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
+        for script in chain.scripts(index):
+            if address := script_to_address(script, network):
+                return address
+        raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
+
+    def note(self, hits: Iterable[Hit] | None) -> bool:
+        """Note that what hits concern was used, by default the known outpoints; whether a window must move. It does not."""
+        return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def use_script(self, script: bytes) -> list[bytes]:
         """As `use`, of one script."""
@@ -145,6 +169,30 @@ class Windows:
     def move_to(self, table: WatchTable) -> None:
         """The list has another table now, with the same entries."""
         self._table = table
+
+    def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
+        """A copy for a table that has some of the entries: new number by the one here, in ascending order."""
+        twin = self.copy(table)
+        twin._owners, twin._indexes = array("H", bytes(2 * len(kept))), array("I", bytes(self._indexes.itemsize * len(kept)))
+        for old, new in kept.items():
+            if self._is_owned(old):
+                twin._owners[new], twin._indexes[new] = self._owners[old], self._indexes[old]
+        twin._shared = {kept[entry]: places for entry, places in twin._shared.items() if entry in kept}
+        return twin
+
+    def become(self, other: Windows) -> None:
+        """Have the places of a copy, and its table; the keychains stay the objects that they are."""
+        self._table, self._owners, self._indexes, self._shared = other._table, other._owners, other._indexes, other._shared
+
+    def take_uses(self, other: Iterable[Keychain]) -> None:
+        """Have the uses of the keychains of a copy, and windows that reach as far. Raises KeychainError."""
+        known = [(mine, each) for each in other if (mine := self.get(each.name)) is not None]
+        for mine, each in known:
+            mine.reach(each.end)
+        self.grow()
+        for mine, each in known:
+            for index in each.used:
+                mine.use(index)
 
     def copy(self, table: WatchTable) -> Windows:
         """The same of a copy of the table."""

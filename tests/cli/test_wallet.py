@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from spvfilter.cli.term.ranges import blocks
+from spvfilter.network import REGTEST
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.store.store import Batch
+from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.processes import on_terminal
+from support.stores import opened
 
 
 @pytest.fixture
@@ -153,3 +157,34 @@ def test_a_history_of_many_pages_is_whole(run: Any, tmp_path: Path) -> None:
     ledger.store.close()
     rows = [json.loads(line) for line in run("wallet", "history", "--db", path).out.splitlines()]
     assert [row["txid"] for row in rows] == [shown(raw) for raw in raws[::-1]]
+
+
+def test_what_was_not_searched_is_named_on_standard_error(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wallet.db"
+    ledger = Ledger(path)
+    ledger.mine(12)
+    ledger.store.close()
+    assert run("wallet", "balance", "--db", path).err == ""
+    with opened(path) as store:
+        more = WatchList(REGTEST)
+        more.add_script(p2wpkh(b"\x03" * 20))
+        store.attach(more, 8)
+    for view in ("balance", "coins", "history"):
+        assert run("wallet", view, "--db", path).err.splitlines() == [
+            "spvfilter: blocks 0 to 7 were never searched for 1 of 3 watched entries: watch --rescan --from-height 0 does it",
+            "spvfilter: blocks 8 to 12 were not searched yet: watch goes on there",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        ([(5, 5)], "block 5"),
+        ([(0, 4)], "blocks 0 to 4"),
+        ([(0, 4), (7, 7)], "blocks 0 to 4 and block 7"),
+        ([(0, 4), (7, 7), (9, 10)], "blocks 0 to 4, block 7 and blocks 9 to 10"),
+        ([(0, 4), (7, 7), (9, 10), (12, 13)], "blocks 0 to 4, block 7 and 2 more ranges"),
+    ],
+)
+def test_ranges_of_blocks_in_words(ranges: list[tuple[int, int]], words: str) -> None:
+    assert blocks(ranges) == words

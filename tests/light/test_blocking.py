@@ -159,7 +159,7 @@ def test_what_is_typed_is_what_it_gives(served: Served) -> None:
     with client_of(served) as client:
         assert isinstance(assert_type(client.balance(), Balance), Balance)
         assert isinstance(assert_type(client.events(), EventIterator[Event]), EventIterator)
-        assert isinstance(assert_type(client.height, int), int)
+        assert isinstance(assert_type(client.tip_height, int), int)
         assert assert_type(client.call(lambda light: light.events()), EventStream)
 
 
@@ -176,7 +176,7 @@ def test_a_wallet_is_followed_without_asyncio(served: Served, tmp_path: Path) ->
         assert (found.match.value, found.match.label) == (50_000, "savings")
         assert client.balance().pending_in == 50_000
         assert [entry.net for entry in client.history(label="savings", limit=5)] == [50_000]
-        assert client.height == client.chain.height == client.call(lambda light: light.height) == served.regtest.height
+        assert client.tip_height == client.chain.height == client.call(lambda light: light.tip_height) == served.regtest.height
         client.add_script(b"\x00\x14" + b"\x07" * 20, "more", from_height=90)
         assert client.fee_floor() is None
         with pytest.raises(ParameterError, match="limit"):
@@ -265,14 +265,14 @@ def test_several_threads_share_the_events_and_call_at_once(served: Served) -> No
 def test_before_entering_and_after_leaving_every_call_says_so(served: Served) -> None:
     client = client_of(served)
     for _ in range(2):
-        for call in (lambda: client.height, client.balance, client.events, lambda: client.call(lambda light: light.height)):
+        for call in (lambda: client.tip_height, client.balance, client.events, lambda: client.call(lambda light: light.tip_height)):
             with pytest.raises(NotRunningError):
                 call()
         with client:
             until_synced(client)
             with pytest.raises(NotRunningError, match="running already"):
                 client.__enter__()
-            assert client.height == served.regtest.height
+            assert client.tip_height == served.regtest.height
         client.__exit__(None, None, None)  # again: nothing happens
 
 
@@ -369,7 +369,7 @@ def program(served: Served, tmp_path: Path, body: str) -> subprocess.CompletedPr
 
 
 def test_a_program_that_never_leaves_its_client_ends(served: Served, tmp_path: Path) -> None:
-    ran = program(served, tmp_path, "client.__enter__(); synced(); print(client.height)")
+    ran = program(served, tmp_path, "client.__enter__(); synced(); print(client.tip_height)")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{served.regtest.height}\n", "")
     Store.open(tmp_path / "w.db", REGTEST).close()
 

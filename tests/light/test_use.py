@@ -46,7 +46,7 @@ async def test_a_client_that_is_not_running_says_so() -> None:
             for ask in (client.matches, lambda: client.broadcast(b""), lambda: client.add_script(b"\x51")):
                 with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "was left"):
                     await ask()
-            for name in ("height", "observed_fp_rate"):
+            for name in ("tip_height", "searched_height", "observed_fp_rate"):
                 with pytest.raises(NotRunningError):
                     getattr(client, name)
             if not round_:

@@ -18,14 +18,17 @@ from simulation.oracle import Place
 from simulation.record import Record
 from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
-from spvfilter.errors import StoreError
-from spvfilter.light.engine.effects import Answer, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.inputs import Broadcast, Heard, HeardTogether, Input, Instant, Lost, Tick, WatchChanged, Worked
+from spvfilter.errors import ParameterError, StoreError
+from spvfilter.kernel import EntryKind
+from spvfilter.light.engine.effects import Answer, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.inputs import Asked, Broadcast, Heard, HeardTogether, Input, Instant, Lost, Tick, Worked
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode
 from spvfilter.light.sockets import stranger
 from spvfilter.network import REGTEST
 from spvfilter.store.store import Batch, Store
+from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, Settings
@@ -41,11 +44,13 @@ _MOST_AT_ONCE = 100_000  # steps at one moment
 class EngineLike(Protocol):
     """What the world needs of an engine."""
 
+    @property
+    def books(self) -> WalletBooks: ...
     def start(self, now: Instant) -> list[Effect]: ...
     def step(self, input: Input, now: Instant) -> list[Effect]: ...
 
 
-Make = Callable[[Options, WatchList, Store, int, list[str], random.Random], EngineLike]
+Make = Callable[[Options, WatchList, Store, int | None, list[str], random.Random], EngineLike]
 
 
 class KilledError(Exception):
@@ -61,7 +66,7 @@ class Process:
         options: Options,
         path: Path,
         scripts: list[bytes],
-        since: int,
+        since: int | None,
         directory: Mapping[str, Node],
         timeline: Timeline,
         rng: random.Random,
@@ -71,6 +76,7 @@ class Process:
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
         sent: Callable[[Message], None],
+        answered: Callable[[int, object], None],
         is_prompt: bool,
     ) -> None:
         self.options = options
@@ -92,6 +98,7 @@ class Process:
         self._ended = partial(ended, self)
         self._overhear = overhear
         self._sent = sent
+        self._answered = answered
         self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
@@ -121,10 +128,21 @@ class Process:
         if self.is_running:
             self._step(input)
 
-    def add_script(self, script: bytes, from_height: int) -> None:
-        """The user watches another script."""
-        self.watch.add_script(script)
-        self.report(WatchChanged(from_height))
+    def ask(self, token: int, request: Request) -> None:
+        """The user asks for a change of what is searched for, or where."""
+        self.report(Asked(token, request))
+
+    def ranges_of(self, script: bytes) -> tuple[tuple[int, int], ...]:
+        """The blocks that the engine says were searched for a script."""
+        books = self.engine.books
+        return books.blocks.ranges_of(books.ids[books.watch.table.find(EntryKind.SCRIPT, script)])
+
+    def ranges_stored(self, script: bytes) -> tuple[tuple[int, int], ...]:
+        """The blocks that the database says were searched for a script; none if it does not have it."""
+        try:
+            return self.disk.store.views.searched_for([(EntryKind.SCRIPT, script)])
+        except ParameterError:
+            return ()
 
     @property
     def taken(self) -> set[bytes]:
@@ -212,6 +230,8 @@ class Process:
                 self._drop(peer)
             case Answer(txid, answer):
                 self.answers[txid] = answer
+            case Done(token, value):
+                self._answered(token, value)
             case End(error):
                 self.stop(error)
 

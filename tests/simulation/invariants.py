@@ -9,10 +9,10 @@ from simulation.agreement import Agreement
 from simulation.balance import check_balance
 from simulation.behaviours.base import Behaviour
 from simulation.comparison import check_same
-from simulation.oracle import Place
 from simulation.truth import Truth
 from simulation.violation import Violation
 from simulation.weight import weigh
+from simulation.wishes import claimed
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
@@ -46,7 +46,7 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
             txs = {tx.txid: tx for tx in oracle.read_block(block.raw)}
             if (tx := txs.get(match.txid)) is None:
                 raise Violation("true", f"told of a transaction that is not in its block: {match}")
-            scripts = truth.scripts()
+            scripts = truth.scripts() | truth.past
             if str(match.kind) == "output" and (match.index >= len(tx.pays) or tx.pays[match.index] not in scripts):
                 raise Violation("true", f"told of an output that is not ours: {match}")
             if str(match.kind) == "input" and (match.index >= len(tx.spends) or tx.spends[match.index] != bytes(match.outpoint)):
@@ -87,9 +87,43 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     nobody_lies = all(node.behaviour.is_honest for node in world.nodes)
     if event.hash == truth.tip and (world.options.mode is Mode.COMPACT or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
-        there = {place for place in truth.scan(world.options.from_height) if place.height not in doubted}
+        ranges = {script: process.ranges_of(script) for script in world.wishes.watched if script in process.watch}
+        there = {place for place in claimed([block.raw for block in truth.regtest.chain.active], ranges) if place.height not in doubted}
         told = {place for place in process.books.confirmed() if place.height not in doubted}
-        check_same(told, there, f"at Synced {event.height} the events", truth.scan())
+        check_same(told, there, f"at Synced {event.height} the events", oracle.scan(_chain(world), world.wishes.ever))
+        if not process.disk.waiting:
+            check_searched(world, process, event)
+
+
+def _chain(world: World) -> list[bytes]:
+    return [block.raw for block in world.truth.regtest.chain.active]
+
+
+def check_searched(world: World, process: Process, event: Synced) -> None:
+    """Honest about itself: what was asked for is searched, and Synced names what is not."""
+    skipped = {height for first, last in event.skipped for height in range(first, last + 1)}
+    for script, (first,) in world.wishes.watched.items():
+        if script in process.watch:
+            missing = set(range(event.height + 1)).difference(*(range(low, high + 1) for low, high in process.ranges_of(script)))
+            if missing - skipped:
+                raise Violation("honest", f"Synced at {event.height} hides that block {min(missing - skipped)} was not searched")
+            if max(missing, default=-1) >= max(first, 0) and max(missing) < event.height:
+                raise Violation("true", f"block {max(missing)} was not searched for a script that is watched from {first} on")
+
+
+def check_claims(world: World, when: str) -> None:
+    """True: for every block that the database says was searched for a script, it has what that block has of the script."""
+    process = world.process
+    if process is None or (world.may_lie() and not world.is_calm) or world.may_miss():
+        return
+    chain, stored = _chain(world), process.disk.store
+    height = stored.tip
+    if not 0 <= height < len(chain) or b"".join(stored.headers(height)) != chain[height][:80]:
+        return  # on a branch that it has not left yet
+    ranges = {script: process.ranges_stored(script) for script in world.wishes.ever if script in process.watch}
+    if outside := [each for script in ranges for each in ranges[script] if not 0 <= each[0] <= each[1] <= height]:
+        raise Violation("honest", f"{when} blocks count as searched that are not there: {outside[0]}")
+    check_same(process.stored(), claimed(chain, ranges), f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
 
 
 def check_modest(engine: EngineLike, store: Store) -> None:
@@ -154,8 +188,15 @@ def check_end(world: World, *, whole: bool = True) -> None:
     synced = process.books.synced
     if (synced is None or synced.hash != world.truth.tip) and not world.may_withhold_synced():
         raise Violation("alive", f"Synced is {synced and synced.height}, the tip is {world.truth.height}")
-    there = world.truth.scan(world.options.from_height) if not world.may_miss() else frozenset[Place]()
-    allowed = world.truth.scan()  # a reorganisation from below the first height makes the client search from there
+    if world.wishes.waiting:
+        raise Violation("alive", f"no answer to {next(iter(world.wishes.waiting.values()))}")
+    chain = _chain(world)
+    wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items()}
+    there = claimed(chain, wanted) if not world.may_miss() else set()
+    allowed = world.truth.scan()  # a search from below, for another script, finds more
+    check_claims(world, "at the end")
+    if synced is not None and not world.may_withhold_synced():
+        check_searched(world, process, synced)
     check_same(process.books.confirmed(), there, "the events", allowed)
     check_same(process.stored(), there, "the database's matches", allowed)
     check_balance(world, whole=whole)

@@ -100,7 +100,7 @@ def _options(plan: Plan, rng: random.Random) -> Options:
         mode=plan.mode,
         mempool=rng.random() < 0.8,
         keep_filters=rng.random() < 0.3,
-        from_height=rng.randrange(1, 200) if rng.random() < 0.15 else 0,
+        from_height=rng.choice([rng.randrange(1, 200), 10_000]) if rng.random() < 0.25 else rng.choice([0, None]),
         max_peers=rng.choice([8, 8, 8, 4, 12]),
         patience=patience,
     )
@@ -179,9 +179,31 @@ def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> N
         for _ in range(rng.choice([1, 1, 2, 3])):
             depth = rng.choice([1, 2, 3, 6, 6, rng.randrange(1, 40), rng.randrange(1, 200) if rng.random() < 0.2 else 2])
             world.at(_moment(rng, duration), f"a reorganisation of {depth}", partial(truth.reorganise, depth))
-    if "entries" in faults and rng.random() < 0.5:
-        lock = late_lock(rng.randrange(LATE_LOCKS))
-        world.at(_moment(rng, duration), "another script", partial(world.watch_lock, lock))
+    if "entries" in faults:
+        _schedule_wishes(world, duration)
+
+
+def _schedule_wishes(world: World, duration: float) -> None:
+    """Other scripts, some from heights of their own, are added, some removed again; blocks are searched again."""
+    rng = world.rng
+    if rng.random() < 0.6:
+        for number in rng.sample(range(LATE_LOCKS), rng.choice([1, 1, 2, LATE_LOCKS])):
+            first = rng.choice([None, None, 0, rng.randrange(1, 250), 10_000])
+            at, lock = _moment(rng, duration), late_lock(number)
+            world.at(at, f"another script from {first}", partial(world.watch_lock, lock, first))
+            if rng.random() < 0.3:
+                world.at(
+                    min(at + rng.uniform(0, rng.choice([1, duration])), max(at, duration - 1)),
+                    "a script is removed",
+                    partial(world.forget_lock, lock),
+                )
+    if rng.random() < 0.3:
+        at, lock = _moment(rng, duration), rng.choice(world.truth.locks)
+        world.at(at, "a script of the first is removed", partial(world.forget_lock, lock))
+    if rng.random() < 0.4:
+        for _ in range(rng.choice([1, 1, 2])):
+            first = rng.choice([0, rng.randrange(1, 250), rng.randrange(1, 250), 10_000])
+            world.at(_moment(rng, duration), f"a rescan from {first}", partial(world.rescan, first))
 
 
 def _broadcast(world: World) -> None:

@@ -15,10 +15,10 @@ _PAGE = 40  # events that the second reader takes at once
 class Log:
     """Refuses a number that is left out, given twice, or kept as another event than was told; believes the events from the first on."""
 
-    def __init__(self, from_height: int) -> None:
+    def __init__(self, from_height: int | None) -> None:
         self.events: list[WalletEvent] = []
         self.books = Books()
-        self._is_whole = from_height == 0  # else heights below it count as searched, and no event tells of their blocks
+        self._is_whole = not from_height  # else heights below it count as searched, and no event tells of their blocks
         self._connected: tuple[int, bytes | None] = (0, None)  # height and block that was connected last
         self._top = 0  # the highest one: for a new entry, blocks are connected again from a lower height on
         self._read = 0  # by the second reader

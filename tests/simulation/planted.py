@@ -24,8 +24,10 @@ from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
+from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import Mode
 from spvfilter.store.events import EventRows
+from spvfilter.store.searched import Searched
 from spvfilter.wallet import journal
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchWithdrawn
@@ -94,13 +96,48 @@ def matches_stay_after_a_reorganisation() -> list[Change]:
 
 @bug(Mode.COMPACT)
 def new_entries_are_not_searched_for() -> list[Change]:
-    true = Books.rewind
+    true = Books.search_again
 
-    def rewind(self: Books, height: int) -> None:
+    def search_again(self: Books, height: int) -> None:
         if self.cursor - height > 3:
             true(self, self.cursor - 3)
 
-    return [(Books, "rewind", rewind)]
+    return [(Books, "search_again", search_again)]
+
+
+@bug(Mode.COMPACT)
+def blocks_count_as_searched_for_entries_that_come_later() -> list[Change]:
+    true = Searched.add_entries
+
+    def add_entries(self: Searched, number: int) -> int:
+        first = true(self, number)
+        if first > 1 and number:
+            groups = self.groups()
+            self._set([*groups[:-1], groups[-1]._replace(ranges=groups[0].ranges)])
+        return first
+
+    return [(Searched, "add_entries", add_entries)]
+
+
+@bug(Mode.COMPACT)
+def a_rescan_is_forgotten() -> list[Change]:
+    return [(WatchChanges, "_search_from", lambda self, start, below=None: 0)]
+
+
+@bug(Mode.BIP37)
+def what_matched_removed_entries_stays() -> list[Change]:
+    return [(WatchChanges, "_remove", _nothing)]
+
+
+@bug(Mode.COMPACT)
+def blocks_below_the_start_count_as_searched() -> list[Change]:
+    true = Books.skip_to
+
+    def skip_to(self: Books, height: int) -> None:
+        self.blocks.record(height, height)
+        true(self, height)
+
+    return [(Books, "skip_to", skip_to)]
 
 
 @bug(Mode.COMPACT, "OtherFilters", "OtherFilters")

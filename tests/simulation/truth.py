@@ -50,6 +50,7 @@ class Truth:
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
         self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
+        self.past: set[bytes] = set()  # scripts that the wallet had
         self._strange: list[Coin] = []
         self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
         self._now = now
@@ -104,6 +105,11 @@ class Truth:
         """The wallet has another script."""
         self.locks.append(lock)
         self._locks[lock.script_pubkey] = lock
+
+    def forget(self, lock: Lock) -> None:
+        """The wallet has a script no more; payments to it go on."""
+        self.locks.remove(lock)
+        self.past.add(lock.script_pubkey)
 
     def would_take(self, raw: bytes) -> bool:
         """Whether a transaction could enter the mempool."""

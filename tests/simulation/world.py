@@ -19,9 +19,11 @@ from simulation.record import Record
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.violation import Violation
+from simulation.wishes import Wishes
 from spvfilter.errors import FormatError, PeerError, StoreError
 from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
@@ -62,7 +64,8 @@ class World:
         self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
         self.skew_s = 0.0  # of the client's wall clock
         self.is_calm = False  # whether faults have ended
-        self.scripts = [lock.script_pubkey for lock in self.truth.locks]
+        self.wishes = Wishes((lock.script_pubkey for lock in self.truth.locks), options.from_height)
+        self.scripts = list(self.wishes.watched)  # that the client is started with
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
         self.agreed = Agreement(self.truth)
@@ -103,7 +106,12 @@ class World:
         except (StoreError, FormatError) as error:
             raise Violation("alive", f"the client cannot be started from its database: {error!r}") from error
         self.log.booted(process.disk.store)
+        self.wishes.begin()
+        invariants.check_claims(self, "at the start")
         process.start()
+        for token, request in list(self.wishes.waiting.items()):
+            if self.process is process:
+                process.ask(token, request)
 
     def _make_process(self) -> Process:
         return Process(
@@ -121,6 +129,7 @@ class World:
             self._ended,
             self.agreed.heard,
             self.privacy.sent,
+            self.wishes.answered,
             self._is_prompt,
         )
 
@@ -178,6 +187,10 @@ class World:
         right = {group_of(node.host) for node in self.nodes if node.behaviour.is_prompt} - wrong
         return len(wrong) >= len(right)
 
+    def may_lie(self) -> bool:
+        """Whether a node lies."""
+        return not all(node.behaviour.is_honest for node in self.nodes)
+
     def may_miss(self) -> bool:
         """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can tell."""
         groups = {group_of(node.host) for node in self.nodes if node.behaviour.omits}
@@ -192,12 +205,24 @@ class World:
 
     # What happens in the world
 
-    def watch_lock(self, lock: Lock) -> None:
+    def watch_lock(self, lock: Lock, first: int | None = None) -> None:
         """The user watches another script, which blocks may have paid."""
         self.truth.learn(lock)
-        self.scripts.append(lock.script_pubkey)
+        self._ask(self.wishes.add(lock.script_pubkey, first))
+
+    def forget_lock(self, lock: Lock) -> None:
+        """The user watches a script no more."""
+        self.truth.forget(lock)
+        self.scripts = [script for script in self.scripts if script != lock.script_pubkey]
+        self._ask(self.wishes.remove(lock.script_pubkey))
+
+    def rescan(self, first: int) -> None:
+        """The user has blocks searched again."""
+        self._ask(self.wishes.rescan(first))
+
+    def _ask(self, wish: tuple[int, Request]) -> None:
         if self.process is not None:
-            self.process.add_script(lock.script_pubkey, self.options.from_height)
+            self.process.ask(*wish)
 
     def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
         """The user sends a transaction."""

@@ -9,12 +9,13 @@ import pytest
 
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import Hit
+from spvfilter.kernel import EntryKind, Hit
 from spvfilter.network import REGTEST
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.searched import BlockRange
 from spvfilter.store.store import MEMORY, Batch, Store
-from spvfilter.store.views import Balance
+from spvfilter.store.views import Balance, SearchedEntries
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
@@ -44,7 +45,10 @@ class Ledger:
             time = (1_000 + len(self.headers)).to_bytes(4, "little")
             self.headers.append(last[:4] + sha256d(last) + last[36:68] + time + last[72:])
             made += self.headers[-1]
-        self.store.commit(Batch(headers=made, cursor=len(self.headers) - 1))
+        searched = self.store.searched_blocks
+        for height in range(len(self.headers)):
+            searched.record(height, height)
+        self.store.commit(Batch(headers=made, cursor=len(self.headers) - 1, searched=searched.encode()))
 
     def put(self, raw: bytes, height: int | None = None, position: int = 1, seen: int | None = None) -> bytes:
         hits = [hit._replace(position=position) for hit in self.watch.table.scan_tx(raw)]
@@ -232,3 +236,44 @@ def test_a_commit_that_fails_leaves_the_totals(ledger: Ledger) -> None:
     check_ledger(ledger.store)
     ledger.mine(1)
     assert ledger.store.views.balance().confirmed == 1
+
+
+def test_what_was_searched_is_shown_by_entries(ledger: Ledger) -> None:
+    ledger.mine(10)
+    assert ledger.store.views.searched() == (SearchedEntries(2, (BlockRange(0, 10),), ()),)
+    more = WatchList(REGTEST)
+    more.add_script(p2wpkh(b"\x03" * 20), "later")
+    ledger.store.attach(more, 8)
+    assert ledger.store.cursor == 7
+    first, second = ledger.store.views.searched()
+    assert (first.entries, first.ranges, first.skipped) == (2, ((0, 10),), ())
+    assert (second.entries, second.ranges, second.skipped) == (1, (), ((0, 7),))
+    assert ledger.store.views.searched_for([(EntryKind.SCRIPT, OURS)]) == ((0, 10),)
+    assert ledger.store.views.searched_for([(EntryKind.SCRIPT, OURS), (EntryKind.SCRIPT, p2wpkh(b"\x03" * 20))]) == ()
+    with pytest.raises(ParameterError, match="not watched"):
+        ledger.store.views.searched_for([(EntryKind.SCRIPT, b"\x51")])
+
+
+def test_a_damaged_account_of_what_was_searched_is_refused(ledger: Ledger) -> None:
+    ledger.mine(3)
+    ledger.store.commit(Batch(searched=b"{}"))
+    for call in (ledger.store.views.searched, lambda: ledger.store.searched_blocks):
+        with pytest.raises(StoreCorruptError, match="searched blocks"):
+            call()
+
+
+def test_entries_removed_in_a_commit_that_fails_are_still_there(ledger: Ledger) -> None:
+    ledger.mine(3)
+    ledger.put(pay(1, (50_000, OURS), (60_000, SAVINGS)), 2)
+    before = list(ledger.store.matches()), ledger.store.ids, ledger.store.views.balance()
+    gone = [(False, txid(pay(1, (50_000, OURS), (60_000, SAVINGS))), 0)]
+    with pytest.raises(ParameterError):
+        ledger.store.commit(Batch(removed=[0], withdrawn=gone), Batch(headers=b"no header"))
+    assert (list(ledger.store.matches()), ledger.store.ids, ledger.store.views.balance()) == before
+    ledger.store.commit(Batch(removed=[0], withdrawn=gone))
+    check_ledger(ledger.store)
+    (entry,) = ledger.store.views.history()
+    assert (entry.net, entry.labels, ledger.store.views.balance().confirmed) == (60_000, ("savings",), 60_000)
+    ledger.store.commit(Batch(labels={0: "kept"}))  # numbered anew
+    (entry,) = ledger.store.views.history(label="kept")
+    assert entry.net == 60_000

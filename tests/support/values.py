@@ -16,9 +16,12 @@ from spvfilter.light import (
     BroadcastChanged,
     BroadcastProgress,
     BroadcastStep,
+    ClientStatus,
     FeeFloor,
     FeeWarning,
+    Mode,
     PeerChanged,
+    PeerStatus,
     PeerWarning,
     Phase,
     Progress,
@@ -34,13 +37,17 @@ from spvfilter.store import (
     Balance,
     Batch,
     Bip37Parameters,
+    BlockRange,
     Coin as UnspentCoin,
     CompactFilterBatch,
     Ended,
+    EntryGroup,
     EventLog,
     HistoryEntry,
     ImportCounts,
     KnownAddress,
+    NewEntry,
+    SearchedEntries,
     Snapshot,
     StoredEvent,
     StoredMatch,
@@ -118,6 +125,7 @@ def chain_values() -> list[object]:
 
 HEADER = Header.parse(BLOCK[:80])
 MATCH = Match(MatchKind.OUTPUT, H1, 0, OutPoint(H1, 0), 5_000, b"\x51", None, "savings", H2, 7)
+SEARCHED = SearchedEntries(2, (BlockRange(3, 6),), (BlockRange(0, 2),))
 HIT = Hit(False, 0, H1, 0, H1 + bytes(4), 5_000, b"\x51", 0)
 MERKLEBLOCK = MerkleBlock.from_block(BLOCK, [1])
 PROOF = MERKLEBLOCK.verify()
@@ -156,6 +164,8 @@ VALUES: dict[str, list[object]] = {
         *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
         *(BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"), BroadcastChanged(H1, TxStatus.REPLACED, H2)),
         *(Refusal("peer:1", "dust"), Broadcast(H1, ("peer:2",), ("peer:3",), (Refusal("peer:1", "dust"),))),
+        PeerStatus("peer:1", "/agent/", 0x49, 7),
+        ClientStatus(Mode.AUTO, None, 7, 6, False, (PeerStatus("peer:1", "/agent/", 0x49, 7),), 5, (BlockRange(1, 2),), 0, (SEARCHED,)),
     ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
@@ -178,6 +188,7 @@ VALUES: dict[str, list[object]] = {
         HistoryEntry(bytes(32), -5, 1, TxStatus.CONFIRMED, 7, bytes(32), 8, None, 1, None, False, False, ("label",), WITNESS, "7-00"),
         StoredMatch(HIT, None, None, Completeness.PROVEN),
         KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
+        *(SEARCHED, BlockRange(3, 6), EntryGroup(1, (BlockRange(3, 6),)), NewEntry(1, EntryKind.SCRIPT, b"\x51", "label")),
     ],
     "wallet": [
         MatchFound(MATCH),

@@ -55,6 +55,8 @@ class Model:
             ended=self.store.ended(),
             cursor=self.store.cursor,
             searched=self.store.searched,
+            blocks=self.store.searched_blocks,
+            ids=self.store.ids,
         )
         return Books(self.watch, saved)
 

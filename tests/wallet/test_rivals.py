@@ -52,6 +52,8 @@ class Wallet:
                 self.store.ended(),
                 self.store.cursor,
                 self.store.searched,
+                self.store.searched_blocks,
+                self.store.ids,
             ),
         )
 

@@ -17,6 +17,7 @@ from spvfilter.cli.arguments import add_network, add_watch_file, probability, wa
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.ranges import never_searched
 from spvfilter.cli.watch.place import Place
 from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import EventGapError, ParameterError, UselessPeerError
@@ -75,12 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--keep-filters", action="store_true",
         help="keep compact filters in --db, so that a search for new addresses need not fetch them; cfilter import adds filters from files",
     )  # fmt: skip
-    since = parser.add_mutually_exclusive_group()
-    since.add_argument(
-        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF), default=0,
-        help="first run: search blocks from height N on; if N is above the tip, from the next block on",
-    )  # fmt: skip
-    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="first run: search from that day on")
+    _add_start(parser)
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
         help="bip37: share of foreign transactions that the filter lets through: higher hides more and costs more; default %(default)s",
@@ -101,6 +97,20 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="table, or jsonl (one JSON object per line, values in satoshi); default: table on a terminal"
     )
+
+
+def _add_start(parser: argparse.ArgumentParser) -> None:
+    since = parser.add_mutually_exclusive_group()
+    since.add_argument(
+        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF),
+        help="search blocks from height N on; if N is above the tip, from the next block on; a later run goes back there only if N is "
+        "below the start of the first",
+    )  # fmt: skip
+    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, as --from-height")
+    parser.add_argument(
+        "--rescan", action="store_true",
+        help="search the blocks from --from-height or --birthday on again, else all of them; --keep-filters makes that cheap",
+    )  # fmt: skip
 
 
 def _peer(text: str) -> str:
@@ -168,7 +178,9 @@ def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
     chosen = args.format or ("table" if page.is_terminal else "jsonl")
     rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
-    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", args.timeout if args.once else None, rebuilt, args.replay)))
+    again = {"from_height": args.from_height, "birthday": args.birthday} if args.rescan else None
+    patience_s = args.timeout if args.once else None
+    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", patience_s, rebuilt, again=again, replay=args.replay)))
 
 
 async def _terminable(watch: _Watch) -> int:
@@ -221,13 +233,23 @@ class _Patience:
 
 
 class _Watch:
-    """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild."""
+    """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild, `again` where to search again."""
 
     def __init__(
-        self, client: LightClient, page: Page, as_json: bool, patience_s: float | None, rebuilt: Path | None = None, replay: bool = False
+        self,
+        client: LightClient,
+        page: Page,
+        as_json: bool,
+        patience_s: float | None,
+        rebuilt: Path | None = None,
+        *,
+        again: dict[str, int | None] | None = None,
+        replay: bool = False,
     ) -> None:
         self._client = client
         self._replay = replay
+        self._again = again
+        self._skipped: tuple[tuple[int, int], ...] = ()  # that was complained of
         self._rebuilt = rebuilt
         self._once = patience_s is not None
         self._patience_s = patience_s or 0.0
@@ -245,6 +267,8 @@ class _Watch:
                 client = await self._opened(stack)
                 if not len(client.watch):
                     raise ParameterError("nothing to watch for: the database knows no addresses")
+                if self._again is not None:
+                    await client.rescan(**self._again)
                 with status(None if self._json else self._page.console, self._balances) as shown:
                     ticker = asyncio.create_task(_tick(shown))
                     try:
@@ -335,10 +359,10 @@ class _Watch:
                     self._progressed()
             case BlockConnected():
                 self._progressed()
-            case Synced(height, block_hash):
+            case Synced():
                 if self._once:
                     sequence = await self._print_all(shown)
-                self._synced(height, block_hash, shown, sequence)
+                self._synced(event, shown, sequence)
                 return self._once
             case BlockDisconnected(height, block_hash):
                 self._disconnected(height, block_hash, shown, sequence)
@@ -370,10 +394,16 @@ class _Watch:
         self._show(event.match)
         shown.changed()
 
-    def _synced(self, height: int, block_hash: bytes, shown: Status, sequence: int) -> None:
+    def _synced(self, event: Synced, shown: Status, sequence: int) -> None:
+        height = event.height
         shown.synced(height)
+        if event.skipped != self._skipped:
+            self._skipped = event.skipped
+            if event.skipped:
+                shown.complain(never_searched(event.skipped))
         if self._json:
-            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)})
+            skipped = {"skipped": event.skipped} if event.skipped else {}
+            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **skipped})
         elif self._once:
             count = len(self._balances)
             shown.clear()

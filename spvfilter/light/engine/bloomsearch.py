@@ -62,7 +62,7 @@ class BloomSearch:
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
         self._epoch = 0  # of the watch list
         self.has_told = False  # whether a peer was given a filter in this run
-        self._expressible = -1, False  # number of entries; whether BIP-37 can find them all
+        self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
         context.pool.on_gone(self._gone)
         context.pool.on_lie(lambda peer: coverage.retract(peer.group))
 
@@ -78,13 +78,12 @@ class BloomSearch:
 
     def can_find_all(self) -> bool:
         """Whether BIP-37 can find all that is watched."""
-        entries = len(self._context.books.watch)
-        if self._expressible[0] != entries:
+        if self._expressible[0] != self._epoch:
             try:
                 self._context.books.bloom_elements()
-                self._expressible = entries, True
+                self._expressible = self._epoch, True
             except InexpressibleError:
-                self._expressible = entries, False
+                self._expressible = self._epoch, False
         return self._expressible[1]
 
     def link(self, peer: Peer) -> BloomLink:
@@ -111,7 +110,7 @@ class BloomSearch:
             link.covered = min(link.covered, fork)
 
     def entries_changed(self) -> None:
-        """The watch list has new entries: filters are loaded anew, and what was asked for before does not count."""
+        """The watch list has changed, or blocks are searched again: filters are loaded anew, what was asked for before does not count."""
         self._epoch += 1
         self._parts.clear()
         self._debts.clear()
@@ -123,7 +122,7 @@ class BloomSearch:
 
     def advance(self) -> None:
         """Load filters, ask, record and compare as far as possible. Raises InexpressibleError."""
-        if self._context.out.is_backed_up:
+        if self._context.out.is_backed_up or self._context.is_held:
             return
         self._load_filters()
         self._ask()

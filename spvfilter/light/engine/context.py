@@ -30,6 +30,7 @@ class Context:
     random: random.Random
     now: Instant
     lived: float  # seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then
+    is_held: bool = False  # whether no block may be recorded: entries of the watch list are being stored
     is_due: bool = True  # whether the parts should look at what is to be done next
 
     def stamp(self) -> int:

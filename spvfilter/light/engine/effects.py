@@ -93,6 +93,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """What the user asked for with this token is done and stored; an Exception is the reason why it is not."""
+
+    token: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The client ends with this error: there is nothing left that it could do."""
 
@@ -106,4 +114,4 @@ class Wake:
     at: float
 
 
-Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | End | Wake
+Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | Done | End | Wake

@@ -23,6 +23,7 @@ from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import (
     Abandon,
+    Asked,
     Broadcast,
     Committed,
     Connected,
@@ -35,7 +36,6 @@ from spvfilter.light.engine.inputs import (
     Malformed,
     Seeded,
     Tick,
-    WatchChanged,
     Worked,
 )
 from spvfilter.light.engine.mempool import MempoolWatch
@@ -43,10 +43,15 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
+from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.timers import Timers
+from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import Mode, Phase
 from spvfilter.light.lies import Lie
+from spvfilter.light.status import ClientStatus, PeerStatus
+from spvfilter.store.searched import BlockRange
+from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.watch.watchlist import WatchList
@@ -64,8 +69,6 @@ else:
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
-_MEDIAN_SPAN = 11  # blocks
-_TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
 
 
 class Way(Enum):
@@ -105,7 +108,8 @@ class Engine:
         self._way = Way.WAIT
         self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = Timers()
-        self._start_height = StartHeight(options.from_height, options.birthday)
+        start_height = StartHeight(options.from_height, options.birthday)
+        self.changes = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find
             pool.want(BLOOM)
@@ -137,6 +141,27 @@ class Engine:
         """How blocks are searched at present."""
         return self._way
 
+    def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus:
+        """The state, with the tip's and the search's height and what was searched, as the database has them."""
+        way = {Way.WAIT: None, Way.COMPACT: Mode.COMPACT, Way.BLOOM: Mode.BIP37}[self._way]
+        peers = (
+            PeerStatus(peer.address, peer.profile.user_agent, peer.services, self._headers.knows(peer))
+            for peer in self.pool.connected()
+            if peer.profile is not None
+        )
+        return ClientStatus(
+            mode=self.options.mode,
+            way=way,
+            tip_height=tip,
+            searched_height=height,
+            is_synced=self.status.synced == self.chain.tip_hash,
+            peers=tuple(peers),
+            proven_height=min(self.coverage.proven, tip) if way is not Mode.BIP37 else -1,
+            disputed=tuple(BlockRange(*each) for each in self.coverage.doubted),
+            start_height=self.books.blocks.start,
+            searched=searched,
+        )
+
     # Steps
 
     def start(self, now: Instant) -> list[Effect]:
@@ -144,6 +169,7 @@ class Engine:
         self._context.now, self._context.lived = now, now.wall
         self._context.out.journal.now = int(now.wall)
         self._timers.started = now
+        self.changes.begin()
         self._mempool.own.load()
         self._mempool.private.resume()
         return self._finish()
@@ -184,8 +210,9 @@ class Engine:
                 if peer is not None:
                     self._context.pool.drop(peer, error, now)
                     self._context.changed()
-            case WatchChanged(from_height):
-                self._watch_changed(from_height)
+            case Asked(token, request):
+                self.changes.ask(token, request)
+                self._context.changed()
             case Broadcast(raw, input_values, is_private):
                 self._broadcast(Transaction.parse(raw), input_values, is_private=is_private)
                 warn_of_low_fee(self._context, raw, input_values)
@@ -315,12 +342,12 @@ class Engine:
         else:
             self._mempool.own.add(tx, input_values)
 
-    def _watch_changed(self, from_height: int) -> None:
+    def _search_changed(self, are_removed: bool) -> None:
+        """The watch list has changed, or blocks are to be searched again."""
         context = self._context
-        self._start_height.lower(from_height, context.chain)
-        context.books.rewind(from_height - 1)
-        self.coverage.forgive(context.books.cursor)
         self._bloom.entries_changed()
+        if are_removed:
+            self._compact.entries_removed()
         if self._way is Way.COMPACT:
             self._load_scripts()
         context.out.emit(*context.books.entries_added())
@@ -360,8 +387,8 @@ class Engine:
         self._choose_way()
         if self._way is Way.WAIT:
             return
-        if context.books.searched < 0:
-            self._begin()
+        if context.books.searched < 0 and not context.is_held:
+            self.changes.begin_search()
         if self._way is Way.COMPACT:
             self._advance_compact()
         else:
@@ -418,13 +445,6 @@ class Engine:
                 continue
             self._context.pool.drop(peer, error, self._context.now)
 
-    def _begin(self) -> None:
-        """A new wallet's search starts where it was told to."""
-        books, chain = self._context.books, self._context.chain
-        first = self._start_height.first(chain)
-        if first > 0:
-            books.skip_to(min(first, chain.height + 1) - 1)
-
     def _advance_compact(self) -> None:
         context, filters = self._context, self._filter_headers
         members = filters.members
@@ -466,30 +486,3 @@ class Engine:
             knowing = [peer for peer in members if self._headers.knows(peer) >= context.chain.height]
             self.status.say_synced(knowing, proven=False)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=True)
-
-
-class StartHeight:
-    """Where a new wallet's search begins."""
-
-    def __init__(self, from_height: int, birthday: int | None) -> None:
-        self._from_height = from_height
-        self._birthday = birthday
-
-    def first(self, chain: HeaderChain) -> int:
-        """The first height to be searched. At the birthday a block's time may be wrong by two hours, and the median of eleven lags."""
-        if self._birthday is None:
-            return self._from_height
-        low, high = 0, chain.height + 1
-        while low < high:  # median times ascend
-            middle = (low + high) // 2
-            if chain.median_time_at(middle) < self._birthday - _TIMESTAMP_WINDOW_S:
-                low = middle + 1
-            else:
-                high = middle
-        return max(low - _MEDIAN_SPAN, self._from_height)
-
-    def lower(self, height: int, chain: HeaderChain) -> None:
-        """Entries were added that blocks from a height on are to be searched for."""
-        if height < self.first(chain):
-            self._birthday = None
-        self._from_height = min(self._from_height, height)

@@ -15,7 +15,7 @@ from itertools import count
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import BlockFilterError, LieError
 from spvfilter.filters.batch import match_filters
-from spvfilter.kernel import Hit
+from spvfilter.kernel import Hit, WatchTable
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
@@ -83,6 +83,11 @@ class FilterSearch:
         self._next = self._parts[-1].last + 1 if self._parts else 0
         self._blocks.turned(fork)
 
+    def entries_removed(self) -> None:
+        """The watch list has lost entries: what is wanted is matched anew."""
+        self.scripts.reset()
+        self.pause()
+
     def pause(self) -> None:
         """Give up what is under way: blocks are searched in another way now."""
         self._parts.clear()
@@ -100,7 +105,7 @@ class FilterSearch:
         self._ask()
         self._match()
         self._fetch_blocks()
-        if may_record:
+        if may_record and not self._context.is_held:
             self._record()
 
     # Filters
@@ -251,19 +256,22 @@ class FilterSearch:
             block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time)
             if len(raw) > _LARGE:
                 self._scanning = block_hash
-                self._context.out.work(partial(books.watch.table.scan_block, raw), partial(self._scanned, part, block))
+                table = books.watch.table
+                self._context.out.work(partial(table.scan_block, raw), partial(self._scanned, part, block, table, len(table)))
                 return False
             self._connect(part, block, books.scan(block))
         return True
 
-    def _scanned(self, part: _Part, block: ScannedBlock, hits: object) -> None:
+    def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, hits: object) -> None:
+        """A large block was scanned for the entries that a table had then."""
         self._scanning = None
         self._context.changed()
         if isinstance(hits, Exception):
             raise hits
         books, chain = self._context.books, self._context.chain
         is_current = part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
-        if is_current and part.matched == len(self.scripts):
+        is_whole = books.watch.table is table and len(table) == entries and not self._context.is_held
+        if is_current and is_whole and part.matched == len(self.scripts):
             assert isinstance(hits, list)
             self._connect(part, block, hits)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass
+from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
 from spvfilter.wire.messages.table import Message
 
@@ -87,10 +88,11 @@ class Worked:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchChanged:
-    """The watch list has new entries, which blocks from `from_height` on are to be searched for."""
+class Asked:
+    """The user asks for a change of what is searched for, or where. The effect Done has the same token."""
 
-    from_height: int
+    token: int
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,4 @@ def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iter
         yield HeardTogether(peer, tuple(heard))
 
 
-Input = (
-    Connected | Lost | Heard | HeardTogether | Fenced | Malformed | Committed | Worked | WatchChanged | Broadcast | Abandon | Seeded | Tick
-)
+Input = Connected | Lost | Heard | HeardTogether | Fenced | Malformed | Committed | Worked | Asked | Broadcast | Abandon | Seeded | Tick

@@ -42,7 +42,7 @@ class Options:
     mempool: bool = True
     keep_filters: bool = False
     fp_rate: float = DEFAULT_FP_RATE
-    from_height: int = 0
+    from_height: int | None = None
     birthday: int | None = None  # seconds since 1970
     max_peers: int = 8
     patience: Patience = field(default_factory=Patience)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from spvfilter.chain import HeaderChain
-from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.events import Broadcast, Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
@@ -121,6 +121,10 @@ class Outbox:
     def answer(self, txid: bytes, answer: Broadcast | Exception) -> None:
         """Answer calls that wait to hear of a transaction of ours."""
         self._effects.append(Answer(txid, answer))
+
+    def finish(self, token: int, value: object) -> None:
+        """What the user asked for is done, or, with an Exception, is not."""
+        self._effects.append(Done(token, value))
 
     def end(self, error: Exception) -> None:
         """The client ends, after everything else."""

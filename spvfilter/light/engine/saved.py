@@ -54,8 +54,10 @@ class Saved:
         return Journal(self.events.last, BlockConnected(cursor, self.chain.hash_at(cursor)) if is_untold else None)
 
     @classmethod
-    def read(cls, store: Store, watch: WatchList, since: int = 0, chain: HeaderChain | None = None) -> Saved:
+    def read(cls, store: Store, watch: WatchList, since: int | None = None, chain: HeaderChain | None = None) -> Saved:
         """Join `watch` with the database; blocks from height `since` on are searched for entries that are new to it.
+
+        By default these are the blocks from where the wallet's first search began.
 
         Raises StoreError.
         """
@@ -76,6 +78,8 @@ class Saved:
                 ended=store.ended(),
                 cursor=store.cursor,
                 searched=store.searched,
+                blocks=store.searched_blocks,
+                ids=store.ids,
             ),
             coverage=coverage,
             bans={str(address): float(until) for address, until in known.items()},

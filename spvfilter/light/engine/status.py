@@ -86,7 +86,7 @@ class Status:
     def may_say_synced(self) -> bool:
         """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain are right."""
         context, chain = self._context, self._context.chain
-        if context.books.cursor < chain.height:
+        if context.books.cursor < chain.height or context.is_held:
             return False
         if self.awaits_others():
             return False
@@ -154,4 +154,5 @@ class Status:
         disputed = tuple(self._coverage.doubted)
         height = min(self._coverage.proven, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
-        context.out.emit(Synced(chain.height, chain.tip_hash, addresses, height, disputed))
+        skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))
+        context.out.emit(Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped))

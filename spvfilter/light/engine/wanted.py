@@ -14,7 +14,7 @@ MAX_INVENTED = 5_000  # scripts wanted for unconfirmed transactions of others; o
 
 
 class WantedScripts:
-    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours. They only grow.
+    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours. They only grow, until `reset`.
 
     A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell which scripts they
     spend, except for taproot and bare ones. This has a price: who invents an unconfirmed payment to an address, with a second output to a
@@ -29,8 +29,13 @@ class WantedScripts:
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which number, and the query
         self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
         self._entries = -1  # of the watch list whose scripts are wanted
-        self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find; they are never removed
+        self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find
         self._invented = 0  # scripts wanted for transactions that we did not broadcast
+
+    def reset(self) -> None:
+        """Entries of the watch list were removed: what is wanted is taken anew."""
+        self._scripts, self._list, self._queries, self._pending = {}, [], {}, set()
+        self._entries, self._inexpressible, self._invented = -1, None, 0
 
     def __len__(self) -> int:
         return len(self._list)

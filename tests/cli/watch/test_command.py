@@ -58,8 +58,34 @@ def test_addresses_may_come_on_standard_input(node: NodeProcess) -> None:
 
 
 def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
-    assert values(once(node.place, ADDRESS, "--from-height", 112)[1]) == [(112, 1_234)]
-    assert values(once(node.place, ADDRESS, "--birthday", "2100-01-01")[1]) == []
+    code, events, errors = once(node.place, ADDRESS, "--from-height", 112)
+    assert (code, values(events), events[-1]["skipped"]) == (0, [(112, 1_234)], [[0, 111]])
+    assert errors == "spvfilter: blocks 0 to 111 were never searched: watch --rescan --from-height 0 does it\n"
+    assert values(once(node.place, ADDRESS, "--from-height", 0xFFFFFFFF)[1]) == []
+    code, events, errors = once(node.place, ADDRESS, "--birthday", "2100-01-01")
+    assert (code, events, errors.count("\n")) == (2, [], 1)
+    assert "is in the future" in errors
+
+
+def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodeProcess, tmp_path: Path) -> None:
+    ways: list[tuple[object, ...]] = [
+        ("--rescan",),
+        ("--rescan", "--from-height", 111),
+        ("--from-height", 111),
+        ("--birthday", "1970-01-01"),
+    ]
+    for number, more in enumerate(ways):
+        db = tmp_path / f"{number}.db"
+        _, events, errors = once(node.place, "--db", db, ADDRESS, "--from-height", 112)
+        assert (values(events), errors.count("never searched")) == ([(112, 1_234)], 1)
+        shown = process("wallet", "balance", "--db", db)
+        assert json.loads(shown.stdout)["confirmed"] == 1_234
+        assert b"blocks 0 to 111 were never searched: watch --rescan --from-height 0 does it" in shown.stderr
+        code, events, errors = once(node.place, "--db", db, *more)
+        assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
+        left = 111 if 111 in more else 0
+        assert errors.count("never searched") == (1 if left else 0)
+        assert process("wallet", "balance", "--db", db).stderr.count(b"blocks 0 to 110 were never searched") == (1 if left else 0)
 
 
 def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(node: NodeProcess, tmp_path: Path) -> None:
@@ -267,7 +293,7 @@ def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeP
 
 
 def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
-    shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--birthday", "2100-01-01", ADDRESS)[1]
+    shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--from-height", 200, ADDRESS)[1]
     assert "height 124: nothing found" in shown
 
 

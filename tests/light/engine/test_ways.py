@@ -10,9 +10,11 @@ from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar
 from simulation.behaviours.faulty import NoFilters
 from simulation.pipe import Quality
+from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.effects import Commit
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Instant, WatchChanged
+from spvfilter.light.engine.inputs import Asked, Instant
+from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Mode
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock, p2wpkh
@@ -141,8 +143,8 @@ def test_an_entry_and_what_must_be_searched_for_it_are_in_one_commit(mode: Mode,
         assert world.process is not None
         made = world.process.engine
         assert isinstance(made, Engine)
-        world.process.watch.add_script(p2wpkh(key(9_000)).script_pubkey)
-        effects = made.step(WatchChanged(5), Instant(world.timeline.now, world.wall()))
+        entry = (EntryKind.SCRIPT, p2wpkh(key(9_000)).script_pubkey, None)
+        effects = made.step(Asked(1, AddEntries((entry,), Start(5))), Instant(world.timeline.now, world.wall()))
         (commit,) = [effect for effect in effects if isinstance(effect, Commit) and effect.batch.entries]
         assert commit.batch.cursor == 4
         before = effects[: effects.index(commit)]

@@ -1,0 +1,43 @@
+"""Ranges of blocks in words, and what a wallet's search has left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from spvfilter.store.searched import join
+from spvfilter.store.views import Views
+
+_MOST = 3  # ranges that are named
+
+
+def blocks(ranges: Iterable[tuple[int, int]]) -> str:
+    """The ranges in words, as "blocks 0 to 499 and block 700"."""
+    named = [f"block {first}" if first == last else f"blocks {first} to {last}" for first, last in ranges]
+    if len(named) > _MOST:
+        named[_MOST - 1 :] = [f"{len(named) - _MOST + 1} more ranges"]
+    return " and ".join(named) if len(named) < 3 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def never_searched(ranges: Sequence[tuple[int, int]]) -> str:
+    """A warning about blocks that the search began above."""
+    return f"{blocks(ranges)} {_were(ranges)} never searched: watch --rescan --from-height {ranges[0][0]} does it"
+
+
+def left_out(wallet: Views) -> list[str]:
+    """What the search of a wallet's database has left out, each in a line; nothing if nothing."""
+    groups, tip, searched = wallet.searched(), wallet.tip(), wallet.searched_height()
+    total = sum(each.entries for each in groups)
+    lines = []
+    for skipped in dict.fromkeys(each.skipped for each in groups if each.skipped):
+        number = sum(each.entries for each in groups if each.skipped == skipped)
+        whom = "" if number == total else f" for {number:,} of {total:,} watched entries"
+        lines.append(f"{blocks(skipped)} {_were(skipped)} never searched{whom}: watch --rescan --from-height {skipped[0].first} does it")
+    if len(lines) > _MOST:
+        lines = [never_searched(join(gap for each in groups for gap in each.skipped)) + " (not every entry lacks all of them)"]
+    if searched < tip:
+        lines.append(f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch goes on there")
+    return lines
+
+
+def _were(ranges: Sequence[tuple[int, int]]) -> str:
+    return "was" if len(ranges) == 1 and ranges[0][0] == ranges[0][1] else "were"

@@ -1,0 +1,42 @@
+"""Checks of what a LightClient is made with and asked for: every wrong value is refused at once, by name."""
+
+from __future__ import annotations
+
+from spvfilter.errors import ParameterError
+from spvfilter.light.engine.requests import Start
+from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
+from spvfilter.light.events import Mode
+
+MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
+_MAX_HEIGHT = 0xFFFFFFFF  # ours; with a block in ten minutes, in 81,000 years
+
+
+def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
+    """Raises ParameterError for what a client cannot be made with."""
+    if mode not in list(Mode):
+        raise ParameterError(f"mode is one of {', '.join(Mode)}, not {mode!r}")
+    if not _is_whole(max_peers) or not 1 <= max_peers <= MAX_PEERS:
+        raise ParameterError(f"max_peers is from 1 to {MAX_PEERS}, not {max_peers!r}")
+    if isinstance(fp_rate, bool) or not isinstance(fp_rate, int | float) or not 0.0 < fp_rate < 1.0:  # NaN is neither
+        raise ParameterError(f"fp_rate is above 0 and below 1, not {fp_rate!r}")
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ParameterError(f"{name} is True or False, not {value!r}")
+
+
+def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:
+    """The start of a search. Raises ParameterError for one that cannot be; `now` is in seconds since 1970."""
+    if from_height is not None and birthday is not None:
+        raise ParameterError(f"from_height or birthday, not both: {from_height!r} and {birthday!r}")
+    if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
+        raise ParameterError(f"from_height is a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
+    if birthday is not None:
+        if not _is_whole(birthday) or birthday < 0:
+            raise ParameterError(f"birthday is in whole seconds since 1970, not {birthday!r}")
+        if birthday > now + TIMESTAMP_WINDOW_S:
+            raise ParameterError(f"the birthday {birthday} is in the future: it is in seconds since 1970, of which {now:.0f} have passed")
+    return Start(from_height, birthday)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,172 @@
+"""Changes of what is searched for, and where, while the client runs: one after the other, each stored before it takes effect."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.expressible import check_addition
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Rescan, Start
+from spvfilter.light.engine.start import StartHeight
+from spvfilter.store.searched import gaps
+
+NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
+
+
+class WatchChanges:
+    """Carries requests out. While entries are being stored, nothing is searched: no block may count as searched for them too early."""
+
+    def __init__(self, context: Context, coverage: Coverage, start: StartHeight, changed: Callable[[bool], None]) -> None:
+        """`changed` is called when the watch list has changed or blocks are to be searched again; with True if entries were removed."""
+        self._context = context
+        self._coverage = coverage
+        self._start = start
+        self._changed = changed
+        self._waiting: deque[tuple[int, Request]] = deque()
+        self.done: list[Request] = []  # what has changed the watch list, and is stored
+
+    def begin(self) -> None:
+        """A run begins: where its start is below that of the wallet's first search, blocks from there on are searched, too."""
+        books = self._context.books
+        if books.searched >= 0 and self._start.is_given:
+            self._search_from(self._start, below=books.blocks.start or 0)
+
+    def begin_search(self) -> None:
+        """A new wallet's search begins where it was told to; above the tip is the next block."""
+        books, chain = self._context.books, self._context.chain
+        first = min(self._start.first(chain), chain.height + 1)
+        if books.blocks.start != first:
+            books.begin_at(first)
+        if first > 0:
+            books.skip_to(first - 1)
+
+    def ask(self, token: int, request: Request) -> None:
+        """Carry a request out when it is its turn."""
+        self._waiting.append((token, request))
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and not self._context.is_held:
+            token, request = self._waiting.popleft()
+            try:
+                self._carry_out(token, request)
+            except ParameterError as error:
+                self._context.out.finish(token, error)
+
+    def _carry_out(self, token: int, request: Request) -> None:
+        match request:
+            case AddEntries(entries, start):
+                self._add(token, request, entries, start)
+            case RemoveEntries(entries):
+                self._remove(entries)
+                self._after_commit(token, request, None)
+            case RelabelEntries(entries, label):
+                for number in self._numbers(entries):
+                    self._context.books.watch.relabel(number, label)
+                    self._context.books.batch.labels[number] = self._context.books.watch.label(number)
+                self._after_commit(token, request, None)
+            case Rescan(start):
+                first = self._search_from(start.height)
+                self._changed(False)
+                self._after_commit(token, request, first)
+
+    def _after_commit(self, token: int, request: Request, answer: object) -> None:
+        """Answer once it is stored."""
+
+        def stored() -> None:
+            self.done.append(request)
+            self._context.out.finish(token, answer)
+
+        self._context.out.after_commit(stored)
+
+    def _search_from(self, start: StartHeight, below: int | None = None) -> int:
+        """Search blocks from a start on again, if it is `below` a height; the first height that is searched then."""
+        books, first = self._context.books, start.first(self._context.chain)
+        if below is not None and first >= below:
+            return below
+        self._start.lower(start)
+        if books.searched < 0:  # the first search has not begun
+            return first
+        if first < (books.blocks.start or 0):
+            books.begin_at(first)
+        books.search_again(first - 1)
+        self._coverage.forgive(books.cursor)
+        return min(first, books.cursor + 1)
+
+    # Entries
+
+    def _numbers(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
+        """The numbers of entries. Raises ParameterError if one is not watched."""
+        found = [self._context.books.watch.table.find(kind, value) for kind, value in entries]
+        if NO_ENTRY in found:
+            raise ParameterError("this is not watched")
+        return found
+
+    def _remove(self, entries: Iterable[tuple[EntryKind, bytes]]) -> None:
+        numbers, books = self._numbers(entries), self._context.books
+        for place in map(books.watch.keychain_of, numbers):
+            if place is not None:
+                raise ParameterError(
+                    f"index {place[1]} of keychain {place[0].name[:80]!r}, whose window is watched as a whole, is not removed alone"
+                )
+        if len(set(numbers)) == len(books.watch):
+            raise ParameterError("without an entry there is nothing to watch for: add another one first, or leave the client")
+        books.remove_entries(numbers, self._context.out.emit)
+        self._changed(True)
+
+    def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
+        """Store entries, and that blocks are to be searched for them; then watch for them."""
+        books = self._context.books
+        check_addition(books.watch, request.ways, self._context.options.mode)
+        fresh = [each for each in entries if not self._is_watched(each)]
+        first = self._first(start)
+        missing = [first] if fresh else []
+        numbers = {books.watch.table.find(kind, value): label for kind, value, label in entries}
+        numbers.pop(NO_ENTRY, None)
+        for ranges in {books.blocks.ranges_of(books.ids[number]) for number in numbers}:
+            missing += (gap.first for gap in gaps(ranges, books.cursor, first))
+        labels: dict[int, str | None] = {
+            number: label for number, label in numbers.items() if label is not None and label != books.watch.label(number)
+        }
+        books.batch.labels |= labels
+        books.store_entries(fresh)
+        has_begun = books.searched >= 0
+        if not has_begun and start.height.is_given:
+            self._start.lower(start.height)
+        elif has_begun and missing:
+            books.search_again(min(missing) - 1)
+            self._coverage.forgive(books.cursor)
+        self._context.is_held = True
+        searched = min(first, books.cursor + 1) if has_begun else first
+        self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
+
+    def _is_watched(self, entry: tuple[EntryKind, bytes, str | None]) -> bool:
+        kind, value, label = entry
+        table = self._context.books.watch.table
+        if kind == EntryKind.OUTPOINT and label is None:
+            return table.coin(value) is not None  # learned through another entry, to which it belongs
+        return table.find(kind, value) != NO_ENTRY
+
+    def _first(self, start: Start) -> int:
+        """The first height to be searched for new entries."""
+        chosen = start.height if start.height.is_given else self._start
+        stored = self._context.books.blocks.start
+        return stored if not chosen.is_given and stored is not None else chosen.first(self._context.chain)
+
+    def _added(self, token: int, request: AddEntries, fresh: NewEntries, labels: dict[int, str | None], first: int) -> None:
+        """The entries are stored."""
+        watch = self._context.books.watch
+        for kind, value, label in fresh:
+            labels[watch.table.add(kind, value)] = label
+        for number, label in labels.items():
+            watch.relabel(number, label)
+        self._context.is_held = False
+        self.done.append(request)
+        self._changed(False)
+        self._context.out.finish(token, first)
+        self._next()

@@ -1,0 +1,54 @@
+"""Entries of a watch list as the user names them, and the changes that a run has made to the list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint
+from spvfilter.watch import textfile
+from spvfilter.watch.watchlist import WatchList
+
+EntryName = str | bytes | OutPoint  # an address or what else a line of a watch list's file may have; a scriptPubKey; an outpoint
+
+
+def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:
+    """The entries, as WatchList.entries lists them; a public key (`pubkey:HEX`) stands for those of its scripts, too.
+
+    Raises ParameterError for what names no entry, and for none.
+    """
+    made = WatchList(network)
+    for entry in entries:
+        if isinstance(entry, OutPoint):
+            made.add_outpoint(entry)
+        elif isinstance(entry, bytes):
+            made.add_script(entry)
+        elif isinstance(entry, str):
+            textfile.add(made, entry)
+        else:
+            raise ParameterError(f"an entry is an address, a scriptPubKey or an outpoint, not {type(entry).__name__}")
+    if not len(made):
+        raise ParameterError("no entry is named")
+    return tuple((kind, value) for kind, value, _ in made.entries())
+
+
+def apply_changes(watch: WatchList, done: Iterable[Request]) -> None:
+    """Make the changes of a run to the list that it was begun with."""
+    for request in done:
+        match request:
+            case AddEntries(entries):
+                for kind, value, label in entries:
+                    number = watch.table.add(kind, value)  # which another client may be working with a copy of
+                    if label is not None:
+                        watch.relabel(number, label)
+            case RemoveEntries(removed):
+                watch.replace_with(watch.without_entries({watch.table.find(*each) for each in removed}))
+            case RelabelEntries(labelled, label):
+                for number in (watch.table.find(*each) for each in labelled):
+                    if number != NO_ENTRY:
+                        watch.relabel(number, label)
+            case _:
+                pass

@@ -1,0 +1,42 @@
+"""ClientStatus: what a light client knows of itself at one moment."""
+
+from __future__ import annotations
+
+from spvfilter._dataclass import dataclass
+from spvfilter._public import public
+from spvfilter.light.events import Mode
+from spvfilter.store.searched import BlockRange, join
+from spvfilter.store.views import SearchedEntries
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A connected peer that has completed the handshake."""
+
+    address: str  # HOST:PORT
+    user_agent: str  # what it calls itself, escaped
+    services: int  # bits of wire.Service
+    height: int  # of the highest block of the best chain that it is known to have; -1 for none
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ClientStatus:
+    """The state of a LightClient. Heights and ranges of blocks are of one commit, the one that views of that moment show."""
+
+    mode: Mode  # as it was asked for
+    way: Mode | None  # how blocks are searched at present, `compact` or `bip37`; None while that depends on peers
+    tip_height: int  # of the best chain
+    searched_height: int  # up to which blocks have been searched, but for those that were skipped; -1 for none
+    is_synced: bool  # whether Synced was told for this tip
+    peers: tuple[PeerStatus, ...]
+    proven_height: int  # up to which two independent peers agreed on the filter headers; -1 for none
+    disputed: tuple[BlockRange, ...]  # where peers differed about compact filters and no block decided
+    start_height: int | None  # where the wallet's first search began, or a lower `rescan`; None before
+    searched: tuple[SearchedEntries, ...]  # for which entries, in the order in which they were added, which blocks were searched
+
+    @property
+    def skipped(self) -> tuple[BlockRange, ...]:
+        """The blocks up to `searched_height` that were not searched for all entries."""
+        return join(each for entries in self.searched for each in entries.skipped)

@@ -1,0 +1,69 @@
+"""Transactions of recent blocks, and who spends what in the blocks of the best chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spvfilter.kernel import Hit
+from spvfilter.store.ledger import StoredTx
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.invented import InventedOutpoints
+from spvfilter.watch.watchlist import WatchList
+
+
+class KeptTransactions:
+    """Transactions of the wallet's by txid, for reorganisations, and the spenders of outpoints."""
+
+    def __init__(self) -> None:
+        self._txs: dict[bytes, StoredTx] = {}
+        self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._txs
+
+    def get(self, txid: bytes) -> StoredTx | None:
+        """A transaction, if it is kept."""
+        return self._txs.get(txid)
+
+    def keep(self, txid: bytes, kept: StoredTx) -> None:
+        """Remember a transaction of a block, and everything that it spends: a rival may come later than the block."""
+        self._txs[txid] = kept
+        for outpoint in Transaction.parse(kept.raw).inputs:
+            self._spender.setdefault(outpoint, txid)
+
+    def forget(self, txid: bytes) -> StoredTx | None:
+        """A transaction is in no block any more, or not the wallet's; what was kept of it."""
+        kept = self._txs.pop(txid, None)
+        for outpoint in Transaction.parse(kept.raw).inputs if kept is not None else ():
+            self._unspend(outpoint, txid)
+        return kept
+
+    def spend(self, hit: Hit) -> None:
+        """A block spends a coin."""
+        self._spender[hit.outpoint] = hit.txid
+
+    def take_back(self, hit: Hit) -> None:
+        """The block of a match left the best chain."""
+        if hit.spend:
+            self._unspend(hit.outpoint, hit.txid)
+
+    def _unspend(self, outpoint: bytes, txid: bytes) -> None:
+        if self._spender.get(outpoint) == txid:
+            del self._spender[outpoint]
+
+    def spender_of(self, tx: Transaction) -> bytes | None:
+        """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
+        spenders = (self._spender.get(outpoint) for outpoint in tx.inputs)
+        return next((spender for spender in spenders if spender not in (None, tx.txid)), None)
+
+
+def filter_elements(watch: WatchList, invented: InventedOutpoints, own: Mapping[bytes, bytes]) -> list[bytes]:
+    """The elements of a BIP-37 filter: the watch list's, and the outpoints that our own unconfirmed transactions (txid → raw) spend.
+
+    Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the address is ours. So
+    outputs of unconfirmed transactions that we did not send, `invented`, stay out, unless they are entries of the list.
+    """
+    elements = invented.left_out(watch.bloom_elements())
+    for raw in own.values():
+        elements.update(dict.fromkeys(Transaction.parse(raw).inputs))
+    return list(elements)

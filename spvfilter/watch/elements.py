@@ -1,0 +1,48 @@
+"""What filters are asked for to find everything that a watch list has."""
+
+from __future__ import annotations
+
+from spvfilter.errors import InexpressibleError
+from spvfilter.kernel import EntryKind, WatchTable
+from spvfilter.primitives import OutPoint, script_pushes
+
+_OP_RETURN = 0x6A
+
+
+def bloom_elements(table: WatchTable) -> list[bytes]:
+    """As WatchList.bloom_elements. Raises InexpressibleError."""
+    elements: dict[bytes, None] = {}
+    silent = []
+    for kind, value in table.entries():
+        if kind == EntryKind.SCRIPT:
+            push = max(script_pushes(value), key=len, default=b"")
+            if not push:
+                silent.append(value.hex())
+            elements[push] = None
+        elif kind != EntryKind.OUTPOINT:
+            elements[value] = None
+    if silent:
+        shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
+        raise InexpressibleError(f"BIP-37 cannot find scripts that push no data: {shown}", tuple(silent))
+    elements.update((point, None) for point, _ in table.coins())
+    return list(elements)
+
+
+def gcs_elements(table: WatchTable) -> list[bytes]:
+    """As WatchList.gcs_elements. Raises InexpressibleError."""
+    scripts: dict[bytes, None] = {}
+    hidden: list[str] = []
+    for kind, value in table.entries():
+        if kind == EntryKind.SCRIPT and value[0] != _OP_RETURN:
+            scripts[value] = None
+        elif kind in (EntryKind.SCRIPT, EntryKind.DATA):
+            hidden.append(value.hex())
+    for point, coin in table.coins():
+        if coin.script:
+            scripts[coin.script] = None
+        else:
+            hidden.append(str(OutPoint.parse(point)))
+    if hidden:
+        shown = ", ".join(hidden[:5]) + (f" and {len(hidden) - 5} more" if len(hidden) > 5 else "")
+        raise InexpressibleError(f"compact filters cannot find: {shown}", tuple(hidden))
+    return list(scripts)

@@ -1,0 +1,258 @@
+"""Entries that are added, removed and relabelled while a client runs, and the list that it was given; real sockets, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import AddressError, InexpressibleError, ParameterError, WatchListInUseError
+from spvfilter.kernel import EntryKind
+from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.node.server import Node
+from spvfilter.primitives import OutPoint, script_pushes
+from spvfilter.wallet.events import MatchWithdrawn, Reason
+from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.watchlist import WatchList
+from support.lightworld import Place, Run, World, check_stored, key, place, running
+from support.locks import FOREIGN
+
+MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+
+
+async def found(run: Run) -> set[Place]:
+    return {place(each.match) for each in await run.client.matches()}
+
+
+def without(world: World, *numbers: int) -> WatchList:
+    watch = WatchList(REGTEST)
+    for number, lock in enumerate(world.locks):
+        if number not in numbers:
+            watch.add_script(lock.script_pubkey)
+    return watch
+
+
+async def balanced(run: Run, world: World, watch: WatchList) -> None:
+    """The views have what a full scan with the list has."""
+    scripts = set(watch.script_pubkeys())
+    coins = {bytes(each.outpoint): each.value for each in await run.client.coins() if each.height is not None}
+    chain = world.regtest.chain.coins
+    assert coins == {bytes(point): coin.value for point, coin in chain.items() if coin.script_pubkey in scripts}
+    history = await run.client.history(limit=None)
+    assert {each.txid for each in history if each.height is not None} == {txid for _, txid, *_ in world.scan(watch)}
+
+
+@MODES
+async def test_what_matched_a_removed_entry_leaves_the_books_and_comes_back_with_it(mode: Mode, tmp_path: Path) -> None:
+    world = World(31)
+    world.grow(60, share=0.9)
+    world.receive(world.locks[1])  # pending
+    removed = world.locks[1]
+    path, given = tmp_path / "w.db", world.watch()
+    address = script_to_address(removed.script_pubkey, REGTEST)
+    assert address is not None
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, watch=given) as run:
+            await run.synced(world)
+            await run.until(lambda books: books.waiting())
+            before = await found(run)
+            await run.client.remove(address)
+            left = without(world, 1)
+            assert removed.script_pubkey not in run.client.watch
+            assert await found(run) == world.scan(left)
+            await balanced(run, world, left)
+            await run.until(lambda books: {place(match) for match in books.matches.values()} == world.scan(left))
+            told = [event for event in run.books.events if isinstance(event, MatchWithdrawn)]
+            assert {event.reason for event in told} == {Reason.REMOVED}
+            assert {place(event.match) for event in told} == before - world.scan(left)
+            with pytest.raises(ParameterError, match="not watched"):
+                await run.client.remove(address)
+            world.grow(10, share=0.9)  # pays it, among others
+            await run.synced(world)
+            assert await found(run) == world.scan(left)
+            if mode is Mode.BIP37:
+                (responder,) = node.responders
+                assert responder.filter is not None
+                pushes = [push for push in script_pushes(removed.script_pubkey) if len(push) >= 20]
+                assert pushes
+                assert not any(push in responder.filter for push in pushes)
+            world.regtest.reorg(4)
+            world.grow(2)
+            await run.synced(world)
+            assert {each for each in await found(run) if each[3] is not None} == world.scan(left)
+        assert removed.script_pubkey not in given
+        with WalletStore.open(path) as wallet:
+            assert sum(each.entries for each in wallet.searched()) == len(world.locks) - 1
+        async with running(world, node, mode=mode, store=path, watch=given) as run:
+            await run.synced(world)
+            assert {each for each in await found(run) if each[3] is not None} == world.scan(left)
+            await run.client.add_address(address, "back")
+            run.books.synced = None
+            await run.synced(world)
+            assert {each for each in await found(run) if each[3] is not None} == world.scan()
+            await balanced(run, world, world.watch())
+    check_stored(path, world)
+
+
+async def test_several_entries_of_every_kind_are_removed_together_or_not_at_all() -> None:
+    world = World(32)
+    world.grow(20)
+    watch = world.watch()
+    pubkey = key(700)
+    watch.add_pubkey(pubkey, "key")
+    watch.add_data(b"data", "data")
+    point = OutPoint(bytes(range(32)), 5)
+    watch.add_outpoint(point)
+    async with Node(world.regtest) as node, running(world, node, watch=watch) as run:
+        await run.synced(world)
+        number = len(run.client.watch)
+        for wrong in ("pubkey:" + key(701).hex(), "data:00", OutPoint(bytes(32), 1), b"\x00\x14" + bytes(20)):
+            with pytest.raises(ParameterError, match="not watched"):
+                await run.client.remove(world.locks[0].script_pubkey, wrong)
+        with pytest.raises(ParameterError, match="no entry"):
+            await run.client.remove()
+        with pytest.raises(AddressError):
+            await run.client.remove("nonsense")
+        with pytest.raises(ParameterError, match="not int"):
+            await run.client.remove(5)  # type: ignore[arg-type]  # that is the test
+        assert len(run.client.watch) == number
+        await run.client.remove(f"pubkey:{pubkey.hex()}", "data:64617461", point)
+        assert len(run.client.watch) == len(world.locks)
+        assert run.client.watch == run.client.watch.copy()
+        assert await found(run) == world.scan()
+        with pytest.raises(ParameterError, match="nothing to watch for"):
+            await run.client.remove(*(lock.script_pubkey for lock in world.locks))
+
+
+async def test_an_output_that_two_entries_match_stays_with_the_other(tmp_path: Path) -> None:
+    world = World(33, [p2wpkh(b"\x02" + bytes(32))])
+    for _ in range(5):
+        world.receive()
+        world.regtest.mine()
+    (lock,) = world.locks
+    watch = world.watch()
+    watch.add_data(lock.script_pubkey[2:], "by its hash")
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, watch=watch, store=path) as run:
+            await run.synced(world)
+            await run.client.remove(lock.script_pubkey)
+            assert await found(run) == world.scan()
+            assert {each.match.label for each in await run.client.matches()} == {"by its hash"}
+            assert {each.label for each in await run.client.coins()} == {"by its hash"}
+            assert not any(isinstance(event, MatchWithdrawn) for event in run.books.events)
+        async with running(world, node, watch=watch, store=path) as run:
+            assert await found(run) == world.scan()
+
+
+@MODES
+async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) -> None:
+    world = World(34)
+    world.grow(20, share=0.9)
+    lock, path, given = world.locks[0], tmp_path / "w.db", world.watch()
+    world.receive(lock)
+    world.regtest.mine()
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, watch=given) as run:
+            await run.synced(world)
+            assert await run.client.coins(label="lock 0")
+            await run.client.relabel(lock.script_pubkey, "rent")
+            assert not await run.client.coins(label="lock 0")
+            assert await run.client.coins(label="rent")
+            assert await run.client.history(label="rent")
+            assert "rent" in {each.match.label for each in await run.client.matches()}
+            with pytest.raises(ParameterError, match="control characters"):
+                await run.client.relabel(lock.script_pubkey, "a\nb")
+            with pytest.raises(ParameterError, match="not watched"):
+                await run.client.relabel(b"\x00\x14" + bytes(20), "x")
+        assert given.label(0) == "rent"
+        other = WatchList(REGTEST)
+        other.add_script(FOREIGN.script_pubkey)
+        async with running(world, node, mode=mode, store=path, watch=other) as run:
+            assert await run.client.coins(label="rent")
+            await run.client.relabel(lock.script_pubkey, None)
+            assert not await run.client.history(label="rent")
+            assert None in {each.match.label for each in await run.client.matches()}
+
+
+async def test_a_list_in_use_refuses_what_would_be_lost() -> None:
+    world = World(35)
+    given, address = world.watch(), "bcrt1qar0srrr7xfkvy5l643lydnw9re59gtzzc4pz6h"
+    before = given.copy()
+    async with Node(world.regtest) as node:
+        async with running(world, node, watch=given) as run:
+            for watch in (given, run.client.watch):
+                calls: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+                    (watch.add_address, (script_to_address(FOREIGN.script_pubkey, REGTEST),)),
+                    (watch.add_script, (b"\x51",)),
+                    (watch.add_pubkey, (key(1),)),
+                    (watch.add_data, (b"x",)),
+                    (watch.add_outpoint, (OutPoint(bytes(32), 0),)),
+                    (watch.add_address_lines, (f"{address}\n".encode(), 0)),
+                    (watch.add_entry, (EntryKind.SCRIPT, b"\x51")),
+                ]
+                for call, arguments in calls:
+                    with pytest.raises(WatchListInUseError, match="client's own"):
+                        call(*arguments)
+            assert given == before
+            await run.client.add_addresses([(script_to_address(FOREIGN.script_pubkey, REGTEST) or "", "new")])
+            assert FOREIGN.script_pubkey in run.client.watch
+            assert FOREIGN.script_pubkey not in given
+        assert FOREIGN.script_pubkey in given  # once it is left
+        given.add_script(b"\x00\x14" + bytes(20))
+        with pytest.raises(ParameterError):
+            async with running(world, "127.0.0.1:1", watch=given, store=Path("/proc"), network="regtest", proxy="?"):
+                pass
+        given.add_script(b"\x00\x14" + bytes(range(20)))  # a client that could not be entered holds nothing
+
+
+async def test_a_list_carries_no_coins_from_one_client_to_the_next() -> None:
+    world = World(36)
+    given = world.watch()
+    async with Node(world.regtest) as node:
+        world.receive()
+        async with running(world, node, watch=given) as run:
+            await run.until(lambda books: books.waiting())
+            assert list(run.client.watch.outpoints())
+    assert not list(given.outpoints())
+
+
+async def test_entries_that_no_way_finds_together_are_refused() -> None:
+    world = World(37)
+    async with Node(world.regtest) as node:
+        watch = world.watch()
+        watch.add_data(b"only BIP-37")
+        async with running(world, node, watch=watch, mode="auto") as run:
+            await run.synced(world)
+            with pytest.raises(InexpressibleError, match="use two clients"):
+                await run.client.add_script(b"\x51")  # only compact filters
+            await run.client.add_script(FOREIGN.script_pubkey)
+            assert b"\x51" not in run.client.watch
+        async with running(world, node, mode="auto") as run:
+            client = run.client
+            both = client.add_script(b"\x51"), client._add(lambda watch: watch.add_data(b"only BIP-37"), None, None)
+            first, second = await asyncio.gather(*both, return_exceptions=True)
+            assert first is None
+            assert isinstance(second, InexpressibleError)
+            await run.synced(world)
+
+
+async def test_a_script_is_added_twice_with_another_label_and_many_at_once() -> None:
+    world = World(38)
+    many = [script_to_address(b"\x00\x14" + number.to_bytes(20, "big"), REGTEST) or "" for number in range(3_000)]
+    async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
+        await run.synced(world)
+        await run.client.add_addresses([(each, "many") for each in many])
+        await run.client.add_address(many[7], "seven")
+        labels = [label for _, _, label in run.client.watch.entries()]
+        assert (labels.count("many"), labels.count("seven")) == (2_999, 1)
+        bad = [*many[:3], "nonsense"]
+        with pytest.raises(AddressError):
+            await run.client.add_addresses(bad)
+        (each,) = (await run.client.status()).searched[-1:]
+        assert each.entries >= 3_000

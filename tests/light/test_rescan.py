@@ -1,0 +1,309 @@
+"""Where a client searches: starts, rescans, and what its status says of it; real sockets, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import ParameterError, StoreFullError
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import Mode
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.node.server import Node
+from spvfilter.p2p.clock import Clock
+from spvfilter.store.store import Batch, Store
+from spvfilter.wallet.events import MatchWithdrawn
+from spvfilter.wallet.reader import WalletStore
+from support.lightworld import START, Books, Place, Run, World, check_stored, identity, place, running, where
+
+MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+ABOVE = 900_000
+
+
+async def found(run: Run) -> set[Place]:
+    return {place(each.match) for each in await run.client.matches()}
+
+
+async def again(run: Run, world: World) -> Books:
+    """Take all events up to the end of the search that is asked for."""
+    running = run.client._checked()
+    while True:
+        await running._database.drain()
+        while run._events.sequence < running.hub.sequence:
+            run.books.take(await anext(run._events))
+        status = await run.client.status()
+        if run._events.sequence == running.hub.sequence:
+            if status.is_synced and status.searched_height == world.regtest.height:
+                return run.books
+            run.books.take(await anext(run._events))
+
+
+@MODES
+async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode, tmp_path: Path) -> None:
+    world = World(21)
+    world.grow(30)
+    top = world.regtest.height
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=path, mode=mode, from_height=ABOVE) as run:
+            books = await run.synced(world)
+            assert books.synced is not None
+            assert books.synced.skipped == ((0, top),)
+            assert await found(run) == set()
+            assert (run.client.tip_height, run.client.searched_height) == (top, top)
+        with WalletStore.open(path) as wallet:
+            (each,) = wallet.searched()
+            assert (each.ranges, each.skipped) == ((), ((0, top),))
+        world.grow(5)
+        async with running(world, node, store=path, mode=mode) as run:  # goes on, and says so again
+            books = await run.synced(world)
+            assert books.synced is not None
+            assert books.synced.skipped == ((0, top),)
+            assert await run.client.rescan(from_height=50) == 50
+            run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+            books = await again(run, world)
+            assert books.synced is not None
+            assert books.synced.skipped == ((0, 49),)
+            assert books.confirmed() == world.scan()  # the first payment is above
+            status = await run.client.status()
+            assert status.skipped == ((0, 49),)
+            assert (status.start_height, status.is_synced) == (50, True)
+            assert await run.client.rescan() == 0
+            assert (await again(run, world)).confirmed() == world.scan()
+            (each,) = (await run.client.status()).searched
+            assert (each.entries, each.ranges, each.skipped) == (len(world.locks), ((0, world.regtest.height),), ())
+    check_stored(path, world)
+
+
+async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -> None:
+    world = World(22)
+    world.grow(20)
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        for start, missing in ((ABOVE, world.regtest.height), (115, 114), (117, 114), (110, 109), (None, 109), (0, -1)):
+            async with running(world, node, store=path, from_height=start) as run:
+                run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+                books = await run.synced(world)
+                assert books.synced is not None
+                assert books.synced.skipped == (((0, missing),) if missing >= 0 else ())
+        assert books.confirmed() == world.scan()
+
+
+async def test_a_status_is_of_one_moment_and_names_the_peers() -> None:
+    world = World(23)
+    world.grow(10)
+    async with Node(world.regtest) as one, Node(world.regtest) as other, running(world, one, other, mode="auto") as run:
+        await run.synced(world)
+        status = await run.client.status()
+        top = world.regtest.height
+        assert (status.mode, status.way, status.tip_height, status.searched_height) == (Mode.AUTO, Mode.COMPACT, top, top)
+        assert {peer.address for peer in status.peers} == {where(one), where(other)}
+        assert {peer.height for peer in status.peers} == {top}
+        assert (status.start_height, status.skipped, status.disputed) == (0, (), ())
+        assert status == await run.client.status()
+
+
+@MODES
+async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> None:
+    world = World(24)
+    late = [p2wpkh(b"\x02" + bytes((number,)) * 32) for number in range(3)]
+    for _ in range(12):
+        for lock in late:
+            world.regtest.pay(lock.pays(4_000))
+        world.regtest.mine()
+    top = world.regtest.height
+    async with Node(world.regtest) as node, running(world, node, mode=mode, store=tmp_path / "w.db", from_height=107) as run:
+        await run.synced(world)
+        await run.client.add_script(late[0].script_pubkey, from_height=ABOVE)
+        await run.client.add_script(late[1].script_pubkey)
+        await run.client.add_script(late[2].script_pubkey, "third", birthday=0)
+        await again(run, world)
+        for lock in late:
+            assert await run.client.searched_for(lock.script_pubkey) == ((0, top),)
+        (each,) = (await run.client.status()).searched  # a search from 0 is one for everything
+        assert each.entries == len(world.locks) + 3
+        mine = [match for match in run.books.matches.values() if match.script_pubkey in {lock.script_pubkey for lock in late}]
+        assert len(mine) == 36
+        with pytest.raises(ParameterError, match="not watched"):
+            await run.client.searched_for(b"\x00\x14" + bytes(20))
+
+
+async def test_a_later_start_of_an_entry_is_shown_and_another_entry_changes_nothing_below() -> None:
+    world = World(25)
+    late = [p2wpkh(b"\x02" + bytes((number,)) * 32) for number in range(2)]
+    for _ in range(10):
+        for lock in late:
+            world.regtest.pay(lock.pays(4_000))
+        world.regtest.mine()
+    top = world.regtest.height
+    async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
+        await run.synced(world)
+        await run.client.add_script(late[0].script_pubkey, from_height=top - 3)
+        assert (await again(run, world)).synced is not None
+        assert await run.client.searched_for(late[0].script_pubkey) == ((top - 3, top),)
+        assert len([match for match in run.books.matches.values() if match.script_pubkey == late[0].script_pubkey]) == 4
+        assert run.books.synced is not None
+        assert run.books.synced.skipped == ((0, top - 4),)
+        assert [each.skipped for each in (await run.client.status()).searched] == [(), ((0, top - 4),)]
+        await run.client.add_script(late[0].script_pubkey, from_height=top - 5)  # once more, from below
+        await again(run, world)
+        assert await run.client.searched_for(late[0].script_pubkey) == ((top - 5, top),)
+        assert len([match for match in run.books.matches.values() if match.script_pubkey == late[0].script_pubkey]) == 6
+
+
+@MODES
+async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_lose_nothing(mode: Mode, tmp_path: Path) -> None:
+    world = World(26)
+    world.grow(60)
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, from_height=130) as run:
+            await run.synced(world)
+            first, second, third = await asyncio.gather(
+                run.client.rescan(from_height=120), run.client.rescan(from_height=0), run.client.rescan(from_height=140)
+            )
+            assert (first, second, third) == (120, 0, 0)  # the third is searched anyway, since the second goes back further
+            waiting = asyncio.ensure_future(run.client.rescan(from_height=110))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            world.regtest.reorg(3)
+            world.grow(3)
+            await again(run, world)
+            assert run.books.confirmed() == world.scan()
+            assert await run.client.rescan(from_height=ABOVE) == world.regtest.height + 1
+            assert run.client.searched_height == world.regtest.height
+            assert not run.books.warnings
+        async with running(world, node, mode=mode, store=path) as run:
+            assert await found(run) == world.scan()
+
+
+@MODES
+async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, tmp_path: Path) -> None:
+    world = World(27)
+    world.grow(40)
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, from_height=ABOVE) as run:
+            await run.synced(world)
+            await run.client.rescan()
+        with WalletStore.open(path) as wallet:
+            assert wallet.searched_height() < world.regtest.height
+        async with running(world, node, mode=mode, store=path) as run:
+            run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+            assert (await run.synced(world)).confirmed() == world.scan()
+
+
+@MODES
+async def test_what_a_full_disk_does_not_take_is_nowhere(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(28)
+    world.grow(10)
+    path, late = tmp_path / "w.db", p2wpkh(b"\x02" + bytes(32))
+    true = Store.commit
+
+    def commit(self: Store, *batches: Batch) -> None:
+        if any(batch.entries for batch in batches):
+            raise StoreFullError("the disk is full")
+        true(self, *batches)
+
+    async with Node(world.regtest) as node:
+        given = world.watch()
+        async with running(world, node, mode=mode, store=path, watch=given) as run:
+            await run.synced(world)
+            monkeypatch.setattr(Store, "commit", commit)
+            with pytest.raises(StoreFullError):
+                await run.client.add_script(late.script_pubkey)
+            assert late.script_pubkey not in run.client.watch
+            assert late.script_pubkey not in given
+            for responder in node.responders:
+                assert responder.filter is None or late.script_pubkey[2:] not in responder.filter
+            with pytest.raises(StoreFullError):
+                await run.client.rescan()
+        assert late.script_pubkey not in given
+        monkeypatch.undo()
+        world.regtest.pay(late.pays(5_000))
+        world.grow(3)
+        async with running(world, node, mode=mode, store=path, watch=given) as run:
+            await run.synced(world)
+            assert late.script_pubkey not in run.client.watch
+            assert await found(run) == world.scan()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"from_height": -1}, "from_height is a whole number"),
+        ({"from_height": 1 << 32}, "from_height is a whole number"),
+        ({"from_height": 1.0}, "from_height is a whole number"),
+        ({"from_height": True}, "from_height is a whole number"),
+        ({"from_height": "5"}, "from_height is a whole number"),
+        ({"from_height": float("nan")}, "from_height is a whole number"),
+        ({"birthday": -1}, "birthday is in whole seconds"),
+        ({"birthday": True}, "birthday is in whole seconds"),
+        ({"birthday": 1e9}, "birthday is in whole seconds"),
+        ({"birthday": "2024-01-01"}, "birthday is in whole seconds"),
+        ({"birthday": START * 1_000}, "is in the future"),
+        ({"birthday": START + 7_201}, "is in the future"),
+        ({"birthday": START, "from_height": 0}, "not both"),
+        ({"max_peers": True}, "max_peers"),
+        ({"max_peers": 2.0}, "max_peers"),
+        ({"fp_rate": True}, "fp_rate"),
+        ({"fp_rate": "0.1"}, "fp_rate"),
+        ({"fp_rate": float("nan")}, "fp_rate"),
+        ({"mempool": "no"}, "mempool is True or False"),
+        ({"keep_filters": 1}, "keep_filters is True or False"),
+        ({"mode": 3}, "mode is one of"),
+    ],
+)
+async def test_wrong_values_are_refused_at_once(options: dict[str, object], words: str) -> None:
+    world = World(29)
+    with pytest.raises(ParameterError, match=words):
+        async with running(world, "127.0.0.1:1", **options):  # type: ignore[arg-type]  # by name
+            pass
+
+
+async def test_wrong_starts_are_refused_while_it_runs_and_change_nothing() -> None:
+    world = World(30)
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        before = await run.client.status()
+        for options in ({"from_height": -5}, {"from_height": True}, {"birthday": START * 9}, {"from_height": 1, "birthday": 1}):
+            for call in (run.client.rescan, lambda **o: run.client.add_script(b"\x00\x14" + bytes(20), **o)):
+                with pytest.raises(ParameterError):
+                    await call(**options)
+        with pytest.raises(TypeError, match="not one string"):
+            await run.client.add_addresses("bcrt1q")
+        assert await run.client.status() == before
+        assert not any(isinstance(event, MatchWithdrawn) for event in run.books.events)
+
+
+async def test_entries_added_before_the_headers_are_there_do_not_lose_the_birthday() -> None:
+    now = [float(START)]
+    world = World(39, clock=lambda: now[0])
+    for _ in range(60):
+        now[0] += 3_600
+        world.grow(1, share=1.0)
+    clock = Clock(wall=lambda: now[0])
+    async with Node(world.regtest) as node, running(world, node, clock=clock, birthday=int(START + 40 * 3_600)) as run:
+        await run.client.add_script(b"\x00\x14" + bytes(20))
+        await run.client.add_script(b"\x00\x14" + bytes(range(20)), birthday=int(START + 30 * 3_600))
+        await again(run, world)
+        status = await run.client.status()
+        assert status.start_height is not None
+        assert 107 < status.start_height < 125
+        assert status.skipped == ((0, status.start_height - 1),)
+
+
+async def test_a_run_without_a_database_begins_where_the_last_one_was_told_to() -> None:
+    world = World(31)
+    world.grow(20)
+    async with Node(world.regtest) as node:
+        client: LightClient
+        async with running(world, node, from_height=115) as run:
+            client = run.client
+            await run.synced(world)
+            await client.rescan(from_height=0)
+        async with client:
+            run = Run(client)
+            assert (await run.synced(world)).confirmed() == world.scan()

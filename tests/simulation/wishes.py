@@ -1,0 +1,95 @@
+"""Wishes: what the user of a simulated client asks for, until it is answered, and from where each script is to be searched for then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import NamedTuple
+
+from simulation import oracle
+from simulation.violation import Violation
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import EntryKind
+from spvfilter.light.engine.requests import AddEntries, RemoveEntries, Request, Rescan, Start
+
+
+class Watched(NamedTuple):
+    """Where the search for a script must begin, at the latest."""
+
+    first: int
+
+
+class Wishes:
+    """Asked for in order, again after each restart until there is an answer: what was not stored is lost with the process."""
+
+    def __init__(self, scripts: Iterable[bytes], given: int | None) -> None:
+        self._given = given  # the start that each run is given
+        self._lowest = given or 0  # that the client was ever told
+        self._current = self._lowest  # of this run
+        self.watched = {script: Watched(self._lowest) for script in scripts}
+        self.waiting: dict[int, Request] = {}  # by token
+        self.ever = set(self.watched)  # scripts that were watched at any time
+        self._tokens = count(1)
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._current = self._lowest if self._given is None else self._given
+
+    def add(self, script: bytes, first: int | None) -> tuple[int, Request]:
+        """Watch a script from a height on, or from where the client's search began."""
+        self.ever.add(script)
+        return self._put(AddEntries(((EntryKind.SCRIPT, script, None),), Start(first)))
+
+    def remove(self, script: bytes) -> tuple[int, Request]:
+        """Watch a script no more."""
+        return self._put(RemoveEntries(((EntryKind.SCRIPT, script),)))
+
+    def rescan(self, first: int) -> tuple[int, Request]:
+        """Search from a height on again."""
+        return self._put(Rescan(Start(first)))
+
+    def _put(self, request: Request) -> tuple[int, Request]:
+        token = next(self._tokens)
+        self.waiting[token] = request
+        return token, request
+
+    def answered(self, token: int, value: object) -> None:
+        """The client has done it."""
+        request = self.waiting.pop(token)
+        was_stored = isinstance(value, ParameterError) and isinstance(request, RemoveEntries)  # before the process died
+        if isinstance(value, Exception) and not was_stored:
+            raise Violation("alive", f"{request} was refused: {value!r}")
+        match request:
+            case AddEntries(entries, start):
+                for _, script, _ in entries:
+                    first = self._current if start.from_height is None else start.from_height
+                    before = self.watched.get(script)
+                    self.watched[script] = Watched(first if before is None else min(first, before.first))
+            case RemoveEntries(removed):
+                for _, script in removed:
+                    self.watched.pop(script, None)
+            case Rescan(start):
+                first = start.from_height or 0
+                self._lowest, self._current = min(self._lowest, first), min(self._current, first)
+                for script, before in self.watched.items():
+                    self.watched[script] = Watched(min(before.first, first))
+            case _:
+                pass
+
+
+def claimed(blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]]) -> set[oracle.Place]:
+    """What a wallet must have, by the heights that it says were searched for each script."""
+    heights = {script: {height for first, last in each for height in range(first, last + 1)} for script, each in ranges.items()}
+    found: set[oracle.Place] = set()
+    coins: dict[bytes, bytes] = {}  # outpoint → script
+    for height, raw in enumerate(blocks):
+        digest, txs = oracle.block_hash(raw), oracle.read_block(raw)
+        for tx in txs:
+            for index, outpoint in enumerate(tx.spends):
+                if outpoint in coins and height in heights[coins[outpoint]]:
+                    found.add(oracle.Place("input", tx.txid, index, height, digest))
+            for index, script in enumerate(tx.pays):
+                if height in heights.get(script, ()):
+                    found.add(oracle.Place("output", tx.txid, index, height, digest))
+                    coins[tx.txid + index.to_bytes(4, "little")] = script
+    return found

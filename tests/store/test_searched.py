@@ -1,0 +1,124 @@
+"""Which blocks were searched for which entries: against sets of heights for each entry, and within bounds."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from spvfilter.store.searched import MAX_GROUPS, MAX_RANGES, BlockRange, Searched, common, cut, gaps, join
+
+
+def heights(ranges: tuple[BlockRange, ...]) -> set[int]:
+    return {height for first, last in ranges for height in range(first, last + 1)}
+
+
+def some(rng: random.Random) -> tuple[BlockRange, ...]:
+    firsts = [rng.randrange(40) for _ in range(rng.randrange(5))]
+    return join(BlockRange(first, first + rng.randrange(8)) for first in firsts)
+
+
+def test_ranges_are_sets_of_heights() -> None:
+    rng = random.Random(1)
+    for _ in range(2_000):
+        one, other, at, first = some(rng), some(rng), rng.randrange(-1, 50), rng.randrange(50)
+        assert heights(join([*one, *other])) == heights(one) | heights(other)
+        assert heights(common(one, other)) == heights(one) & heights(other)
+        assert heights(cut(one, at)) == {each for each in heights(one) if each <= at}
+        assert heights(gaps(one, at, first)) == set(range(first, at + 1)) - heights(one)
+        for made in (join([*one, *other]), common(one, other), cut(one, at), gaps(one, at, first)):
+            assert all(low <= high for low, high in made)
+            assert all(a.last + 1 < b.first for a, b in itertools.pairwise(made)), made
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_entry_has_the_blocks_that_were_searched_for_it(seed: int) -> None:
+    rng = random.Random(seed)
+    searched, model, cursor = Searched(), dict[int, set[int]](), -1
+    for _ in range(300):
+        kind = rng.random()
+        if kind < 0.6:
+            cursor += 1
+            searched.record(cursor, cursor)
+            for each in model.values():
+                each.add(cursor)
+        elif kind < 0.7:
+            number = rng.choice([0, 1, 1, 3])
+            first = searched.add_entries(number)
+            assert first == max(model, default=0) + 1 or model == {} or first > max(model)
+            model |= {entry: set() for entry in range(first, first + number)}
+        elif kind < 0.78:
+            cursor = rng.randrange(-1, cursor + 1)
+            searched.cut(cursor)
+            model = {entry: {height for height in each if height <= cursor} for entry, each in model.items()}
+        elif kind < 0.88:
+            height = rng.randrange(-1, cursor + 1)
+            searched.again(height, cursor)
+            for entry, each in model.items():
+                if not set(range(height + 1, cursor + 1)) <= each:
+                    model[entry] = {known for known in each if known <= height}
+            cursor = height
+        elif kind < 0.94:
+            cursor += rng.randrange(5)  # a start above
+        elif model:
+            del model[rng.choice(list(model))]
+            searched.keep_entries(model)
+        if rng.random() < 0.2:
+            searched = Searched.parse(searched.encode())
+        for entry, each in model.items():
+            assert heights(searched.ranges_of(entry)) == each, f"entry {entry} of seed {seed}"
+        if model:
+            assert heights(searched.skipped(cursor)) == {h for each in model.values() for h in set(range(cursor + 1)) - each}
+        assert len(searched.groups()) <= max(1, len(model))
+
+
+def test_an_id_is_never_given_twice() -> None:
+    searched = Searched()
+    assert searched.add_entries(3) == 1
+    searched.keep_entries([1])
+    searched = Searched.parse(searched.encode())
+    assert searched.add_entries(1) == 4
+
+
+def test_a_million_entries_with_one_start_are_one_group() -> None:
+    searched = Searched()
+    searched.add_entries(1_000_000)
+    for height in range(1_000):
+        searched.record(height, height)
+    assert searched.groups() == [(1, ((0, 999),))]
+    assert len(searched.encode()) < 100
+    assert searched.ranges_of(777_777) == ((0, 999),)
+
+
+def test_what_was_added_later_joins_once_it_was_searched_for_everywhere() -> None:
+    searched = Searched()
+    searched.add_entries(10)
+    for height in range(100):
+        searched.record(height, height)
+    searched.add_entries(10)
+    searched.again(-1, 99)
+    assert [group.ranges for group in searched.groups()] == [((0, 99),), ()]
+    for height in range(100):
+        searched.record(height, height)
+    assert searched.groups() == [(1, ((0, 99),))]
+
+
+def test_many_groups_and_ranges_are_bounded_and_never_claim_too_much() -> None:
+    searched, cursor = Searched(), 0
+    for _ in range(MAX_GROUPS + 50):
+        searched.add_entries(1)
+        searched.record(cursor, cursor)
+        cursor += 2  # a gap after each block
+    groups = searched.groups()
+    assert len(groups) <= MAX_GROUPS
+    assert all(len(group.ranges) <= MAX_RANGES for group in groups)
+    for entry in range(1, MAX_GROUPS + 51):
+        assert heights(searched.ranges_of(entry)) <= set(range(2 * (entry - 1), cursor, 2))
+    assert len(searched.encode()) < 400_000
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"[1]", b"[0,1,[[1]]]", b'["x",1,[]]', b"[0,1,[[1,[[1]]]]]", b"\xff"])
+def test_what_cannot_be_read_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        Searched.parse(raw)
