@@ -11,8 +11,9 @@ from measure import Row, best_of
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList

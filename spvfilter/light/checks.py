@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spvfilter.errors import ParameterError
 from spvfilter.light.engine.requests import Start
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
+from spvfilter.network import Network
+from spvfilter.p2p.address import Address
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _MAX_HEIGHT = 0xFFFFFFFF  # ours; with a block in ten minutes, in 81,000 years
@@ -22,6 +26,20 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ParameterError(f"{name} is True or False, not {value!r}")
+
+
+def named_peers(peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool) -> list[Address]:
+    """The addresses of the named peers. `knows`: a database may know others. Raises ParameterError if there can be no peer, TypeError."""
+    if isinstance(peers, str):
+        raise TypeError("an iterable of peers expected, not one string")
+    addresses = [Address.parse(peer, network.default_port) for peer in peers]
+    if not addresses and not discover:
+        raise ParameterError("no peers: name some, or let them be discovered")
+    if not addresses and proxy is not None and not knows:
+        raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
+    if not addresses and not network.dns_seeds:
+        raise ParameterError(f"{network} has no DNS seeds: name peers")
+    return addresses
 
 
 def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:

@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_options, check_start
+from spvfilter.light.checks import check_options, check_start, named_peers
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Patience, Reach
@@ -25,7 +25,6 @@ from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
-from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
@@ -126,16 +125,7 @@ class LightClient:
         self.network = watch.network if network is None else Network.named(network) if isinstance(network, str) else network
         if self.network != watch.network:
             raise ParameterError(f"the watch list is of {watch.network}, not of {self.network}")
-        if isinstance(peers, str):
-            raise TypeError("an iterable of peers expected, not one string")
-        self._addresses = [Address.parse(peer, self.network.default_port) for peer in peers]
-        if discover and not self._addresses:
-            if proxy is not None and store is None:
-                raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
-            if not self.network.dns_seeds:
-                raise ParameterError(f"{self.network} has no DNS seeds: name peers")
-        if not self._addresses and not discover:
-            raise ParameterError("no peers: name some, or let them be discovered")
+        self._addresses = named_peers(peers, self.network, discover=discover, proxy=proxy, knows=store is not None)
         self._clock = clock or Clock()
         switches = {"mempool": mempool, "keep_filters": keep_filters, "discover": discover, "rebuild": rebuild}
         check_options(mode, max_peers, fp_rate, **switches)

@@ -38,7 +38,8 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, WalletEvent

@@ -8,18 +8,13 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.store.addresses import KnownAddress as KnownAddress
+    from spvfilter.store.batch import Batch as Batch, Bip37Parameters as Bip37Parameters, NewEntry as NewEntry
     from spvfilter.store.events import EventLog as EventLog, StoredEvent as StoredEvent
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
-    from spvfilter.store.store import (
-        MEMORY as MEMORY,
-        Batch as Batch,
-        Bip37Parameters as Bip37Parameters,
-        NewEntry as NewEntry,
-        Store as Store,
-    )
+    from spvfilter.store.store import MEMORY as MEMORY, Store as Store
     from spvfilter.store.views import (
         Balance as Balance,
         Coin as Coin,
@@ -32,11 +27,12 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         addresses="KnownAddress",
+        batch="Batch Bip37Parameters NewEntry",
         events="EventLog StoredEvent",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         ledger="Ended StoredMatch StoredTx TxStatus",
         searched="BlockRange EntryGroup Searched",
-        store="Batch Bip37Parameters MEMORY NewEntry Store",
+        store="MEMORY Store",
         views="Balance Coin HistoryEntry SearchedEntries Snapshot Views",
     )

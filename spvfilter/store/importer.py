@@ -13,8 +13,9 @@ from spvfilter.errors import BlockFilterError, FalseFilterError, FormatError, So
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
+from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 
 _BATCH, _BATCH_SIZE = 1_000, 16_000_000  # filters and bytes per transaction
 _NAMED = 20  # stale blocks listed by their hashes

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
-from spvfilter.store.store import Batch, NewEntry
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.endings import Ending, Endings
@@ -115,14 +115,7 @@ class Books:
 
     def scan(self, block: ScannedBlock) -> list[Hit]:
         """The hits in a block. What a peer selected is learned transaction by transaction, since a later one may spend an earlier one."""
-        if block.raw is not None:
-            return self.watch.table.scan_block(block.raw)
-        hits: list[Hit] = []
-        for position, raw in block.txs:
-            found = self.watch.table.scan_tx(raw)
-            self.watch.table.learn(found)
-            hits += (hit._replace(position=position) for hit in found)
-        return hits
+        return block.hits(self.watch.table)
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
         """Record the block above the cursor, with the hits in it."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import Ended, StoredTx, TxStatus
-from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import Reason
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch
-from spvfilter.store.store import Batch
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.unconfirmed import Unconfirmed, identity

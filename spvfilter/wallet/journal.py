@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints  # values of eve
 from spvfilter._public import deferred
 from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
+from spvfilter.store.batch import Batch
 from spvfilter.store.events import StoredEvent
-from spvfilter.store.store import Batch
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, WalletEvent
 from spvfilter.watch.match import Match
 

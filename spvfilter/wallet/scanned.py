@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass
-from spvfilter.kernel import walk_block
+from spvfilter.kernel import Hit, WatchTable, walk_block
 from spvfilter.protocol import OUTPOINT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
@@ -36,6 +36,17 @@ class ScannedBlock:
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs}
         return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}
+
+    def hits(self, table: WatchTable) -> list[Hit]:
+        """The hits in it. What a peer selected is learned transaction by transaction, since a later one may spend an earlier one."""
+        if self.raw is not None:
+            return table.scan_block(self.raw)
+        hits: list[Hit] = []
+        for position, raw in self.txs:
+            found = table.scan_tx(raw)
+            table.learn(found)
+            hits += (hit._replace(position=position) for hit in found)
+        return hits
 
     def inputs(self) -> Iterator[tuple[bytes, list[bytes]]]:
         """Each transaction that is there with the outpoints it spends."""

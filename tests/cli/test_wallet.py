@@ -13,8 +13,8 @@ import pytest
 
 from spvfilter.cli.term.ranges import blocks
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
-from spvfilter.store.store import Batch
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid

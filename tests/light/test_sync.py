@@ -18,7 +18,8 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import SERVICES, Node
 from spvfilter.p2p.clock import Clock
-from spvfilter.store.store import Batch, Bip37Parameters, Store
+from spvfilter.store.batch import Batch, Bip37Parameters
+from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.inventory import GetHeaders, Headers

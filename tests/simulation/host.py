@@ -27,7 +27,8 @@ from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode
 from spvfilter.light.sockets import stranger
 from spvfilter.network import REGTEST
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList

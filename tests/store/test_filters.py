@@ -11,8 +11,9 @@ import pytest
 from spvfilter.errors import StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash, filter_headers
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 
 DATA = [b"\x01" + bytes((number,)) * 4 for number in range(9)]
 HASHES = [filter_hash(data) for data in DATA]

@@ -16,9 +16,10 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.store import importer
+from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.importer import FilterImport
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from spvfilter.errors import (
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
+from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.sqlite import MarkedRows
-from spvfilter.store.store import MEMORY, Batch, Bip37Parameters, Store
+from spvfilter.store.store import MEMORY, Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.vectors import effort

@@ -19,7 +19,8 @@ from spvfilter.light.events import Event, Mode, Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
-from spvfilter.store.store import MEMORY, Batch, Store
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import MEMORY, Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress

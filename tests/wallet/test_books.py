@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.store.store import MEMORY, Batch
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import MEMORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import endings, invented, unconfirmed
 from spvfilter.wallet.books import Books

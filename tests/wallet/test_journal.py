@@ -14,8 +14,9 @@ from spvfilter.light.events import Event, Synced
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.store import events
+from spvfilter.store.batch import Batch
 from spvfilter.store.events import StoredEvent
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.journal import Journal, decode

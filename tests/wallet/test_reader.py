@@ -12,8 +12,9 @@ import pytest
 
 from spvfilter.errors import ParameterError, StoreCorruptError, StoreError, StoreForeignError, StoreLockedError
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay

@@ -21,7 +21,8 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.p2p.clock import Clock
 from spvfilter.protocol import COINBASE_MATURITY
-from spvfilter.store.store import Batch, Bip37Parameters, Store
+from spvfilter.store.batch import Batch, Bip37Parameters
+from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList

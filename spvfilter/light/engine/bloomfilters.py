@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
 from spvfilter.light.engine.context import Context
-from spvfilter.store.store import Bip37Parameters
+from spvfilter.store.batch import Bip37Parameters
 
 _DRIFT = 4.0  # times the requested rate at which a peer's filter, grown by what it matched, is loaded anew
 _LEAST_ELEMENTS = 1_024  # for which a filter has room, decoys at first: what it learns makes it drift the later

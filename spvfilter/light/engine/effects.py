@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from spvfilter._dataclass import dataclass
 from spvfilter.light.events import Broadcast, Event
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
 from spvfilter.wire.messages.table import Message
 
 

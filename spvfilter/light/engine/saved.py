@@ -11,9 +11,10 @@ from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.store.addresses import KnownAddress
+from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.ledger import StoredMatch
-from spvfilter.store.store import Bip37Parameters, Store
+from spvfilter.store.store import Store
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks

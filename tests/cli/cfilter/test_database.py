@@ -17,8 +17,9 @@ from spvfilter.network import REGTEST
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.store import Batch, Store
+from spvfilter.store.store import Store
 from support.nodeprocess import ADDRESS, NodeProcess, node_process, running
 from support.processes import process
 
