@@ -16,7 +16,6 @@ from spvfilter._public import public
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.light.thread import ClientThread
-from spvfilter.watch.watchlist import WatchList
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,9 +82,10 @@ def _iterates(
 
 
 class _Reads(Generic[T]):
-    """A property of LightClient's, read in its thread while it runs."""
+    """A property of LightClient's, read in its thread while it runs; else not, unless it can be read at any time."""
 
-    def __init__(self, of: Callable[[LightClient], T]) -> None:
+    def __init__(self, of: Callable[[LightClient], T], *, at_any_time: bool = False) -> None:
+        self._at_any_time = at_any_time
         described: Any = of  # a property, which type checkers see as a function
         self.fget: Callable[[LightClient], T] = described.fget
         self.__doc__ = described.__doc__
@@ -97,6 +97,8 @@ class _Reads(Generic[T]):
     def __get__(self, client: SyncLightClient | None, owner: type) -> Self | T:
         if client is None:
             return self
+        if self._at_any_time and client._thread is None:
+            return self.fget(client._client)
         return client._call(lambda light: _at_once(self.fget, light))
 
 
@@ -180,13 +182,9 @@ class SyncLightClient:
             raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 
-    @property
-    def watch(self) -> WatchList:
-        """As LightClient.watch."""
-        return self._client.watch
-
     # LightClient's, in its order
 
+    watch = _Reads(LightClient.watch, at_any_time=True)
     chain = _Reads(LightClient.chain)
     events = _iterates(LightClient.events)
     bookmark = _awaits(LightClient.bookmark)

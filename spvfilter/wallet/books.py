@@ -444,7 +444,8 @@ class Books:
         self._are_blocks_changed = True
         tell(*withdrawn)
         self._seal()
-        for txid in {found.hit.txid for found in lost} - {found.hit.txid for found in self._confirmed}:
+        left = {found.hit.txid for found in self._confirmed}
+        for txid in dict.fromkeys(found.hit.txid for found in lost if found.hit.txid not in left):
             self._forget_tx(txid)
 
     def entries_added(self) -> list[WalletEvent]:

@@ -149,14 +149,14 @@ class Unconfirmed:
             return None
         tx = Transaction.parse(pending.raw)
         self.size -= len(pending.raw)
-        for outpoint in set(tx.inputs):
+        for outpoint in dict.fromkeys(tx.inputs):
             spenders = self._spenders[outpoint]
             del spenders[txid]
             if not spenders:
                 del self._spenders[outpoint]
         self._rivals.pop(txid, None)
         del self._ages[txid]
-        for tx_hash in {txid, tx.wtxid}:
+        for tx_hash in dict.fromkeys((txid, tx.wtxid)):
             self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 
@@ -304,7 +304,7 @@ class Unconfirmed:
 
     def _drop_unmatched(self, txid: bytes) -> tuple[bytes, int]:
         raw, seen = self._unmatched.pop(txid)
-        for outpoint in set(Transaction.parse(raw).inputs):
+        for outpoint in dict.fromkeys(Transaction.parse(raw).inputs):
             waiting = self._waiting[outpoint]
             del waiting[txid]
             if not waiting:

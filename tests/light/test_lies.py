@@ -252,10 +252,10 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
     async with (
         Node(world.regtest, responder=SendsAnotherBlock) as one,
         Node(world.regtest, responder=with_headers(bad_work)) as two,
-        running(world, one, two) as run,
     ):
         with pytest.raises(UselessPeerError, match="every one of them lied"):
-            await run.until(lambda books: False)
+            async with running(world, one, two) as run:
+                await run.until(lambda books: False)
         assert len(run.books.warnings) == 2
         assert not run.books.matches
 

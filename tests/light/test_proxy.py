@@ -252,11 +252,12 @@ async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) ->
 async def test_where_no_seed_answers_that_is_said_and_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asyncio.all_tasks()
     asked = answering(monkeypatch, {"seed.one.example": []})
-    async with LightClient(discovering(World(mature=0), 1), discover=True) as client:
-        run = Run(client)
-        with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
-            await run.until(lambda books: False)
-        assert {warning.address for warning in run.books.warnings} == set(SEEDS)
+    with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+        async with LightClient(discovering(World(mature=0), 1), discover=True) as client:
+            run = Run(client)
+            with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
+                await run.until(lambda books: False)
+            assert {warning.address for warning in run.books.warnings} == set(SEEDS)
     assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before

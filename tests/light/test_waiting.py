@@ -148,7 +148,7 @@ async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_i
                 for call in CALLS:
                     with pytest.raises(StoreFullError):
                         await call(client)
-                for name in ("height", "chain", "observed_fp_rate"):
+                for name in ("tip_height", "searched_height", "chain", "observed_fp_rate"):
                     with pytest.raises(StoreFullError):
                         getattr(client, name)
                 with pytest.raises(StoreFullError):

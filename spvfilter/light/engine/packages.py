@@ -21,7 +21,7 @@ def arranged(books: Books, peer: Peer, due: Sequence[OwnTx], known: Mapping[byte
     wanted = {own.tx.txid for own in due}
     waiting = list(due)
     while waiting:  # what they spend of ours, unless the peer was offered it or others have it
-        for txid in {outpoint[:32] for outpoint in waiting.pop().tx.inputs}:
+        for txid in dict.fromkeys(outpoint[:32] for outpoint in waiting.pop().tx.inputs):
             parent = known.get(txid)
             if parent is not None and txid not in wanted and peer not in parent.offers and not parent.echoed:
                 wanted.add(txid)
@@ -35,7 +35,7 @@ def _paid_for(books: Books, floor: int, child: OwnTx, known: Mapping[bytes, OwnT
     """The parents of a child that are below a fee rate (satoshi / kvB) by themselves, and not below it with the child."""
     found: list[bytes] = []
     fee = fee_of(child.tx, books, child.input_values) if floor else None
-    for txid in {outpoint[:32] for outpoint in child.tx.inputs} if fee is not None else ():
+    for txid in dict.fromkeys(outpoint[:32] for outpoint in child.tx.inputs) if fee is not None else ():
         parent = known.get(txid)
         paid = fee_of(parent.tx, books, parent.input_values) if parent is not None else None
         if fee is None or parent is None or paid is None or paid * 1_000 >= floor * parent.tx.virtual_size:
