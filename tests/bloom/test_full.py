@@ -40,7 +40,7 @@ def filled(kind: type[Filter], capacity: int = 100, **options: object) -> Filter
 
 
 @KINDS
-@pytest.mark.parametrize("hashing", FAMILIES, ids=repr)
+@pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_key_after_the_last_that_fits_is_refused_one_by_one_and_in_batches(kind: Kind, hashing: HashFamily) -> None:
     made = filled(kind, hashing=hashing)
     before = bytes(made)

@@ -59,7 +59,7 @@ def test_the_slices_follow_the_article() -> None:
     assert (made.capacity, made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening) == (4_000, 100, 0.01, 3, 0.25)
 
 
-@pytest.mark.parametrize("hashing", FAMILIES, ids=repr)
+@pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
 def test_keys_one_by_one_lists_and_buffers_give_the_same_filter(hashing: HashFamily) -> None:
     count = 3_000
     ways = [ScalableBloomFilter(FIRST, 0.01, hashing=hashing, encode="int64") for _ in range(4)]
