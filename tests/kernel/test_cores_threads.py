@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spvfilter.bloom import BloomFilter, CountingBloomFilter
 from spvfilter.bloom.base import GenericFilter
 from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
@@ -33,8 +34,8 @@ def filters(core: str = "BitCore") -> Any:
     """A filter over the compiled core, whichever the package has chosen."""
     from spvfilter.kernel import native
 
-    kind = KIND_BITS if core == "BitCore" else KIND_COUNTERS
-    return type(f"Compiled{core}", (GenericFilter, getattr(native, core)), {"KIND": kind})
+    kind, of = (KIND_BITS, BloomFilter) if core == "BitCore" else (KIND_COUNTERS, CountingBloomFilter)
+    return type(f"Compiled{core}", (GenericFilter, getattr(native, core)), {"KIND": kind, "approx_len": of.approx_len})
 
 
 each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore"])
@@ -226,11 +227,14 @@ def test_a_file_closed_while_another_thread_adds_is_whole(tmp_path: Path) -> Non
         begun = threading.Event()
 
         def add() -> None:
-            with pytest.raises(ReadOnlyError):
-                while True:
-                    made.update(KEYS[:4096])
-                    begun.set()
-                    made.update(KEYS)
+            try:
+                with pytest.raises(ReadOnlyError):
+                    while True:
+                        made.update(KEYS[:4096])
+                        begun.set()
+                        made.update(KEYS)
+            finally:
+                begun.set()
 
         def close() -> None:
             begun.wait()
