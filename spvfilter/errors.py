@@ -68,7 +68,6 @@ __all__ = [
     "VersionError",
     "WatchFileError",
     "WatchListInUseError",
-    "WindowWarning",
     "WrongNetworkError",
 ]
 
@@ -466,7 +465,3 @@ class FpRateWarning(SpvFilterWarning):
 
 class LostSpendsWarning(SpvFilterWarning):
     """With these update flags a peer will not report some spends that the watch list wants to see."""
-
-
-class WindowWarning(SpvFilterWarning):
-    """A keychain's window must move, and cannot while a light client runs: payments to the scripts beyond it are found by its next run."""

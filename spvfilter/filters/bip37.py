@@ -302,8 +302,12 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
     """
     _check_sizing(wanted, fp_rate)
     roomy = max(least, 1 << (2 * wanted - 1).bit_length())
-    fits = int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
-    return max(wanted, min(roomy, fits))
+    return max(wanted, min(roomy, most_elements(fp_rate)))
+
+
+def most_elements(fp_rate: float) -> int:
+    """The number of elements up to which 36,000 bytes keep a rate."""
+    return int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:

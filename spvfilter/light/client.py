@@ -87,9 +87,9 @@ class LightClient:
     in `store` (mainnet: 13 GB), so that a search for new addresses needs no network but for blocks that match; filters may be brought
     there before, too (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
 
-    Scripts of keychains are watched up to twice their lookahead beyond the last one used, as that is known when the client is entered. The
-    first run searches for all of them. A use that should move a window is reported by WindowWarning, and the next run searches the blocks
-    again for the scripts that it adds.
+    Scripts of keychains are watched up to twice their lookahead beyond the last one used. Where a use in a block moves a window further,
+    all blocks are searched again for the scripts that it adds, before Synced; in mode "bip37" keychains look ahead less far, down to the
+    gap limit, where a filter has no room. KeychainError ends the client.
 
     With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce from
     then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block. What a reorganisation takes out of a block is

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are for
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError, WindowWarning
+from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.engine import Engine
@@ -30,6 +29,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
+from spvfilter.light.engine.windowgrowth import extend
 from spvfilter.light.events import Broadcast, Event, Mode
 from spvfilter.light.sockets import Sockets
 from spvfilter.light.status import ClientStatus
@@ -42,7 +42,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Views
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.events import MatchConfirmed, MatchFound, WalletEvent
+from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.reader import decoded
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.watch.watchlist import WatchList
@@ -182,8 +182,6 @@ class Running:
         self.feed(Tick())
 
     def _emit(self, events: Sequence[Event]) -> None:
-        if self.engine.books.watch.keychains:
-            _note_uses(self.engine.books.watch, events)
         self.hub.put(events)
 
     # Effects
@@ -344,18 +342,6 @@ def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> 
         call.set_result(answer)
 
 
-def _note_uses(watch: WatchList, events: Sequence[Event]) -> None:
-    """Note which scripts of keychains were paid. Windows are as they were when the client was entered: WindowWarning if that shows."""
-    for match in (event.match for event in events if isinstance(event, (MatchFound, MatchConfirmed))):
-        if match.keychain is not None and match.keychain_index is not None and watch.note_use(match.keychain, match.keychain_index):
-            warnings.warn(
-                f"index {match.keychain_index} of keychain {match.keychain[:80]!r} was used: its window moves when the client is entered "
-                "again, and scripts beyond it are not watched until then",
-                WindowWarning,
-                stacklevel=2,
-            )
-
-
 def _caught(function: Callable[[], object]) -> object:
     """The function's result, or the Exception that it raised."""
     try:
@@ -372,13 +358,14 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
-        watch.widen()
+        extend(watch, options)
         check_expressible(watch, options.mode)  # before it is kept
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
         saved = Saved.read(store, watch, since, chain)
-        while watch.advance() or watch.widen():  # keychains have further scripts by what the database knew: search for them, too
-            saved = Saved.read(store, watch, since, chain)
+        while (further := extend(watch, options)) is not None:  # by what the database knew
+            if further:  # search for them, too
+                saved = Saved.read(store, watch, since, chain)
         check_expressible(watch, options.mode)  # with what the database knew
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

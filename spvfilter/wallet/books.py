@@ -46,6 +46,7 @@ class Books:
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed := [each.hit for each in saved.matches if each.block_hash is None])
         watch.table.learn(unconfirmed)
         own = {txid for txid, tx in saved.unconfirmed.items() if tx.own}
+        self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
         self._invented = InventedOutpoints(watch, (hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own))
         for found in saved.matches:
             if found.block_hash is not None:
@@ -143,6 +144,8 @@ class Books:
             self.batch.matches.append(found)
             match = self.match_of(hit, found)
             yield (MatchConfirmed if was_pending else MatchFound)(match, block.completeness)
+        if hits and self.watch.windows.note(hits):
+            self.is_window_due = True
         if fresh:
             self._keep_transactions(block, fresh)
         if self.unconfirmed.pending:
@@ -395,6 +398,7 @@ class Books:
         while waiting:
             found = waiting.popleft()
             self.watch.table.learn(found)
+            self.watch.windows.note(found)  # for the next address; an invented payment moves no window
             children: dict[bytes, None] = {}
             for hit in found:
                 if self.unconfirmed.record(hit):

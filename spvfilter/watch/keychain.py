@@ -101,6 +101,17 @@ class Keychain:
 
         Raises KeychainError if they cannot be derived; then nothing has changed.
         """
+        new = self.ahead(margin)
+        self.move(new)
+        return new
+
+    def move(self, new: list[tuple[bytes, ...]]) -> None:
+        """Take the next indexes into the window, with the scripts that `ahead` gave for them."""
+        if new:
+            self._end, self._known = self._end + len(new), new[-1]
+
+    def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
+        """What `grow` would give; nothing changes. Another thread may call it. Raises KeychainError."""
         end = min(self.size, self.required + margin)
         if end <= self._end:
             return []
@@ -110,7 +121,6 @@ class Keychain:
             )
         new = [self._derived(index) for index in range(self._end, end)]
         self._check(new)
-        self._end, self._known = end, new[-1]
         return new
 
     def _check(self, new: list[tuple[bytes, ...]]) -> None:

@@ -231,15 +231,10 @@ class WatchList:
             return []
         return self._windows.take_coins() if hits is None else self._windows.use(hits)
 
-    def note_use(self, keychain: str, index: int) -> bool:
-        """Note that an index of the keychain with this name was used; whether its window must move. `advance` moves it, not this.
-
-        Raises ParameterError for an unknown keychain, and an index outside of its window.
-        """
-        chain = self._windows.get(keychain)
-        if chain is None:
-            raise ParameterError(f"the watch list has no keychain {keychain[:80]!r}")
-        return chain.use(index)
+    @property
+    def windows(self) -> Windows:
+        """The windows of the keychains."""
+        return self._windows
 
     def widen(self, margin: int | None = None) -> list[bytes]:
         """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that were not watched.

@@ -9,10 +9,12 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 
 _NOBODY = 0  # in the place of a keychain's number, which counts from 1
 _MAX_KEYCHAINS = 10_000
+
+Ahead = list[list[tuple[bytes, ...]]]  # by keychain: the scripts of each index that is next in its window
 
 
 class Windows:
@@ -86,8 +88,10 @@ class Windows:
                 return address
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
-    def note(self, hits: Iterable[Hit] | None) -> bool:
+    def note(self, hits: Iterable[Hit] | None = None) -> bool:
         """Note that what hits concern was used, by default the known outpoints; whether a window must move. It does not."""
+        if not self._chains:
+            return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def use_script(self, script: bytes) -> list[bytes]:
@@ -118,9 +122,42 @@ class Windows:
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
         return was_watched and self._note_coins()
 
+    # In steps: what windows gain is derived in a thread, stored, and only then watched
+
+    def is_due(self) -> bool:
+        """Whether a window must move."""
+        return any(each.end < each.required for each in self._chains)
+
+    def ahead(self) -> Ahead:
+        """By keychain, what a move adds to the windows that must move: as `widen`, but nothing changes. Raises KeychainError."""
+        return [each.ahead(each.lookahead) if each.end < each.required else [] for each in self._chains]
+
+    def unwatched(self, ahead: Ahead) -> list[bytes]:
+        """The scripts that are not watched yet, in the order in which `move` adds them to the table."""
+        scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
+        return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
+
+    def move(self, ahead: Ahead) -> bool:
+        """Watch what was told by `ahead`; whether a window must move on."""
+        was_watched = False
+        for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
+            first = keychain.end
+            keychain.move(new)
+            was_watched = self._claim(number, first, new) or was_watched
+        if was_watched:
+            self._note_coins()
+        return self.is_due()
+
+    def shorten(self) -> bool:
+        """Halve what the keychains look ahead, down to the gap limit; whether that was possible."""
+        longer = [each for each in self._chains if each.lookahead > GAP_LIMIT]
+        for each in longer:
+            each.lookahead = max(GAP_LIMIT, each.lookahead // 2)
+        return bool(longer)
+
     def take_coins(self) -> list[bytes]:
         """As `use`, of the known outpoints, and of what was noted without a move."""
-        return self.grow() if self._note_coins() or any(each.end < each.required for each in self._chains) else []
+        return self.grow() if self._note_coins() or self.is_due() else []
 
     def _note_coins(self) -> bool:
         return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())

@@ -1,63 +1,195 @@
-"""Keychains in a live client: uses are noted, and what lies beyond a window is said and found by the next run."""
+"""Keychains in a live client: uses move windows while it runs, and what was searched without their scripts is searched again."""
 
 from __future__ import annotations
 
-import warnings
+import asyncio
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import WindowWarning
-from spvfilter.light import LightClient, Synced
+from spvfilter.errors import InexpressibleError, KeychainError, StoreFullError
+from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.primitives import TxOut
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
+from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
+from support.vectors import effort
+
+MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
 
 
-def wallet() -> WatchList:
+def wallet(lookahead: int = GAP_LIMIT) -> WatchList:
     watch = WatchList(REGTEST)
-    watch.add_keychain("mine", script_at, "savings", lookahead=GAP_LIMIT)
+    watch.add_keychain("mine", script_at, "savings", lookahead=lookahead)
     return watch
 
 
-async def run(watch: WatchList, node: Node, store: Path, mode: str) -> list[int | None]:
-    """The indexes of the matches of one run, in the order of blocks."""
-    async with LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store, mode=mode) as client:
-        async for event in client.events():
-            if isinstance(event, Synced):
-                break
-        return [found.match.keychain_index for found in await client.matches()]
+def client_of(watch: WatchList, node: Node, mode: str, store: Path | None = None, **options: float) -> LightClient:
+    return LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store, mode=mode, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mode", ["compact", "bip37"])
-async def test_what_a_window_does_not_reach_is_said_and_found_by_the_next_run(mode: str, tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        for index in (45, 7, 30):
-            node.regtest.pay(TxOut(1_000 + index, script_at(index)))
-            node.regtest.mine()
-        watch = wallet()
-        with pytest.warns(WindowWarning, match="index 30 of keychain 'mine' was used"):
-            assert await run(watch, node, tmp_path / "wallet.db", mode) == [7, 30]
-        assert sorted(watch.keychains[0].used) == [7, 30]
-        assert watch.next_address() == wallet().next_address()
-        for again in (watch, wallet()):  # the same list, or a new one that learns from the database
-            twin = again.copy()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", WindowWarning)
-                (tmp_path / f"{id(again)}.db").write_bytes((tmp_path / "wallet.db").read_bytes())
-                assert await run(twin, node, tmp_path / f"{id(again)}.db", mode) == [45, 7, 30]
+async def indexes(client: LightClient) -> list[int | None]:
+    """The indexes of the matches once all is searched, in the order of blocks."""
+    async with asyncio.timeout(60):
+        await client.wait_synced()
+    return [found.match.keychain_index for found in await client.matches()]
 
 
-async def test_a_payment_within_twice_the_lookahead_is_no_reason_to_warn(tmp_path: Path) -> None:
-    async with Node() as node:
-        node.regtest.mine(101)
-        node.regtest.pay(TxOut(1_000, script_at(GAP_LIMIT - 1)))
+def pay(node: Node, *used: int) -> None:
+    for index in used:
+        node.regtest.pay(TxOut(1_000 + index, script_at(index)))
         node.regtest.mine()
+
+
+@MODES
+async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 90, 65, 7, 30)
+        watch, path = wallet(), tmp_path / "wallet.db"
+        async with client_of(watch, node, mode, path) as client:
+            assert await indexes(client) == [90, 65, 7, 30]
+            assert client.watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
+            status = await client.status()
+            assert status.skipped == ()
+            assert len(status.searched) == 1
+            assert watch.keychains[0].end == GAP_LIMIT  # the user's list is as it was until the client is left
+        assert sorted(watch.keychains[0].used) == [7, 30, 65, 90]
+        assert watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
+        for again in (watch, wallet()):  # the same list, or a new one that learns from the database
+            async with client_of(again, node, mode, path) as client:
+                assert await indexes(client) == [90, 65, 7, 30]
+                assert client.watch.next_address() == watch.next_address()
+        with WalletStore.open(path) as books:
+            (group,) = books.searched()
+            assert group.skipped == ()
+
+
+@MODES
+async def test_a_window_moves_with_what_comes_while_the_client_runs(mode: str) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(wallet(), node, mode) as client:
+            assert await indexes(client) == []
+            for index in (39, 79, 119):  # each the last one that is watched: only a block moves the window
+                node.regtest.pay(TxOut(1_000, script_at(index)))
+                async with asyncio.timeout(30):
+                    async for event in client.events():
+                        if isinstance(event, MatchFound) and event.match.keychain_index == index:
+                            break
+                assert client.watch.keychains[0].end == index + 1
+                node.regtest.mine()
+                while client.watch.keychains[0].end == index + 1:  # noqa: ASYNC110  no event tells of it
+                    await asyncio.sleep(0.01)
+                assert client.watch.keychains[0].end == index + 1 + 2 * GAP_LIMIT
+            pay(node, 159)
+            async with asyncio.timeout(30):
+                while client.searched_height < node.regtest.height:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert await indexes(client) == [39, 79, 119, 159]
+
+
+async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, GAP_LIMIT - 1)
         watch = wallet()
-        assert await run(watch, node, tmp_path / "wallet.db", "compact") == [GAP_LIMIT - 1]
+        async with client_of(watch, node, "compact") as client:
+            assert await indexes(client) == [GAP_LIMIT - 1]
+            assert client.watch.keychains[0].end == 2 * GAP_LIMIT
         assert watch.next_address() == wallet().next_address()
-        assert watch.keychains[0].end == 2 * GAP_LIMIT
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
+@MODES
+async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_window_gives(mode: str, seed: int, tmp_path: Path) -> None:
+    print(f"\nseed {seed}")
+    rng = random.Random(seed)
+    async with Node() as node:
+        node.regtest.mine(101)
+        paid = rng.sample(range(rng.choice((60, 150, 300))), 25)
+        watch, path = wallet(), tmp_path / "wallet.db"
+        while paid or rng.random() < 0.5:
+            more, paid = paid[:8], paid[8:]
+            pay(node, *more)
+            with suppress(TimeoutError):  # left at any moment
+                async with client_of(watch if rng.random() < 0.5 else wallet(), node, mode, path) as client:
+                    async with asyncio.timeout(rng.random() * 0.3):
+                        await client.wait_synced()
+        async with client_of(wallet(), node, mode, path) as client:
+            found = await indexes(client)
+            end = client.watch.keychains[0].end
+        everything = WatchList(REGTEST)
+        for index in range(end):
+            everything.add_script(script_at(index))
+        known = [match.value - 1_000 for block in node.regtest.chain.active for match in everything.match_block(block.raw) if match.value]
+        assert found == known
+        assert end >= max(known, default=-1) + 1 + GAP_LIMIT
+
+
+async def test_scripts_that_cannot_be_derived_end_the_client_by_name() -> None:
+    def failing(index: int) -> bytes:
+        if index >= 2 * GAP_LIMIT:
+            raise RuntimeError("the device was unplugged")
+        return script_at(index)
+
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 30)
+        watch = WatchList(REGTEST)
+        watch.add_keychain("mine", failing, lookahead=GAP_LIMIT)
+        with pytest.raises(KeychainError, match="RuntimeError while deriving index"):
+            async with client_of(watch, node, "compact") as client:
+                await indexes(client)
+
+
+@MODES
+async def test_a_window_that_the_disk_does_not_take_is_searched_for_by_the_next_run(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, path = Store.commit, tmp_path / "wallet.db"
+
+    def commit(self: Store, *batches: Batch) -> None:
+        if any(batch.entries for batch in batches):
+            raise StoreFullError("the disk is full")
+        true(self, *batches)
+
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 45, 30)
+        monkeypatch.setattr(Store, "commit", commit)
+        with pytest.raises(StoreFullError):
+            async with client_of(wallet(), node, mode, path) as client:
+                await indexes(client)
+        monkeypatch.undo()
+        async with client_of(wallet(), node, mode, path) as client:
+            assert await indexes(client) == [45, 30]
+
+
+@pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
+async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and_no_further() -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 5, 1_100)
+        async with client_of(wallet(1_000), node, "bip37", fp_rate=1e-60) as client:  # which has room for 1,002 elements
+            assert await indexes(client) == [5]
+            assert client.watch.keychains[0].end == 1_000
+        pay(node, 999)
+        with pytest.raises(InexpressibleError, match="do not fit into a BIP-37 filter"):
+            async with client_of(wallet(1_000), node, "bip37", fp_rate=1e-60) as client:
+                await indexes(client)
+        async with client_of(wallet(900), node, "bip37", fp_rate=1e-60) as client:
+            assert await indexes(client) == [5]
+        pay(node, 890)
+        async with client_of(wallet(900), node, "bip37", fp_rate=1e-60) as client:
+            assert await indexes(client) == [5, 890]
+            assert 890 + GAP_LIMIT < client.watch.keychains[0].end < 1_000
+            assert GAP_LIMIT <= client.watch.keychains[0].lookahead < 900

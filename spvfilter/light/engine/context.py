@@ -30,8 +30,13 @@ class Context:
     random: random.Random
     now: Instant
     lived: float  # seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then
-    is_held: bool = False  # whether no block may be recorded: entries of the watch list are being stored
+    is_storing: bool = False  # whether entries of the watch list are being stored
     is_due: bool = True  # whether the parts should look at what is to be done next
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no block may be recorded: entries of the watch list are being stored, or a window is to move."""
+        return self.is_storing or self.books.is_window_due
 
     def stamp(self) -> int:
         """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow our clock is."""

@@ -375,6 +375,7 @@ class Engine:
             context.out.end(UselessPeerError("no peer is left: every one of them lied"))
             return
         pool.advance(context.now)
+        self.changes.advance()
         self._mempool.private.advance()
         self._mempool.own.advance()
         self._headers.advance()

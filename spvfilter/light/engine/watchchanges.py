@@ -13,6 +13,7 @@ from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.expressible import check_addition
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Rescan, Start
 from spvfilter.light.engine.start import StartHeight
+from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.store.searched import gaps
 
 NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
@@ -28,6 +29,7 @@ class WatchChanges:
         self._start = start
         self._changed = changed
         self._waiting: deque[tuple[int, Request]] = deque()
+        self._growth = WindowGrowth(context, self.search_all_again, self._grown)
         self.done: list[Request] = []  # what has changed the watch list, and is stored
 
     def begin(self) -> None:
@@ -49,6 +51,21 @@ class WatchChanges:
         """Carry a request out when it is its turn."""
         self._waiting.append((token, request))
         self._next()
+
+    def advance(self) -> None:
+        """Let windows move where a use asks for it."""
+        self._growth.advance()
+
+    def _grown(self) -> None:
+        self._changed(False)
+        self._next()
+
+    def search_all_again(self) -> None:
+        """Entries were added: search from the wallet's start on."""
+        books = self._context.books
+        if books.searched >= 0:
+            books.search_again((books.blocks.start or 0) - 1)
+            self._coverage.forgive(books.cursor)
 
     def _next(self) -> None:
         while self._waiting and not self._context.is_held:
@@ -141,7 +158,7 @@ class WatchChanges:
         elif has_begun and missing:
             books.search_again(min(missing) - 1)
             self._coverage.forgive(books.cursor)
-        self._context.is_held = True
+        self._context.is_storing = True
         searched = min(first, books.cursor + 1) if has_begun else first
         self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
 
@@ -165,7 +182,7 @@ class WatchChanges:
             labels[watch.table.add(kind, value)] = label
         for number, label in labels.items():
             watch.relabel(number, label)
-        self._context.is_held = False
+        self._context.is_storing = False
         self.done.append(request)
         self._changed(False)
         self._context.out.finish(token, first)

@@ -1,0 +1,84 @@
+"""Growth of keychains' windows: where a confirmed use asks for more scripts, these are stored and watched, and blocks are searched again.
+
+Scripts are derived in a thread, since a thousand take a twentieth of a second. Until they are watched, no block is recorded: so Synced
+says that every block was searched for all scripts up to the ends of the windows, whatever the order in which they were used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from spvfilter.errors import InexpressibleError
+from spvfilter.filters.bip37 import most_elements
+from spvfilter.kernel import EntryKind
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.options import Options
+from spvfilter.light.events import Mode
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import Ahead
+
+
+class WindowGrowth:
+    """Moves windows one after the other: derive, store, watch, search again."""
+
+    def __init__(self, context: Context, search_again: Callable[[], None], grown: Callable[[], None]) -> None:
+        """`search_again` is called in the commit that has new entries, `grown` when these are watched."""
+        self._context = context
+        self._search_again = search_again
+        self._grown = grown
+        self._is_under_way = False
+
+    def advance(self) -> None:
+        """Begin if a window must move, and entries are not being stored."""
+        if self._context.books.is_window_due and not self._is_under_way and not self._context.is_storing:
+            self._is_under_way = True
+            self._derive()
+
+    def _derive(self) -> None:
+        self._context.out.work(self._context.books.watch.windows.ahead, self._derived)
+
+    def _derived(self, ahead: object) -> None:
+        """The scripts are known, or cannot be derived: then the client ends, as it could not be entered again either."""
+        context, books = self._context, self._context.books
+        if isinstance(ahead, Exception):
+            context.out.end(ahead)
+            return
+        assert isinstance(ahead, list)
+        windows = books.watch.windows
+        fresh = windows.unwatched(ahead)
+        if not fits(books.watch, len(fresh), context.options):
+            if windows.shorten():
+                self._derive()
+            else:
+                context.out.end(
+                    InexpressibleError(f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact filters", ())
+                )
+            return
+        books.store_entries([(EntryKind.SCRIPT, script, None) for script in fresh])
+        self._search_again()
+        context.is_storing = True
+        context.out.after_commit(partial(self._stored, ahead))
+
+    def _stored(self, ahead: Ahead) -> None:
+        context = self._context
+        context.books.is_window_due = context.books.watch.windows.move(ahead)
+        context.is_storing = self._is_under_way = False
+        context.changed()
+        self._grown()
+
+
+def fits(watch: WatchList, scripts: int, options: Options) -> bool:
+    """Whether the filters of the mode have room for so many more scripts, without a higher rate."""
+    return options.mode is not Mode.BIP37 or not watch.keychains or len(watch.bloom_elements()) + scripts <= most_elements(options.fp_rate)
+
+
+def extend(watch: WatchList, options: Options) -> list[bytes] | None:
+    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits.
+
+    The scripts that were not watched; None if no window has moved. Raises KeychainError.
+    """
+    before = [each.end for each in watch.keychains]
+    further = watch.advance()
+    further += watch.widen(None if fits(watch, sum(each.lookahead for each in watch.keychains), options) else 0)
+    return further if [each.end for each in watch.keychains] != before else None
