@@ -114,10 +114,6 @@ class Books:
 
     # Searching blocks
 
-    def scan(self, block: ScannedBlock) -> list[Hit]:
-        """The hits in a block. What a peer selected is learned transaction by transaction, since a later one may spend an earlier one."""
-        return block.hits(self.watch.table)
-
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
         """Record the block above the cursor, with the hits in it."""
         assert block.height == self.cursor + 1

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from spvfilter.watch.keychain import Keychain as Keychain
     from spvfilter.watch.match import Completeness as Completeness, Match as Match, MatchKind as MatchKind
     from spvfilter.watch.watchlist import WatchList as WatchList
+    from spvfilter.watch.windows import Windows as Windows
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         keychain="Keychain",
         match="Completeness Match MatchKind",
         watchlist="WatchList",
+        windows="Windows",
     )

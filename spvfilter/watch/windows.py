@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 
+from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
@@ -17,6 +18,7 @@ _MAX_KEYCHAINS = 10_000
 Ahead = list[list[tuple[bytes, ...]]]  # by keychain: the scripts of each index that is next in its window
 
 
+@public
 class Windows:
     """Keychains by name, and the keychain and index of every entry of the table that is in one's window: 6 bytes for each entry.
 

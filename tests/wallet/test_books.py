@@ -148,7 +148,7 @@ class Model:
         for height in range(first, last + 1):
             raw_header, txs = self.chain[height]
             block = ScannedBlock(height, sha256d(raw_header), [FoundTx(at, raw) for at, raw in enumerate(txs)])
-            events += self.books.connect(block, self.books.scan(block))
+            events += self.books.connect(block, block.hits(self.books.watch.table))
         self.tell(events)
 
     def reorg(self) -> None:

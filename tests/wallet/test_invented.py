@@ -75,7 +75,7 @@ def test_thousands_of_rivals_of_one_transaction_are_withdrawn_with_it_in_linear_
         made.take_batches()
         block = ScannedBlock(0, bytes(32), total=1, txs=[FoundTx(1, invented([outpoint], OURS))])
         begun = time.thread_time()
-        made.connect(block, made.scan(block))
+        made.connect(block, block.hits(made.watch.table))
         times.append(time.thread_time() - begun)
         assert not made.unconfirmed.pending
     assert times[1] < 24 * times[0]
@@ -113,6 +113,6 @@ def test_replaced_payments_that_are_not_kept_do_not_stay_on_the_watch_list(monke
     forgotten = payments[3]
     child = invented([sha256d(forgotten) + bytes(4)], OURS)
     block = ScannedBlock(0, bytes(32), total=3, txs=[FoundTx(1, forgotten), FoundTx(2, child)])
-    hits = made.scan(block)
+    hits = block.hits(made.watch.table)
     assert [hit.spend for hit in hits] == [False, True, False]  # what was forgotten is learned again from a block
     assert len(made.connect(block, hits)) >= 4

@@ -77,7 +77,7 @@ class Wallet:
         self.books.extend(self.chain[-1])
         txs = [FoundTx(at, raw) for at, raw in enumerate((first, *raws))]
         block = ScannedBlock(height, sha256d(self.chain[-1]), txs)
-        return self.tell(self.books.connect(block, self.books.scan(block)))
+        return self.tell(self.books.connect(block, block.hits(self.books.watch.table)))
 
     def reorganise(self) -> list[WalletEvent]:
         """The last block is replaced by two, which are searched when `mine` is called next: they are empty."""

@@ -280,7 +280,7 @@ class BloomSearch:
                         self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
                     return False
                 block.raw = raw
-            self._context.out.emit(*books.connect(block, books.scan(block)))
+            self._context.out.emit(*books.connect(block, block.hits(books.watch.table)))
         return True
 
     # Comparing

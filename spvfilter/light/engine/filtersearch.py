@@ -259,7 +259,7 @@ class FilterSearch:
                 table = books.watch.table
                 self._context.out.work(partial(table.scan_block, raw), partial(self._scanned, part, block, table, len(table)))
                 return False
-            self._connect(part, block, books.scan(block))
+            self._connect(part, block, block.hits(books.watch.table))
         return True
 
     def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, hits: object) -> None:
