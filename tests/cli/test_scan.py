@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bitcoin.core import CBlock
+from bitcoin.core import CBlock, b2lx
 
 from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.hashes import sha256d
@@ -21,7 +21,7 @@ from support.realdata import runs
 from support.undo import record_of, spent_of, undo_of, write_undo
 from support.vectors import vector_path
 
-KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase"]
+KEYS = ["kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase", "fee"]
 P2PKH = wallet_addresses()["P2PKH"]
 ELSEWHERE = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # BIP-173's program, which the demo's chain never pays
 SATOSHI = (
@@ -35,7 +35,7 @@ def p2pkh_events(chain: Sequence[bytes]) -> list[dict[str, Any]]:
     outpoint = f"{paid.GetTxid()[::-1].hex()}:0"
     spender = next(tx for tx in CBlock.deserialize(chain[3]).vtx if tx.vin[0].prevout.hash == paid.GetTxid())
     both = {"outpoint": outpoint, "value": 50_000_000, "address": P2PKH, "label": None}
-    paid_at, spent_at = ({"time": CBlock.deserialize(raw).nTime, "coinbase": False} for raw in (chain[1], chain[3]))
+    paid_at, spent_at = ({"time": CBlock.deserialize(raw).nTime, "coinbase": False, "fee": None} for raw in (chain[1], chain[3]))
     return [
         {"kind": "output", "block": sha256d(chain[1][:80])[::-1].hex(), "height": 2, "txid": outpoint[:64], "index": 0, **both, **paid_at},
         {
@@ -71,7 +71,7 @@ def test_csv_has_the_same_columns_properly_quoted(run: Any, block_file: Path, tm
     ran = run("scan", block_file, "--watch", watch, "--network", "regtest", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     expected = [{**event, "label": 'a "b", c'} for event in p2pkh_events(chain)]
-    assert rows == [{name: str(value) for name, value in event.items()} for event in expected]
+    assert rows == [{name: "" if value is None else str(value) for name, value in event.items()} for event in expected]
 
 
 def test_csv_has_its_head_when_nothing_is_found(run: Any, block_file: Path) -> None:
@@ -259,6 +259,24 @@ def test_the_first_payment_ever_is_found_in_the_first_256_blocks(run: Any, tmp_p
     assert lines[1]["txid"] == "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16"
 
 
+def fees(out: str, chosen: str) -> dict[str, int]:
+    """The fees of the spends that were printed, by txid."""
+    lines = csv.DictReader(io.StringIO(out)) if chosen == "csv" else map(json.loads, out.splitlines())
+    return {line["txid"]: int(line["fee"]) for line in lines if line["kind"] == "input"}
+
+
+def fees_of(raws: list[bytes], first: int) -> dict[str, int]:
+    """The fees of the transactions in blocks from one on, of a chain from the genesis block on."""
+    values, found = dict[Any, int](), dict[str, int]()
+    for number, raw in enumerate(raws):
+        for tx in CBlock.deserialize(raw).vtx:
+            values |= {(tx.GetTxid(), n): output.nValue for n, output in enumerate(tx.vout)}
+            if number >= first and not tx.is_coinbase():
+                paid = sum(values[each.prevout.hash, each.prevout.n] for each in tx.vin)
+                found[b2lx(tx.GetTxid())] = paid - sum(output.nValue for output in tx.vout)
+    return found
+
+
 @pytest.mark.vectors
 @pytest.mark.parametrize("chosen", ["csv", "jsonl"])
 def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(run: Any, tmp_path: Path, chosen: str) -> None:
@@ -277,6 +295,7 @@ def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(
     assert "warning" not in ran.err
     total = sum(len(coins) for of_block in spent[half:] for coins in of_block)
     assert ran.out.count("input") == total
+    assert fees(ran.out, chosen) == fees_of(raws, half) != {}
     without = run(*argv, "--undo", "off")
     assert without.code == 0
     assert without.out.count("input") < total

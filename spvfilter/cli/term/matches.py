@@ -20,7 +20,7 @@ else:
     json = deferred("json")
 
 FORMATS = ("table", "jsonl", "csv")
-_COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase")
+_COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase", "fee")
 _LEAST_ADDRESS = 9  # characters: 4 of each end still tell one address from another
 _NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
 _GREEN, _RED = "green", "red"
@@ -33,7 +33,7 @@ def bitcoin(value: int) -> str:
 
 
 def record(match: Match) -> dict[str, str | int | None]:
-    """A match by the names of a JSON line: hashes in display order, the value in satoshi, the block's time in seconds since 1970."""
+    """A match by the names of a JSON line: hashes in display order, value and fee in satoshi, the block's time in seconds since 1970."""
     return {
         "kind": match.kind.value,
         "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -46,6 +46,7 @@ def record(match: Match) -> dict[str, str | int | None]:
         "label": match.label,
         "time": match.time,
         "coinbase": match.is_coinbase,
+        "fee": match.fee,
     }
 
 

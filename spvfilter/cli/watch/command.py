@@ -381,6 +381,7 @@ class _Watch:
     def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status, sequence: int) -> None:
         if self._json:
             fields = record(event.match)
+            del fields["fee"]  # of a transaction, not of a match of it: `wallet` tells it
             late = {key: fields.pop(key) for key in ("time", "coinbase")}
             self._line({"event": name, "sequence": sequence, **fields, **_how(event), **late})
             return
@@ -390,7 +391,8 @@ class _Watch:
             self._balances.put(event.match)
         shown.clear()
         if isinstance(event, MatchWithdrawn):
-            self._page.line(f"withdrawn ({event.reason}):", "yellow")
+            by = f" by {hash_to_hex(event.by)}" if event.by is not None else ""
+            self._page.line(f"withdrawn ({event.reason}{by}):", "yellow")
         self._show(event.match)
         shown.changed()
 
