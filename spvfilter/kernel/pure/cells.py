@@ -16,6 +16,7 @@ from spvfilter.kernel.values import Encoding, Family
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+MOST_TRIES = 10_000  # how often a key asks for room that other threads take first, before it is refused; ours
 _M64 = (1 << 64) - 1
 _SEED_STEP = 0xFBA4C795  # BIP-37 § Bloom filter format: seed of function i is i * this + tweak, mod 2^32
 _REMIX = 0xD6E8FEB86659FD93  # odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
@@ -231,9 +232,11 @@ class Hashed:
         raise CapacityError("there is no room for another key")
 
     def _ask_for_room(self) -> None:
-        self.make_room()
-        if self._room is not None and self._room <= 0:
-            Hashed.make_room(self)
+        for _ in range(MOST_TRIES):
+            self.make_room()
+            if self._room is None or self._room > 0:
+                return
+        Hashed.make_room(self)
 
     def _take_room(self, keys: int) -> None:
         if self._room is not None and self._room >= 0:

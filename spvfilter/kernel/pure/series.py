@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spvfilter.errors import CapacityError, MismatchError, ParameterError
 from spvfilter.kernel.pure.arguments import whole
 from spvfilter.kernel.pure.bits import BitCore
+from spvfilter.kernel.pure.cells import MOST_TRIES
 from spvfilter.kernel.values import MAX_SLICES
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class SeriesCore:
         return self._add(self._slices[0]._encode(key))
 
     def _add(self, data: bytes) -> bool:
+        tries = 0
         while True:
             *earlier, last = self._slices
             if any(slice._all_set(slice._positions(data)) for slice in reversed(earlier)):
@@ -78,7 +80,8 @@ class SeriesCore:
                 return last._set(cells)
             self.make_room()
             room = self._slices[-1].room
-            if room is not None and room <= 0:
+            tries += room is not None and room <= 0
+            if tries == MOST_TRIES:
                 SeriesCore.make_room(self)
 
     def __contains__(self, key: object) -> bool:

@@ -97,8 +97,8 @@ static bool work_on_series(batch_run *run, const spv_keys *keys, size_t from, si
     return done;
 }
 
-static bool make_room_for_keys(batch_run *run) {
-    return run->series ? spv_series_make_room(run->series) : spv_core_make_room(run->core);
+static bool make_room_for_keys(batch_run *run, size_t *tries) {
+    return run->series ? spv_series_make_room(run->series, tries) : spv_core_make_room(run->core, tries);
 }
 
 static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t count, size_t effort) {
@@ -106,7 +106,7 @@ static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t 
         return true;
     if (!make_room(run, count))
         return false;
-    for (;;) {
+    for (size_t tries = 0;;) {
         run->batch.done = 0;
         const bool alone = effort >= ALONE_FROM;
         if (!(run->series ? work_on_series(run, keys, from, count, alone) : (alone ? work_alone : work_locked)(run, keys, from, count)))
@@ -116,7 +116,9 @@ static bool work_many(batch_run *run, const spv_keys *keys, size_t from, size_t 
         count -= run->batch.done;
         if (!count)
             return true;
-        if (!make_room_for_keys(run)) /* a new key found no room */
+        if (run->batch.done)
+            tries = 0;
+        if (!make_room_for_keys(run, &tries)) /* a new key found no room */
             return false;
     }
 }

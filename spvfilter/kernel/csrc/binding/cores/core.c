@@ -52,15 +52,15 @@ PyObject *spv_core_refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
     return NULL;
 }
 
-bool spv_core_make_room(spv_core *core) {
+bool spv_core_make_room(spv_core *core, size_t *tries) {
     PyObject *done = PyObject_CallMethod((PyObject *)core, "make_room", NULL), *refused;
     Py_XDECREF(done);
-    if (done && spv_room_left(&core->room) <= 0) {
+    if (done && spv_room_left(&core->room) <= 0 && ++*tries == SPV_MOST_TRIES) {
         refused = spv_core_refuse((PyObject *)core, NULL);
         Py_XDECREF(refused);
         return false;
     }
-    return done != NULL;
+    return done && !PyErr_CheckSignals();
 }
 
 int spv_core_traverse(PyObject *self, visitproc visit, void *arg) {

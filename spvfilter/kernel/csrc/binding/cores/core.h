@@ -61,8 +61,12 @@ void spv_let_memory_go(spv_memory *memory);
 
 /* Hashed.make_room: raises CapacityError. */
 PyObject *spv_core_refuse(PyObject *self, PyObject *none);
-/* Asks the filter's make_room for room for a new key; false with an exception set. */
-bool spv_core_make_room(spv_core *core);
+/* Other threads may take the room that make_room has made before this one does: so often a key asks for it before it is refused.
+   The twin of pure.cells.MOST_TRIES. */
+enum { SPV_MOST_TRIES = 10000 };
+
+/* Asks the filter's make_room for room for a new key; `tries` counts those calls that left none. False with an exception set. */
+bool spv_core_make_room(spv_core *core, size_t *tries);
 
 /* Slots of the types. */
 int spv_core_traverse(PyObject *self, visitproc visit, void *arg);

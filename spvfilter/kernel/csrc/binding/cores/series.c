@@ -105,17 +105,17 @@ static PyObject *refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
     return NULL;
 }
 
-bool spv_series_make_room(spv_series *series) {
+bool spv_series_make_room(spv_series *series, size_t *tries) {
     PyObject *done = PyObject_CallMethod((PyObject *)series, "make_room", NULL), *slices = done ? spv_slices_of(series) : NULL;
     bool room = false;
     if (slices) {
-        room = spv_room_left(&slice_at(slices, PyTuple_Size(slices) - 1)->room) > 0;
+        room = spv_room_left(&slice_at(slices, PyTuple_Size(slices) - 1)->room) > 0 || ++*tries < SPV_MOST_TRIES;
         if (!room)
             refuse((PyObject *)series, NULL);
     }
     Py_XDECREF(done);
     Py_XDECREF(slices);
-    return room;
+    return room && !PyErr_CheckSignals();
 }
 
 static int try_add(spv_series *series, const spv_held *held) {
@@ -132,11 +132,12 @@ static int try_add(spv_series *series, const spv_held *held) {
 }
 
 int spv_series_add_held(spv_series *series, const spv_held *held) {
+    size_t tries = 0;
     for (;;) {
         const int fresh = try_add(series, held);
         if (fresh != SPV_NO_ROOM)
             return fresh;
-        if (!spv_series_make_room(series))
+        if (!spv_series_make_room(series, &tries))
             return -1;
     }
 }

@@ -34,7 +34,8 @@ typedef struct {
 /* False with an exception set. */
 bool spv_series_perform(spv_series *series, spv_series_work *work);
 
-bool spv_series_make_room(spv_series *series);
+/* As spv_core_make_room. */
+bool spv_series_make_room(spv_series *series, size_t *tries);
 
 int spv_add_series(PyObject *module, spv_state *state);
 

@@ -49,10 +49,11 @@ int spv_core_try_add(spv_core *core, const spv_held *held) {
 }
 
 int spv_core_add_held(spv_core *core, const spv_held *held) {
+    size_t tries = 0;
     int fresh;
     do
         fresh = spv_core_try_add(core, held);
-    while (SPV_UNLIKELY(fresh == SPV_NO_ROOM) && spv_core_make_room(core));
+    while (SPV_UNLIKELY(fresh == SPV_NO_ROOM) && spv_core_make_room(core, &tries));
     return fresh == SPV_NO_ROOM ? -1 : fresh;
 }
 
