@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, Self
@@ -39,9 +40,16 @@ _SHARE, _LEAST_SHARE = 16, 64  # of the room in shared memory, and of the capaci
 _COUNTED = (0, None)  # the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
 _MOST_ROOM = 1 << 62  # new keys; what the kernel counts is a little more
 
-SLOTS = ("__weakref__", "_encode_with", "_file", "_full_at", "_shared", "capacity", "hashing", "nominal_fp_rate", "on_full")
+SLOTS = ("__weakref__", "_encode_with", "_full_at", "_owner", "capacity", "hashing", "nominal_fp_rate", "on_full")
 _DEFAULT_HASHING = FastHash()
 _DEFAULT_KEY = _DEFAULT_HASHING.key
+
+
+class _Owner(Enum):
+    """Who may change the memory of a filter's cells."""
+
+    SELF = "the filter alone"
+    OTHERS = "others, to whom its buffer belongs, may add keys to it too"
 
 
 class GenericFilter:
@@ -76,9 +84,8 @@ class GenericFilter:
     hashing: HashFamily
     _encode_with: Callable[[object], bytes] | None
     on_full: OnFull
-    _file: mmap.mmap | None
     _full_at: tuple[int, float | None] | None  # keys when `room` ends, and the rate then if known; None: they are to be estimated
-    _shared: bool  # others may add keys to the same memory
+    _owner: _Owner | mmap.mmap  # of the memory; a file's where `close` is to complete it
 
     def __init__(
         self,
@@ -132,10 +139,9 @@ class GenericFilter:
         self.nominal_fp_rate = fp_rate or None
         self.hashing = hashing
         self._encode_with = encode
-        self._file = None
         self.on_full = on_full
         self._full_at = None
-        self._shared = not private
+        self._owner = _Owner.SELF if private else _Owner.OTHERS
         if capacity:
             self.room = -1
 
@@ -160,7 +166,7 @@ class GenericFilter:
             count = self.approx_len
             left = capacity - count + spare_keys(self.cells, self.hash_funcs, capacity)
             if left > 0:
-                share = share_of(left, capacity) if self._shared else left
+                share = left if self._owner is _Owner.SELF else share_of(left, capacity)
                 self.room, self._full_at = min(math.ceil(share), _MOST_ROOM), None
                 return
             if math.isinf(count):  # at least as many as leave one cell empty
@@ -260,7 +266,7 @@ class GenericFilter:
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         made = cls._over(memoryview(mapped), header, hashing, encode, verify, on_full=on_full)
         if writable:
-            made._file = mapped
+            made._owner = mapped
             mapped[:HEADER_SIZE] = header.pack(writing=True)
             mapped.flush()
         return made
@@ -320,9 +326,10 @@ class GenericFilter:
 
         Does nothing for other filters.
         """
-        mapped, self._file = self._file, None
-        if mapped is None:
+        mapped = self._owner
+        if isinstance(mapped, _Owner):
             return
+        self._owner = _Owner.OTHERS
         self.buffer = body = self.body
         header = self.header()
         mapped[-TRAILER_SIZE:] = fileformat.checksum(header, body)
@@ -342,7 +349,7 @@ class GenericFilter:
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body
         made = type(self)._made(header, self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
-        if not self._shared:
+        if self._owner is _Owner.SELF:
             made.room, made._full_at = self.room, self._full_at
         return made
 

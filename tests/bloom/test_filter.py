@@ -284,7 +284,7 @@ def test_a_small_filter_takes_little_memory_besides_its_cells(kind: type[BloomFi
     finally:
         tracemalloc.stop()
     assert len(made[0].body) >= least  # which are not counted below
-    most = 310 if kernel.BACKEND == "native" else 3_200  # 8 of them in the list
+    most = 310 if kernel.BACKEND == "native" else 3_200  # 9 of them in the list; 8 more since Python 3.12 than before
     assert (after - before) / len(made) - len(made[0].body) <= most
     assert not hasattr(made[0], "__dict__")
 
