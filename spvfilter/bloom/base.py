@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, Self
@@ -45,13 +44,6 @@ _DEFAULT_HASHING = FastHash()
 _DEFAULT_KEY = _DEFAULT_HASHING.key
 
 
-class _Owner(Enum):
-    """Who may change the memory of a filter's cells."""
-
-    SELF = "the filter alone"
-    OTHERS = "others, to whom its buffer belongs, may add keys to it too"
-
-
 class GenericFilter:
     """A mixin for a kernel type; see BloomFilter and CountingBloomFilter, whose `__slots__` are SLOTS.
 
@@ -85,7 +77,7 @@ class GenericFilter:
     _encode_with: Callable[[object], bytes] | None
     on_full: OnFull
     _full_at: tuple[int, float | None] | None  # keys when `room` ends, and the rate then if known; None: they are to be estimated
-    _owner: _Owner | mmap.mmap  # of the memory; a file's where `close` is to complete it
+    _owner: Literal["self", "others"] | mmap.mmap  # of the memory: who may add keys to it; a file where `close` is to complete it
 
     def __init__(
         self,
@@ -141,7 +133,7 @@ class GenericFilter:
         self._encode_with = encode
         self.on_full = on_full
         self._full_at = None
-        self._owner = _Owner.SELF if private else _Owner.OTHERS
+        self._owner = "self" if private else "others"
         if capacity:
             self.room = -1
 
@@ -166,7 +158,7 @@ class GenericFilter:
             count = self.approx_len
             left = capacity - count + spare_keys(self.cells, self.hash_funcs, capacity)
             if left > 0:
-                share = left if self._owner is _Owner.SELF else share_of(left, capacity)
+                share = left if self._owner == "self" else share_of(left, capacity)
                 self.room, self._full_at = min(math.ceil(share), _MOST_ROOM), None
                 return
             if math.isinf(count):  # at least as many as leave one cell empty
@@ -327,9 +319,9 @@ class GenericFilter:
         Does nothing for other filters.
         """
         mapped = self._owner
-        if isinstance(mapped, _Owner):
+        if isinstance(mapped, str):
             return
-        self._owner = _Owner.OTHERS
+        self._owner = "others"
         self.buffer = body = self.body
         header = self.header()
         mapped[-TRAILER_SIZE:] = fileformat.checksum(header, body)
@@ -349,7 +341,7 @@ class GenericFilter:
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body
         made = type(self)._made(header, self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
-        if self._owner is _Owner.SELF:
+        if self._owner == "self":
             made.room, made._full_at = self.room, self._full_at
         return made
 
