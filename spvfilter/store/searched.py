@@ -88,6 +88,10 @@ class EntryGroup(NamedTuple):
     ranges: Ranges
 
 
+def _whole(number: object) -> int | None:
+    return None if number is None else int(number)  # type: ignore[call-overload, no-any-return]  # of JSON: TypeError
+
+
 @public
 class Searched:
     """The groups of a wallet's entries, the wallet's start, and the next id.
@@ -99,6 +103,7 @@ class Searched:
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
         self._groups = list(groups)
         self.start = start  # height at which the wallet's first search began, or a later, lower one; None before
+        self.wanted: tuple[int | None, int | None] | None = None  # before that: a height and a time, at the lower of which it is to begin
         self.next_id = next_id
         self._fresh: BlockRange | None = None  # successive blocks searched for all entries, which the groups do not have yet
 
@@ -108,15 +113,20 @@ class Searched:
         if raw is None:
             return cls()
         try:
-            start, next_id, groups = json.loads(raw)
+            start, next_id, groups, *wanted = json.loads(raw)
             made = [EntryGroup(int(first), tuple(BlockRange(int(low), int(high)) for low, high in ranges)) for first, ranges in groups]
-            return cls(made, None if start is None else int(start), int(next_id))
+            found = cls(made, _whole(start), int(next_id))
+            if wanted:
+                ((height, birthday),) = wanted
+                found.wanted = _whole(height), _whole(birthday)
+            return found
         except (TypeError, KeyError) as error:
             raise ValueError(str(error)) from None
 
     def encode(self) -> bytes:
         """For the database."""
-        return json.dumps([self.start, self.next_id, self.groups()], separators=(",", ":")).encode("ascii")
+        wanted = [] if self.wanted is None else [self.wanted]
+        return json.dumps([self.start, self.next_id, self.groups(), *wanted], separators=(",", ":")).encode("ascii")
 
     def groups(self) -> list[EntryGroup]:
         """The groups, by ascending id."""

@@ -204,9 +204,9 @@ class Books:
         self.blocks.record(self.cursor + 1, height)
         self._move_cursor(height)
 
-    def begin_at(self, height: int) -> None:
-        """The wallet's search begins there."""
-        self.blocks.start, self._are_blocks_changed = height, True
+    def begin_at(self, height: int | None, wanted: tuple[int | None, int | None] | None = None) -> None:
+        """The wallet's search begins there; None: it will begin at a height or a birthday, the lower one, that is `wanted`."""
+        self.blocks.start, self.blocks.wanted, self._are_blocks_changed = height, wanted, True
 
     def _move_cursor(self, height: int) -> None:
         self.cursor = self.batch.cursor = height
@@ -222,6 +222,7 @@ class Books:
     def extend(self, headers: bytes) -> None:
         """Store headers (80 bytes each) that follow the stored ones."""
         self.batch.headers += headers
+        self.unconfirmed.block_came()
 
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
         """Take back the blocks above height `fork`, whose hashes are given lowest first, and store the headers that replace them.
@@ -230,6 +231,7 @@ class Books:
         """
         self._seal()
         self.batch.fork, self.batch.headers = fork, headers
+        self.unconfirmed.block_came()
         events, returning = list[WalletEvent](), list[StoredTx]()
         end, freed = Ending(TxStatus.CONFLICTED, Reason.REORG, fork), list[bytes]()
         gone: set[bytes] = set()  # txids that no block can contain any more
@@ -449,7 +451,7 @@ class Books:
             self._forget_tx(txid)
 
     def entries_added(self) -> list[WalletEvent]:
-        """Match all unconfirmed transactions against new entries of the watch list."""
+        """Match unconfirmed transactions against new entries; of those without a match so far, what came after the latest block."""
         events = self._rescan(list(self.unconfirmed.pending))
         for raw, seen in self.unconfirmed.take_unmatched():
             events += self.add_unconfirmed(raw, seen)

@@ -61,6 +61,7 @@ class Unconfirmed:
         self._seen = 0  # of these numbers
         self._rivals: dict[bytes, None] = {}  # txids of those that were replaced
         self._unmatched: dict[bytes, tuple[bytes, int]] = {}  # txid → raw, and when it arrived; oldest first
+        self._before_block: set[bytes] = set()  # of these: txids that came before the latest block, which may have them
         self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen or 0):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
@@ -302,8 +303,13 @@ class Unconfirmed:
         if len(self._unmatched) > MAX_UNMATCHED:
             self._drop_unmatched(next(iter(self._unmatched)))
 
+    def block_came(self) -> None:
+        """The chain has another block. What is in it is not known where it has nothing of the wallet's."""
+        self._before_block.update(self._unmatched)
+
     def _drop_unmatched(self, txid: bytes) -> tuple[bytes, int]:
         raw, seen = self._unmatched.pop(txid)
+        self._before_block.discard(txid)
         for outpoint in dict.fromkeys(Transaction.parse(raw).inputs):
             waiting = self._waiting[outpoint]
             del waiting[txid]
@@ -316,8 +322,15 @@ class Unconfirmed:
         return [self._drop_unmatched(txid) for txid in list(self._waiting.get(outpoint, ()))]
 
     def take_unmatched(self) -> list[tuple[bytes, int]]:
-        """Remove and return all unmatched transactions (raw, and when each arrived)."""
-        return [self._drop_unmatched(txid) for txid in list(self._unmatched)]
+        """Remove all unmatched transactions; those that no block can have yet (raw, and when each arrived).
+
+        An entry that is searched for from the next block on would not see that an earlier one has them.
+        """
+        waiting = [txid for txid in self._unmatched if txid not in self._before_block]
+        taken = [self._drop_unmatched(txid) for txid in waiting]
+        for txid in list(self._unmatched):
+            self._drop_unmatched(txid)
+        return taken
 
 
 def is_sane(tx: Transaction) -> bool:

@@ -97,6 +97,22 @@ async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -
         assert books.confirmed() == world.scan()
 
 
+async def test_where_a_search_is_to_begin_is_known_to_the_next_run_if_no_peer_was_there_for_it_to_begin(tmp_path: Path) -> None:
+    world = World(40)
+    world.grow(20)
+    path, later = tmp_path / "w.db", b"\x00\x14" + bytes(20)
+    async with Node(world.regtest) as node:
+        nobody = "127.0.0.1:1"
+        async with running(world, nobody, store=path, from_height=ABOVE) as run:
+            assert await run.client.rescan(from_height=115) == 115
+        async with running(world, nobody, store=path, from_height=ABOVE) as run:
+            await run.client.add_script(later, from_height=110)
+        async with running(world, node, store=path, from_height=ABOVE) as run:
+            books = await run.synced(world)
+            assert books.synced is not None
+            assert books.synced.skipped == ((0, 109),)
+
+
 async def test_a_status_is_of_one_moment_and_names_the_peers() -> None:
     world = World(23)
     world.grow(10)

@@ -14,7 +14,7 @@ from types import FrameType
 from simulation.behaviours import named
 from simulation.engine import make
 from simulation.life import FAULTS, Outcome, Plan, live
-from simulation.planted import BUGS
+from simulation.planted import BUGS, changes_of
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
@@ -95,7 +95,8 @@ def _hunt(seed: int, lives: int, jobs: int) -> int:
 
 
 def hunt_one(name: str, seed: int, lives: int) -> Outcome | None:
-    """The first life that notices a planted bug, or None."""
+    """The first life that notices a planted bug, or None. Raises LookupError for one that changes nothing that there is."""
+    changes_of(name)
     for number in range(seed, seed + lives):
         outcome = live_watched(Plan(number, BUGS[name].mode, peers=BUGS[name].peers, bug=name))
         if outcome.violation is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulation.command import hunt_one
-from simulation.planted import BUGS, planted
+from simulation.planted import BUGS, changes_of, planted
 from spvfilter.watch.match import Completeness
 
 QUICK = {  # noticed by one of these invariants in the first lives from a seed, which is chosen so that they are few
@@ -36,6 +36,11 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
     with planted("one_peer_proves"):
         assert Coverage().completeness(5) is Completeness.PROVEN
     assert Coverage().completeness(5) is Completeness.ONE_PEER
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_what_a_bug_changes_is_there(name: str) -> None:
+    assert changes_of(name)
 
 
 def test_there_are_enough_of_them() -> None:

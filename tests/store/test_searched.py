@@ -122,3 +122,19 @@ def test_many_groups_and_ranges_are_bounded_and_never_claim_too_much() -> None:
 def test_what_cannot_be_read_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):
         Searched.parse(raw)
+
+
+def test_where_a_search_is_to_begin_is_kept_until_it_begins() -> None:
+    for wanted in [(174, None), (None, 1_700_000_000), (0, None), (5, 6)]:
+        searched = Searched()
+        searched.wanted = wanted
+        assert Searched.parse(searched.encode()).wanted == wanted
+    assert Searched.parse(Searched().encode()).wanted is None
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[null,1,[],5]", b"[null,1,[],[5]]", b"[null,1,[],[1,2],[3,4]]", b'[null,1,[],["x",null]]', b"[null,1,[],[[],1]]"]
+)
+def test_a_damaged_start_is_an_error(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        Searched.parse(raw)

@@ -13,6 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.wallet import invented as wallet_invented
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
@@ -97,6 +98,19 @@ def test_an_entry_that_a_long_chain_of_payments_pays_is_added() -> None:
     made.watch.add_script(LATER)
     events = made.entries_added()
     assert len(events) == 2_000 + 1_999
+
+
+def test_a_payment_that_came_before_the_latest_block_is_not_told_to_an_entry_that_is_added_after_it() -> None:
+    made = books()
+    before, after = invented([somewhere()], LATER), invented([somewhere()], LATER)
+    made.add_unconfirmed(before, 1)
+    made.extend(bytes(80))  # the block may have it, and is not searched for what is added now
+    made.add_unconfirmed(after, 1)
+    made.watch.add_script(LATER)
+    (event,) = made.entries_added()
+    assert isinstance(event, MatchFound)
+    assert event.match.txid == sha256d(after)
+    assert made.unconfirmed.pending.keys() == {sha256d(after)}
 
 
 def test_replaced_payments_that_are_not_kept_do_not_stay_on_the_watch_list(monkeypatch: pytest.MonkeyPatch) -> None:

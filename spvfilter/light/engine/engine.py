@@ -109,6 +109,8 @@ class Engine:
         self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = Timers()
         start_height = StartHeight(options.from_height, options.birthday)
+        if books.blocks.wanted is not None:
+            start_height.lower(StartHeight(*books.blocks.wanted))
         self.changes = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find

@@ -20,6 +20,11 @@ class StartHeight:
         """Whether there is a height or a birthday."""
         return self._from_height is not None or self._birthday is not None
 
+    @property
+    def wanted(self) -> tuple[int | None, int | None]:
+        """The height and the birthday."""
+        return self._from_height, self._birthday
+
     def first(self, chain: HeaderChain) -> int:
         """The first height to be searched. At the birthday a block's time may be wrong by two hours, and the median of eleven lags."""
         if self._birthday is None:

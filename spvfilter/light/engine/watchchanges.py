@@ -42,7 +42,7 @@ class WatchChanges:
         """A new wallet's search begins where it was told to; above the tip is the next block."""
         books, chain = self._context.books, self._context.chain
         first = min(self._start.first(chain), chain.height + 1)
-        if books.blocks.start != first:
+        if books.blocks.start != first or books.blocks.wanted is not None:
             books.begin_at(first)
         if first > 0:
             books.skip_to(first - 1)
@@ -108,6 +108,7 @@ class WatchChanges:
             return below
         self._start.lower(start)
         if books.searched < 0:  # the first search has not begun
+            books.begin_at(None, self._start.wanted)
             return first
         if first < (books.blocks.start or 0):
             books.begin_at(first)
@@ -155,6 +156,7 @@ class WatchChanges:
         has_begun = books.searched >= 0
         if not has_begun and start.height.is_given:
             self._start.lower(start.height)
+            books.begin_at(None, self._start.wanted)
         elif has_begun and missing:
             books.search_again(min(missing) - 1)
             self._coverage.forgive(books.cursor)
