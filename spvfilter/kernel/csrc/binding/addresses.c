@@ -62,7 +62,7 @@ static PyObject *encode_address(PyObject *self, PyObject *const *arguments, Py_s
         Py_XDECREF(script);
         return NULL;
     }
-    const size_t size = spv_encode_address(&form, (spv_bytes){spv_data(script), spv_size(script)}, text);
+    const size_t size = spv_encode_address(&form, (spv_bytes){spv_data(script), spv_size(script)}, NULL, text);
     Py_DECREF(script);
     if (!size)
         Py_RETURN_NONE;

@@ -6,20 +6,12 @@
 #include "array.h"
 #include "watch/render.h"
 
-#include <errno.h>
+#include <stddef.h>
 
 enum { SLICE = 1 << 20 /* bytes of packed hits between two checks for signals, some milliseconds */ };
 
 static size_t slice_end(size_t at, size_t end) {
     return end - at > SLICE ? at + SLICE : end;
-}
-
-static bool raise_draw(void) {
-    if (errno == ENOMEM)
-        PyErr_NoMemory();
-    else
-        PyErr_SetFromErrno(PyExc_OSError);
-    return false;
 }
 
 /* unpack_hits */
@@ -203,10 +195,9 @@ static PyObject *hit_sums(PyObject *self, PyObject *given) {
     PyObject *taken = spv_snapshot(given), *list = NULL;
     if (!taken)
         return NULL;
-    spv_sums sums = {0};
-    if (!spv_entries_init(&sums.entries)) {
-        raise_draw();
-    } else if (add_all(spv_module_state(self), &sums, spv_bytes_of(taken))) {
+    spv_sums sums;
+    spv_sums_init(&sums);
+    if (add_all(spv_module_state(self), &sums, spv_bytes_of(taken))) {
         spv_sort_sums(&sums);
         list = sum_values(&sums);
     }
@@ -222,8 +213,8 @@ typedef struct {
     PyObject *packed, *labels, *hrp; /* `hrp` is borrowed */
     PyObject **label_of;             /* snapshots or NULL, one for each of the entries */
     spv_bytes *label_bytes;
-    spv_entries entries;
     spv_block_lines lines;
+    spv_entries entries;             /* the last member: they begin with memory that need not be cleared */
 } rendering;
 
 static void let_rendering_go(rendering *of) {
@@ -271,16 +262,15 @@ static bool take_arguments(const spv_state *state, PyObject *const *given, rende
     return take_block(state, given[3], given[4], given[5], &of->lines) && spv_take_form(state, given + 6, &of->lines.network);
 }
 
-/* The entries of all hits, each of which is read. False with an exception set. */
+/* Reads all hits, and takes their entries if there are labels. False with an exception set. */
 static bool take_entries(const spv_state *state, rendering *of) {
     const spv_bytes packed = spv_bytes_of(of->packed);
     spv_status status = SPV_OK;
     spv_error error;
-    if (!spv_entries_init(&of->entries))
-        return raise_draw();
+    spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* else there is nothing to look up */
     for (size_t at = 0; at < packed.size && !status;) {
         Py_BEGIN_ALLOW_THREADS
-        status = spv_entries_of_hits(&of->entries, packed, &at, slice_end(at, packed.size), &error);
+        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &error);
         Py_END_ALLOW_THREADS
         if (!status && PyErr_CheckSignals())
             return false;
@@ -305,7 +295,7 @@ static bool take_label(PyObject *labels, uint32_t entry, PyObject **label) {
 static bool take_labels(rendering *of) {
     const uint32_t count = of->entries.count;
     of->lines.entries = &of->entries;
-    if (!PyDict_Size(of->labels))
+    if (!count)
         return true;
     of->label_of = PyMem_Calloc((size_t)count + 1, sizeof *of->label_of);
     of->label_bytes = PyMem_Calloc((size_t)count + 1, sizeof *of->label_bytes);
@@ -354,7 +344,9 @@ static PyObject *hit_lines(PyObject *self, PyObject *arguments, PyObject *names)
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOOO:hit_lines", keywords, &given[0], &given[1], &given[2], &given[3], &given[4],
                                      &given[5], &given[6], &given[7], &given[8]))
         return NULL;
-    rendering of = {0};
+    rendering of;
+    memset(&of, 0, offsetof(rendering, entries));
+    spv_entries_init(&of.entries);
     if (take_arguments(state, given, &of) && take_entries(state, &of) && take_labels(&of))
         made = render(state, &of);
     let_rendering_go(&of);

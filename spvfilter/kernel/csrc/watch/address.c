@@ -196,31 +196,55 @@ void spv_address_form_init(spv_address_form *form, uint8_t p2pkh_version, uint8_
         form->residue = residue_step(form->residue, hrp.data[i] & 31);
 }
 
-enum { ENCODED_WORDS = (PAYLOAD_SIZE + 3) / 4, FIFTH_POWER = 58 * 58 * 58 * 58 * 58, PARTS = MOST_DIGITS / DIGITS_AT_ONCE };
+enum { PARTS = MOST_DIGITS / DIGITS_AT_ONCE, FIFTH_POWER = 58 * 58 * 58 * 58 * 58 };
 
-/* pure.address.base58check of a version byte and a hash. */
-static size_t base58_text(uint8_t version, const uint8_t hash[HASH_SIZE], uint8_t text[SPV_MAX_ADDRESS]) {
+/* Powers of 2^32 in base 58^5, the lowest part first. */
+static const uint32_t POWERS[WORDS][PARTS] = {
+    {1, 0, 0, 0, 0, 0, 0},
+    {356826688, 6, 0, 0, 0, 0, 0},
+    {410450016, 537767569, 42, 0, 0, 0, 0},
+    {357132832, 389432875, 127692781, 280, 0, 0, 0},
+    {21339008, 551597588, 385795061, 324463681, 1833, 0, 0},
+    {289024608, 247894721, 294005210, 3737691, 486083817, 11997, 0},
+    {153715680, 413102373, 209184527, 91512303, 118408823, 646269101, 78508},
+};
+
+bool spv_base58_payload(const spv_address_form *form, spv_bytes script, uint8_t payload[SPV_BASE58_PAYLOAD]) {
+    const uint8_t *at = script.data;
+    if (script.size == 25 && !memcmp(at, "\x76\xa9\x14", 3) && !memcmp(at + 23, "\x88\xac", 2)) {
+        payload[0] = form->p2pkh_version;
+        memcpy(payload + 1, at + 3, HASH_SIZE);
+        return true;
+    }
+    if (script.size == 23 && !memcmp(at, "\xa9\x14", 2) && at[22] == 0x87) {
+        payload[0] = form->p2sh_version;
+        memcpy(payload + 1, at + 2, HASH_SIZE);
+        return true;
+    }
+    return false;
+}
+
+/* pure.address.base58check. */
+static size_t base58_text(const uint8_t start[SPV_BASE58_PAYLOAD], const uint8_t *known, uint8_t text[SPV_MAX_ADDRESS]) {
     static const char DIGITS[] = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-    uint8_t raw[4 * ENCODED_WORDS] = {0}, digest[32], digits[MOST_DIGITS];
+    uint8_t raw[4 * WORDS] = {0}, digest[32], digits[MOST_DIGITS];
     uint8_t *payload = raw + sizeof raw - PAYLOAD_SIZE;
-    payload[0] = version;
-    memcpy(payload + 1, hash, HASH_SIZE);
-    spv_sha256d(payload, 1 + HASH_SIZE, digest);
-    memcpy(payload + 1 + HASH_SIZE, digest, 4);
-    uint32_t number[ENCODED_WORDS]; /* big-endian words */
-    for (int i = 0; i < ENCODED_WORDS; i++)
-        number[i] = (uint32_t)raw[4 * i] << 24 | (uint32_t)raw[4 * i + 1] << 16 | (uint32_t)raw[4 * i + 2] << 8 | raw[4 * i + 3];
+    if (!known)
+        spv_sha256d(start, SPV_BASE58_PAYLOAD, digest);
+    memcpy(payload, start, SPV_BASE58_PAYLOAD);
+    memcpy(payload + SPV_BASE58_PAYLOAD, known ? known : digest, 4);
+    uint64_t parts[PARTS] = {0}, carry = 0; /* sums of six products of 32 and 30 bits and a small one, as the first word is one byte */
+    for (size_t word = 0; word < WORDS; word++) {
+        const uint8_t *at = raw + 4 * (WORDS - 1 - word);
+        const uint32_t value = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+        for (size_t part = 0; part < PARTS; part++)
+            parts[part] += (uint64_t)value * POWERS[word][part];
+    }
     size_t count = 0; /* of digits, the last one first */
-    for (int part = 0, first = 0; part < PARTS; part++) {
-        uint64_t left = 0;
-        for (int i = first; i < ENCODED_WORDS; i++) {
-            left = left << 32 | number[i];
-            number[i] = (uint32_t)(left / FIFTH_POWER);
-            left %= FIFTH_POWER;
-        }
-        while (first < ENCODED_WORDS && !number[first])
-            first++;
-        uint32_t five = (uint32_t)left;
+    for (size_t part = 0; part < PARTS; part++) {
+        carry += parts[part];
+        uint32_t five = (uint32_t)(carry % FIFTH_POWER);
+        carry /= FIFTH_POWER;
         for (int i = 0; i < DIGITS_AT_ONCE; i++, five /= 58)
             digits[count++] = (uint8_t)(five % 58);
     }
@@ -267,13 +291,12 @@ static size_t segwit_text(const spv_address_form *form, uint8_t version, const u
     return size;
 }
 
-size_t spv_encode_address(const spv_address_form *form, spv_bytes script, uint8_t text[SPV_MAX_ADDRESS]) {
+size_t spv_encode_address(const spv_address_form *form, spv_bytes script, const uint8_t *digest, uint8_t text[SPV_MAX_ADDRESS]) {
+    uint8_t payload[SPV_BASE58_PAYLOAD];
     const uint8_t *at = script.data;
     const size_t size = script.size;
-    if (size == 25 && !memcmp(at, "\x76\xa9\x14", 3) && !memcmp(at + 23, "\x88\xac", 2))
-        return base58_text(form->p2pkh_version, at + 3, text);
-    if (size == 23 && !memcmp(at, "\xa9\x14", 2) && at[22] == 0x87)
-        return base58_text(form->p2sh_version, at + 2, text);
+    if (spv_base58_payload(form, script, payload))
+        return base58_text(payload, digest, text);
     if (!form->hrp_size || size < 4 || size > SPV_MAX_ADDRESS_SCRIPT || at[1] != size - 2)
         return 0;
     if (!at[0] && (size == 22 || size == 34))

@@ -35,10 +35,13 @@ typedef struct {
 } spv_address_form;
 
 #define SPV_HRP_UNFIT SIZE_MAX
+enum { SPV_BASE58_PAYLOAD = 21 /* version byte and hash */ };
 
 void spv_address_form_init(spv_address_form *form, uint8_t p2pkh_version, uint8_t p2sh_version, spv_bytes hrp);
+/* The payload of a script whose address is in base58, whose checksum begins with its sha256d; false for any other script. */
+bool spv_base58_payload(const spv_address_form *form, spv_bytes script, uint8_t payload[SPV_BASE58_PAYLOAD]);
 /* pure.address.address_of: writes the address of a script and returns its characters, 0 if it has none. With SPV_HRP_UNFIT, or more than
-   SPV_MAX_ADDRESS, it is a witness program that has no address with this human-readable part. */
-size_t spv_encode_address(const spv_address_form *form, spv_bytes script, uint8_t text[SPV_MAX_ADDRESS]);
+   SPV_MAX_ADDRESS, it is a witness program that has no address with this human-readable part. `digest` is the payload's sha256d, or NULL. */
+size_t spv_encode_address(const spv_address_form *form, spv_bytes script, const uint8_t *digest, uint8_t text[SPV_MAX_ADDRESS]);
 
 #endif

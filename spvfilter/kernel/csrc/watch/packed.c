@@ -108,72 +108,97 @@ spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_e
 
 /* entries */
 
-bool spv_entries_init(spv_entries *of) {
-    *of = (spv_entries){0};
-    spv_index_init(&of->index);
-    return spv_table_key_draw(&of->key);
+void spv_entries_init(spv_entries *of) {
+    memset(of->few_slots, 0, sizeof of->few_slots);
+    of->entries = of->few_entries;
+    of->slots = of->few_slots;
+    of->count = 0;
+    of->room = SPV_FEW_ENTRIES;
+    of->key[0] = 0x9E3779B97F4A7C15; /* a constant will do for a few, however they collide */
+    of->key[1] = 0xD1B54A32D192ED03;
 }
 
 void spv_entries_free(spv_entries *of) {
-    spv_index_free(&of->index);
-    free(of->entries);
+    if (of->entries != of->few_entries) {
+        free(of->entries);
+        free(of->slots);
+    }
 }
 
-static uint64_t hash_of_entry(const spv_entries *of, uint32_t entry) {
-    return spv_mix(of->key.word[0] ^ entry, of->key.word[1]);
-}
-
-static bool hash_of(const void *context, uint32_t number, uint64_t *hash) {
-    const spv_entries *of = context;
-    *hash = hash_of_entry(of, of->entries[number]);
-    return true;
-}
-
-typedef struct {
-    const spv_entries *of;
-    uint32_t entry;
-} wanted;
-
-static bool is_entry(const void *context, uint32_t number) {
-    const wanted *wanted = context;
-    return wanted->of->entries[number] == wanted->entry;
+/* The slot of an entry, or the free one where it belongs. */
+static uint32_t *slot_of(const spv_entries *of, uint32_t entry) {
+    const size_t mask = 2 * of->room - 1;
+    size_t at = (size_t)spv_mix(of->key[0] ^ entry, of->key[1]) & mask;
+    while (of->slots[at] && of->entries[of->slots[at] - 1] != entry)
+        at = (at + 1) & mask;
+    return &of->slots[at];
 }
 
 uint32_t spv_entries_find(const spv_entries *of, uint32_t entry) {
-    const wanted context = {of, entry};
-    return spv_index_find(&of->index, hash_of_entry(of, entry), is_entry, &context);
+    return *slot_of(of, entry) - 1;
 }
 
-spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number) {
-    *number = spv_entries_find(of, entry);
-    if (*number != SPV_NONE)
-        return SPV_OK;
-    uint32_t *grown = spv_array_grown(of->entries, of->count, &of->room, sizeof *grown);
-    if (!grown)
+/* Doubles the room. */
+static spv_status grow(spv_entries *of) {
+    spv_entries grown = {.count = of->count, .room = 2 * of->room};
+    spv_table_key key;
+    if (grown.room > SIZE_MAX / 16 || !spv_table_key_draw(&key))
         return SPV_NOMEM;
-    of->entries = grown;
-    const spv_status status = spv_index_reserve(&of->index, of->count, hash_of, of);
-    if (status)
-        return status;
-    grown[of->count] = entry;
-    spv_index_add(&of->index, hash_of_entry(of, entry), of->count);
-    *number = of->count++;
+    grown.key[0] = key.word[0];
+    grown.key[1] = key.word[1] | 1;
+    grown.entries = malloc(grown.room * sizeof *grown.entries);
+    grown.slots = calloc(2 * grown.room, sizeof *grown.slots);
+    if (!grown.entries || !grown.slots) {
+        free(grown.entries);
+        free(grown.slots);
+        return SPV_NOMEM;
+    }
+    memcpy(grown.entries, of->entries, of->count * sizeof *of->entries);
+    for (uint32_t number = 0; number < of->count; number++)
+        *slot_of(&grown, of->entries[number]) = number + 1;
+    spv_entries_free(of);
+    of->entries = grown.entries;
+    of->slots = grown.slots;
+    of->room = grown.room;
+    memcpy(of->key, grown.key, sizeof of->key);
     return SPV_OK;
 }
 
-spv_status spv_entries_of_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error) {
+spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number) {
+    uint32_t *slot = slot_of(of, entry);
+    if (!*slot) {
+        if (of->count == of->room) {
+            const spv_status status = grow(of);
+            if (status)
+                return status;
+            slot = slot_of(of, entry);
+        }
+        of->entries[of->count] = entry;
+        *slot = ++of->count; /* less than 2^31: as many as there are entries */
+    }
+    *number = *slot - 1;
+    return SPV_OK;
+}
+
+spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error) {
     spv_status status = SPV_OK;
     while (!status && *at < packed.size && *at < until) {
         spv_packed_hit hit;
         uint32_t number;
         status = spv_next_hit(packed, at, &hit, error);
-        if (!status)
+        if (!status && of)
             status = spv_entries_take(of, hit.entry, &number);
     }
     return status;
 }
 
 /* sums */
+
+void spv_sums_init(spv_sums *sums) {
+    spv_entries_init(&sums->entries);
+    sums->sums = NULL;
+    sums->room = 0;
+}
 
 static spv_status add_hit(spv_sums *sums, const spv_packed_hit *hit, size_t start, spv_error *error) {
     const uint32_t known = sums->entries.count;

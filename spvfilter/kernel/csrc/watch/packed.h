@@ -2,7 +2,6 @@
 #ifndef SPV_WATCH_PACKED_H
 #define SPV_WATCH_PACKED_H
 
-#include "watch/index.h"
 #include "watch/keyhash.h"
 #include "watch/scan.h"
 
@@ -35,25 +34,27 @@ spv_status spv_pack_hits(const spv_hits *hits, uint8_t **packed, size_t *size);
 /* Reads the hit at *at, which is not the end, and moves past it. */
 spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_error *error);
 
-/* The entries that occur in packed hits, each once, in the order of their first hits. All zero but for what spv_entries_init sets. */
+enum { SPV_FEW_ENTRIES = 64 /* for which nothing is allocated */ };
+
+/* The entries that occur in packed hits, each once, in the order of their first hits. They point into themselves: not to be moved. */
 typedef struct {
     uint32_t *entries;
-    size_t room;
+    uint32_t *slots;  /* an entry's number plus 1, at its hash or behind; 0 is a free slot. At least half of them are free */
     uint32_t count;
-    spv_index index;
-    spv_table_key key;
+    size_t room;      /* entries; there are twice as many slots */
+    uint64_t key[2];  /* drawn at random once there are more than a few entries: then collisions cannot be made without it */
+    uint32_t few_entries[SPV_FEW_ENTRIES], few_slots[2 * SPV_FEW_ENTRIES];
 } spv_entries;
 
-/* False, with errno set, if the system provides no randomness. To be freed even then. */
-bool spv_entries_init(spv_entries *of);
+void spv_entries_init(spv_entries *of);
 void spv_entries_free(spv_entries *of);
 /* The number of an entry among them, or SPV_NONE. */
 uint32_t spv_entries_find(const spv_entries *of, uint32_t entry);
-/* The same; one that is not there is added, as the last. */
+/* The same; one that is not there is added, as the last. SPV_NOMEM also if the system provides no randomness. */
 spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number);
 
-/* Takes the entries of the hits from *at on, up to the first at `until` or behind. */
-spv_status spv_entries_of_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error);
+/* Reads the hits from *at on, up to the first at `until` or behind, and takes their entries unless `of` is NULL. */
+spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 
 typedef struct {
     uint64_t matches, received, spent, unknown;
@@ -67,6 +68,7 @@ typedef struct {
     size_t room;
 } spv_sums;
 
+void spv_sums_init(spv_sums *sums);
 /* Adds the hits from *at on, up to the first at `until` or behind. */
 spv_status spv_add_hits(spv_sums *sums, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 void spv_sort_sums(spv_sums *sums); /* by entry; after this no hits are added */
