@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
 
-from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
+from spvfilter.errors import AddressError, WrongNetworkError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import decode_address
+from spvfilter.kernel import decode_address, encode_address
+from spvfilter.kernel.pure.address import (
+    BASE58_DIGITS,
+    BECH32_DIGITS,
+    BECH32_RESIDUE,
+    BECH32M_RESIDUE,
+    MAX_ADDRESS_LENGTH,
+    bech32,
+    residue,
+)
 from spvfilter.network import NETWORKS, Network
 
 __all__ = [
@@ -20,14 +28,12 @@ __all__ = [
     "script_to_address",
 ]
 
-MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32; checked before base58 decoding, which is quadratic
 _MAX_BASE58_SHOWN = 36  # characters; base58 addresses are at most this long, keys and seed phrases are longer
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # before "pub" or "prv", BIP-32 and SLIP-132
 _DESCRIPTORS = tuple(
     f"{name}(" for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
 )  # BIP-380 ff.
-_BASE58_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # a WIF key's first character by its length
 
 
@@ -53,21 +59,10 @@ def _decode(address: str, network: Network) -> bytes:
 def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
     """The address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
-    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32 bytes.
+    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32 bytes; and for all
+    witness programs on a network without a human-readable part.
     """
-    size = len(script_pubkey)
-    if size == 25 and script_pubkey[:3] == b"\x76\xa9\x14" and script_pubkey[23:] == b"\x88\xac":
-        return _base58check_encode(network.p2pkh_version, script_pubkey[3:23])
-    if size == 23 and script_pubkey[:2] == b"\xa9\x14" and script_pubkey[22] == 0x87:
-        return _base58check_encode(network.p2sh_version, script_pubkey[2:22])
-    if not 4 <= size <= 42 or script_pubkey[1] != size - 2:
-        return None
-    opcode = script_pubkey[0]
-    if opcode == 0 and size in (22, 34):
-        return bech32_encode(network.hrp, b"\x00" + _to_5_bits(script_pubkey[2:]), Bech32Encoding.BECH32)
-    if 0x51 <= opcode <= 0x60:  # OP_1…OP_16
-        return bech32_encode(network.hrp, bytes((opcode - 0x50,)) + _to_5_bits(script_pubkey[2:]), Bech32Encoding.BECH32M)
-    return None
+    return encode_address(script_pubkey, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 
 def _shown(text: str) -> str:
@@ -93,7 +88,7 @@ def _check_text(text: str) -> None:
         raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():  # judged by shape alone: a mistyped key is a secret too
         raise AddressError("this looks like a private key (WIF), where an address is expected")
-    if len(text) > MAX_ADDRESS_LENGTH:
+    if len(text) > MAX_ADDRESS_LENGTH:  # before base58 decoding, which is quadratic
         raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)
     _check_characters(text)
 
@@ -119,20 +114,13 @@ def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bo
 # base58check: version byte, 20-byte hash and the first 4 bytes of their double SHA-256, in base58
 
 
-def _base58check_encode(version: int, payload: bytes) -> str:
-    from bitcoin.base58 import encode
-
-    raw = bytes((version,)) + payload
-    return str(encode(raw + sha256d(raw)[:4]))
-
-
 def _base58_to_script(text: str, network: Network) -> bytes:
     from bitcoin.base58 import InvalidBase58Error, decode
 
     try:
         raw: bytes = decode(text)
     except InvalidBase58Error:
-        at, char = next((at, char) for at, char in enumerate(text, 1) if char not in _BASE58_DIGITS)
+        at, char = next((at, char) for at, char in enumerate(text, 1) if char not in BASE58_DIGITS)
         raise _no_base58(f"bad base58 character {char!r} at position {at}", text) from None
     if sha256d(raw[:-4])[:4] != raw[-4:]:
         raise _no_base58("bad base58 checksum", text)
@@ -159,44 +147,16 @@ def _no_base58(cause: str, text: str) -> AddressError:
 
 # bech32: human-readable part, "1", then 5-bit values as characters: witness version, program, six checksum values
 
-_BECH32_DIGITS = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _NO_DIGIT = 0xFF
-_VALUE_OF_CHAR = bytes(_BECH32_DIGITS.find(char) & _NO_DIGIT for char in range(256))
-_CHAR_OF_VALUE = _BECH32_DIGITS.ljust(256, b"?")
+_VALUE_OF_CHAR = bytes(BECH32_DIGITS.find(char) & _NO_DIGIT for char in range(256))
 _BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # the digits of int(…, 32)
-_GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP-173 § Checksum
-
-
-def _generator_sum(top: int) -> int:
-    total = 0
-    for bit, term in enumerate(_GENERATOR):
-        if top >> bit & 1:
-            total ^= term
-    return total
-
-
-_GENERATOR_SUMS = tuple(_generator_sum(top) for top in range(32))
 
 
 class Bech32Encoding(IntEnum):
     """The two checksums of segwit addresses; the value is the residue of a valid string."""
 
-    BECH32 = 1  # BIP-173
-    BECH32M = 0x2BC830A3  # BIP-350
-
-
-@lru_cache(maxsize=16)
-def _expanded(hrp: str) -> bytes:
-    prefix = hrp.encode("ascii")
-    return bytes(char >> 5 for char in prefix) + b"\x00" + bytes(char & 31 for char in prefix)
-
-
-def _residue(hrp: str, values: bytes) -> int:
-    """The BCH residue of BIP-173 § Checksum over the expanded human-readable part and 5-bit values."""
-    state = 1
-    for value in _expanded(hrp) + values:
-        state = (state & 0x1FFFFFF) << 5 ^ value ^ _GENERATOR_SUMS[state >> 25]
-    return state
+    BECH32 = BECH32_RESIDUE  # BIP-173
+    BECH32M = BECH32M_RESIDUE  # BIP-350
 
 
 def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
@@ -204,15 +164,7 @@ def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
 
     Raises ParameterError if there is no valid string.
     """
-    if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
-        raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
-    if max(values, default=0) > 31:
-        raise ParameterError(f"a bech32 value has 5 bits, not {max(values)}")
-    if len(hrp) + len(values) + 7 > MAX_ADDRESS_LENGTH:
-        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, bech32 has at most {MAX_ADDRESS_LENGTH}")
-    residue = _residue(hrp, values + bytes(6)) ^ encoding
-    checksum = bytes(residue >> shift & 31 for shift in (25, 20, 15, 10, 5, 0))
-    return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"
+    return bech32(hrp, values, encoding)
 
 
 def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
@@ -238,7 +190,7 @@ def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
         at = values.index(_NO_DIGIT) + len(hrp) + 1
         raise _bad(f"bad bech32 character {text[at]!r} at position {at + 1}", text)
     try:
-        encoding = Bech32Encoding(_residue(hrp, values))
+        encoding = Bech32Encoding(residue(hrp, values))
     except ValueError:
         raise _bad("bad bech32 checksum", text) from None
     return hrp, values[:-6], encoding
@@ -274,9 +226,3 @@ def _to_8_bits(values: bytes, text: str) -> bytes:
     if number & ((1 << padding) - 1):
         raise _bad("padding bits that are not zero", text)
     return (number >> padding).to_bytes(size, "big")
-
-
-def _to_5_bits(data: bytes) -> bytes:
-    count = (len(data) * 8 + 4) // 5
-    number = int.from_bytes(data, "big") << count * 5 - len(data) * 8
-    return bytes(number >> 5 * left & 31 for left in range(count - 1, -1, -1))

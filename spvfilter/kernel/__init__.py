@@ -34,7 +34,7 @@ from spvfilter.kernel.values import (
 BACKEND, _twin = choose()
 
 if TYPE_CHECKING:  # both backends have the reference's signatures
-    from spvfilter.kernel.pure.address import decode_address
+    from spvfilter.kernel.pure.address import decode_address, encode_address
     from spvfilter.kernel.pure.bits import BitCore, CounterCore
     from spvfilter.kernel.pure.blocks import (
         bip37_scan_block,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         linked_headers,
     )
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
+    from spvfilter.kernel.pure.packed import hit_lines, hit_sums, pack_hits, unpack_hits
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.undo import spent_coins
@@ -102,12 +103,15 @@ __all__ = [
     "chain_filter_headers",
     "check_block",
     "decode_address",
+    "encode_address",
     "extract_matches",
     "find_header",
     "gcs_build",
     "gcs_check",
     "header_bits",
     "header_hashes",
+    "hit_lines",
+    "hit_sums",
     "index_headers",
     "is_p2pk",
     "is_pubkey",
@@ -116,6 +120,7 @@ __all__ = [
     "linked_headers",
     "merkle_root",
     "multisig_keys",
+    "pack_hits",
     "parse_merkleblock",
     "parse_tx",
     "read_at",
@@ -123,6 +128,7 @@ __all__ = [
     "spent_coins",
     "strip_witness",
     "txid",
+    "unpack_hits",
     "walk_block",
     "walk_tx",
     "wtxid",

@@ -21,7 +21,7 @@ _REFERENCE = {
         *("bip37_scan_block", "bip37_scan_tx", "check_block", "is_p2pk", "is_pubkey", "merkle_root", "multisig_keys", "parse_tx"),
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),
-    "pure.address": ("decode_address",),
+    "pure.address": ("decode_address", "encode_address"),
     "pure.bits": ("BitCore", "CounterCore"),
     "pure.series": ("SeriesCore",),
     "pure.files": ("ReadBuffer", "read_at"),
@@ -32,6 +32,7 @@ _REFERENCE = {
         *("join_indexes", "judge_headers", "linked_headers"),
     ),
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
+    "pure.packed": ("hit_lines", "hit_sums", "pack_hits", "unpack_hits"),
     "pure.table": ("WatchTable",),
     "pure.undo": ("spent_coins",),
 }

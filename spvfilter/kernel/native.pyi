@@ -1,6 +1,6 @@
 """The compiled kernel, built from csrc/: the names that backend.py imports, with the reference's signatures."""
 
-from spvfilter.kernel.pure.address import decode_address as decode_address
+from spvfilter.kernel.pure.address import decode_address as decode_address, encode_address as encode_address
 from spvfilter.kernel.pure.bits import BitCore as BitCore, CounterCore as CounterCore
 from spvfilter.kernel.pure.blocks import (
     bip37_scan_block as bip37_scan_block,
@@ -31,6 +31,12 @@ from spvfilter.kernel.pure.headers import (
     linked_headers as linked_headers,
 )
 from spvfilter.kernel.pure.merkleblock import extract_matches as extract_matches, parse_merkleblock as parse_merkleblock
+from spvfilter.kernel.pure.packed import (
+    hit_lines as hit_lines,
+    hit_sums as hit_sums,
+    pack_hits as pack_hits,
+    unpack_hits as unpack_hits,
+)
 from spvfilter.kernel.pure.series import SeriesCore as SeriesCore
 from spvfilter.kernel.pure.table import WatchTable as WatchTable
 from spvfilter.kernel.pure.undo import spent_coins as spent_coins

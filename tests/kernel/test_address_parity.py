@@ -1,4 +1,4 @@
-"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid."""
+"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid. The encoders."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from hypothesis import given, strategies as st
 
 from spvfilter import address as slow
 from spvfilter.address import script_to_address
-from spvfilter.errors import AddressError, WatchFileError
+from spvfilter.errors import AddressError, ParameterError, WatchFileError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure import address as reference
+from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, NETWORKS, TESTNET3, Network
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, scripts
+from support.kernelentries import outcome
 from support.vectors import effort, vector_cases
 
 pytestmark = pytest.mark.native
@@ -31,6 +34,20 @@ def decide(text: str, network: Network) -> bytes | None:
 
     script: bytes | None = decode_address(text, network.p2pkh_version, network.p2sh_version, network.hrp)
     return script
+
+
+def compiled(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str) -> str | None:
+    from spvfilter.kernel.native import encode_address
+
+    return encode_address(script, p2pkh_version, p2sh_version, hrp)
+
+
+ENCODERS = (compiled, reference.encode_address)
+
+
+def told(encode_address: Callable[[bytes, int, int, str], str | None], script: bytes, network: Network) -> Any:
+    """The address, None, or the error."""
+    return outcome(encode_address, script, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 
 def judge(text: str, network: Network) -> bytes | None:
@@ -100,7 +117,7 @@ def test_every_witness_version_and_length_is_decided_as_address_py_does(
     version: int, size: int, data: bytes, late: bool, network: Network
 ) -> None:
     encoding = slow.Bech32Encoding.BECH32M if late else slow.Bech32Encoding.BECH32
-    for values in (slow._to_5_bits(data[:size]), slow._to_5_bits(data[:size])[:-1] + b"\x1f", slow._to_5_bits(data[:size]) + b"\x00"):
+    for values in (to_5_bits(data[:size]), to_5_bits(data[:size])[:-1] + b"\x1f", to_5_bits(data[:size]) + b"\x00"):
         try:
             text = slow.bech32_encode(network.hrp, bytes((version % 32,)) + values, encoding)
         except ValueError:
@@ -133,6 +150,83 @@ def test_any_text_is_decided_as_address_py_does(text: str, network: Network) -> 
 def test_what_is_no_address_is_left_to_address_py(case: Any) -> None:
     for network in NETWORKS:
         assert decide(case["address"], network) is None
+
+
+# Encoding
+
+
+@given(st.binary(min_size=20, max_size=20) | st.integers(0, 20).map(lambda zeros: bytes(zeros) + b"\xff" * (20 - zeros)), networks)
+def test_hashes_are_encoded_as_base58_of_python_bitcoinlib(key_hash: bytes, network: Network) -> None:
+    from bitcoin.base58 import encode
+
+    for version, script in ((network.p2pkh_version, build.p2pkh(key_hash)), (network.p2sh_version, build.p2sh(key_hash))):
+        raw = bytes((version,)) + key_hash
+        for encode_address in ENCODERS:
+            assert told(encode_address, script, network) == encode(raw + sha256d(raw)[:4])
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize("version", range(17))
+def test_every_witness_program_is_encoded_and_decodes_to_itself(version: int, network: Network) -> None:
+    rng = random.Random(version)
+    for size in range(2, 41):
+        script = bytes((0x50 + version if version else 0, size)) + rng.randbytes(size)
+        texts = [told(encode_address, script, network) for encode_address in ENCODERS]
+        assert texts[0] == texts[1]
+        if version or size in (20, 32):
+            assert isinstance(texts[0], str)
+            assert slow._decode(texts[0], network) == script
+        else:
+            assert texts[0] is None
+
+
+def almost(rng: random.Random) -> bytes:
+    """A script with an address, or one that a changed byte, a missing one or one too many has made of it."""
+    size = rng.choice((1, 2, 3, 20, 32, 39, 40, 41))
+    program = bytes((rng.choice((0, 0x4F, 0x50, 0x51, 0x60, 0x61)), size)) + rng.randbytes(size)
+    script = bytearray(rng.choice((build.p2pkh(rng.randbytes(20)), build.p2sh(rng.randbytes(20)), program)))
+    match rng.randrange(4):
+        case 0:
+            script[rng.choice((0, 1, 2, -2, -1)) % len(script)] ^= 1 << rng.randrange(8)
+        case 1:
+            del script[rng.randrange(len(script))]
+        case 2:
+            script.insert(rng.randrange(len(script)), 0)
+    return bytes(script)
+
+
+@pytest.mark.parametrize("seed", range(effort(200, 1_000, 20_000)))
+def test_any_script_is_encoded_the_same_by_both_kernels(seed: int) -> None:
+    rng = random.Random(seed)
+    hrp = rng.choice(["", "x", "bc", "tb", "a1b", "2~", "BC", "b c", "é", "q" * 18, "q" * 19, "q" * 43, "Q" * 90, "q" * 200])
+    network = custom(rng.randrange(256), rng.randrange(256), hrp)
+    for _ in range(20):
+        script = almost(rng)
+        native_text, text = (told(encode_address, script, network) for encode_address in ENCODERS)
+        assert native_text == text, script.hex()
+        if isinstance(text, str) and (not hrp or not text.startswith(f"{hrp}1")):
+            assert len(script) in (23, 25)
+        elif isinstance(text, str):
+            assert len(text) <= 90
+            assert slow._decode(text, network) == script
+
+
+@pytest.mark.parametrize("encoder", [0, 1])
+def test_what_has_no_bech32_string_is_refused_and_no_network_without_segwit_has_one(encoder: int) -> None:
+    encode_address = ENCODERS[encoder]
+    long, short = b"\x60\x28" + bytes(40), b"\x51\x02" + bytes(2)
+    assert told(encode_address, long, custom(0, 5, "")) is None
+    assert told(encode_address, long, custom(0, 5, "q" * 18)) is not None
+    assert told(encode_address, long, custom(0, 5, "q" * 19)) == (ParameterError, "91 characters, bech32 has at most 90")
+    assert told(encode_address, short, custom(0, 5, "q" * 300)) == (ParameterError, "312 characters, bech32 has at most 90")
+    for hrp in ("BC", "b c", "bé", "\x7f"):
+        message = f"a human-readable part is lower-case printable ASCII, not {hrp!r}"
+        assert told(encode_address, short, custom(0, 5, hrp)) == (ParameterError, message)
+        assert told(encode_address, build.p2pkh(bytes(20)), custom(0, 5, hrp)) == "1111111111111111111114oLvT2"
+    assert outcome(encode_address, short, 256, 0, "bc") == (ParameterError, "a version byte is from 0 to 255: 256")
+    assert outcome(encode_address, short, 0, 5, b"bc") == (TypeError, "the human-readable part is a str, not bytes")
+    assert outcome(encode_address, "script", 0, 5, "bc") == (TypeError, "a bytes-like object expected, not str")
+    assert told(encode_address, short, custom(0, 5, "\ud800"))[0] is UnicodeEncodeError
 
 
 # Files

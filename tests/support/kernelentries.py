@@ -18,6 +18,7 @@ from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, ba
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
+from spvfilter.kernel.pure.packed import pack_hits
 from support import build
 from support.build import TxIn, TxOut, merkle_root
 from support.merkletree import partial_tree
@@ -41,6 +42,8 @@ SIP_KEY = bytes(range(16))
 SET = gcs_build(ITEMS, SIP_KEY, 19, 784931)
 BITS = bytes(range(64)) * 4
 HIT = Hit(False, 0, bytes(32), 0, OUTPOINT, 5, SCRIPTS[0], 0)
+SPEND = HIT._replace(spend=True)
+PACKED = pack_hits([SPEND._replace(n=number, entry=number % 3, script=script) for number, script in enumerate(SCRIPTS)])
 LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
 LEAVES = [bytes([number]) * 32 for number in range(99)]
 PARTIAL_TREE = partial_tree(LEAVES, range(99))
@@ -245,6 +248,16 @@ ENTRIES: dict[str, Entry] = {
     "parse_merkleblock": Entry(function("parse_merkleblock"), (BLOCK[:80] + PARTIAL_TREE,), ((0,),)),
     "extract_matches": Entry(function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
+    "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
+    "hit_lines": Entry(
+        function("hit_lines"),
+        (PACKED, 1, {0: b'"label"'}, bytes(32), 5, 7, 0, 5, "bc"),
+        ((0,), (3,)),
+        keywords=("packed", "form", "labels", "block_hash", "height", "time", "p2pkh_version", "p2sh_version", "hrp"),
+    ),
+    "hit_sums": Entry(function("hit_sums"), (PACKED,), ((0,),)),
+    "pack_hits": Entry(function("pack_hits"), ([SPEND, SPEND],), ((0, 0, 2), (0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
+    "unpack_hits": Entry(function("unpack_hits"), (PACKED,), ((0,),)),
     "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
     "gcs_build": Entry(
         function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")
@@ -275,17 +288,17 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found, RECORD), ((0,), (2,)), keywords=("raw", "found", "undo")),
     "WatchTable.scan_blocks": Entry(
         of_table("scan_blocks"),
-        ([BLOCK] * 3, found, True, [RECORD] * 3),
+        ([BLOCK] * 3, found, True, [RECORD] * 3, True),
         ((0, 0), (0, 2), (3, 0), (3, 2)),
         (0, 3),
-        keywords=("blocks", "found", "check", "undo"),
+        keywords=("blocks", "found", "check", "undo", "packed"),
     ),
     "WatchTable.scan_files": Entry(
         of_table("scan_files"),
-        ([PLACE] * 3, buffer, found, True, [RECORD_PLACE] * 3),
+        ([PLACE] * 3, buffer, found, True, [RECORD_PLACE] * 3, False),
         ((0, 0, 3), (0, 2, 4), (4, 0, 3), (4, 2, 4)),
         (0, 4),
-        keywords=("places", "buffer", "found", "check", "undo"),
+        keywords=("places", "buffer", "found", "check", "undo", "packed"),
     ),
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(

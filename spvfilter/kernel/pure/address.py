@@ -1,8 +1,22 @@
-"""The fast path for addresses. The reference leaves every address to spvfilter.address, whose results the compiled twin must equal."""
+"""Addresses of scriptPubKeys: base58check, bech32 (BIP-173) and bech32m (BIP-350); and the fast path for decoding.
+
+The reference leaves every address that is to be decoded to spvfilter.address, whose results the compiled twin must equal.
+"""
 
 from __future__ import annotations
 
-from spvfilter.kernel.pure.arguments import whole
+from functools import lru_cache
+
+from spvfilter.errors import ParameterError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel.pure.arguments import snapshot, whole
+
+MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32
+BECH32_RESIDUE, BECH32M_RESIDUE = 1, 0x2BC830A3  # residues of valid strings: BIP-173, BIP-350
+BASE58_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+BECH32_DIGITS = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+_CHAR_OF_VALUE = BECH32_DIGITS.ljust(256, b"?")
+_GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP-173 § Checksum
 
 
 def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
@@ -22,3 +36,89 @@ def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /
     """
     check_network(p2pkh_version, p2sh_version, hrp)
     return None
+
+
+def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> str | None:
+    """The address of a P2PKH, P2SH or witness scriptPubKey on a network with these parameters; None if it has none.
+
+    Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version byte that is not
+    from 0 to 255, and if a witness program has no bech32 string with this human-readable part; TypeError for parameters of other types.
+    """
+    script = snapshot(script)
+    check_network(p2pkh_version, p2sh_version, hrp)
+    return address_of(script, p2pkh_version, p2sh_version, hrp)
+
+
+def address_of(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str) -> str | None:
+    """As encode_address, of checked arguments."""
+    size = len(script)
+    if size == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
+        return base58check(bytes((p2pkh_version,)) + script[3:23])
+    if size == 23 and script[:2] == b"\xa9\x14" and script[22] == 0x87:
+        return base58check(bytes((p2sh_version,)) + script[2:22])
+    if not hrp or not 4 <= size <= 42 or script[1] != size - 2:
+        return None
+    opcode = script[0]
+    if opcode == 0 and size in (22, 34):
+        return bech32(hrp, b"\x00" + to_5_bits(script[2:]), BECH32_RESIDUE)
+    if 0x51 <= opcode <= 0x60:  # OP_1…OP_16
+        return bech32(hrp, bytes((opcode - 0x50,)) + to_5_bits(script[2:]), BECH32M_RESIDUE)
+    return None
+
+
+def base58check(payload: bytes) -> str:
+    """The payload and the first 4 bytes of its double SHA-256, in base58."""
+    raw = payload + sha256d(payload)[:4]
+    number, digits = int.from_bytes(raw, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        digits = BASE58_DIGITS[digit] + digits
+    return "1" * (len(raw) - len(raw.lstrip(b"\0"))) + digits
+
+
+def _generator_sum(top: int) -> int:
+    total = 0
+    for bit, term in enumerate(_GENERATOR):
+        if top >> bit & 1:
+            total ^= term
+    return total
+
+
+_GENERATOR_SUMS = tuple(_generator_sum(top) for top in range(32))
+
+
+@lru_cache(maxsize=16)
+def _expanded(hrp: str) -> bytes:
+    prefix = hrp.encode("ascii")
+    return bytes(char >> 5 for char in prefix) + b"\x00" + bytes(char & 31 for char in prefix)
+
+
+def residue(hrp: str, values: bytes) -> int:
+    """The BCH residue of BIP-173 § Checksum over the expanded human-readable part and 5-bit values."""
+    state = 1
+    for value in _expanded(hrp) + values:
+        state = (state & 0x1FFFFFF) << 5 ^ value ^ _GENERATOR_SUMS[state >> 25]
+    return state
+
+
+def bech32(hrp: str, values: bytes, of: int) -> str:
+    """The human-readable part, "1", the 5-bit values and six that make the residue `of`: bech32's or bech32m's.
+
+    Raises ParameterError if there is no valid string.
+    """
+    if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
+        raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
+    if max(values, default=0) > 31:
+        raise ParameterError(f"a bech32 value has 5 bits, not {max(values)}")
+    if len(hrp) + len(values) + 7 > MAX_ADDRESS_LENGTH:
+        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, bech32 has at most {MAX_ADDRESS_LENGTH}")
+    left = residue(hrp, values + bytes(6)) ^ of
+    checksum = bytes(left >> shift & 31 for shift in (25, 20, 15, 10, 5, 0))
+    return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"
+
+
+def to_5_bits(data: bytes) -> bytes:
+    """The bits of `data` in groups of five, the last one filled up with zeros."""
+    count = (len(data) * 8 + 4) // 5
+    number = int.from_bytes(data, "big") << count * 5 - len(data) * 8
+    return bytes(number >> 5 * left & 31 for left in range(count - 1, -1, -1))

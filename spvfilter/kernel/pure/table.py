@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Literal, TypeVar, overload
 
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.hashes import sha256d
@@ -13,14 +13,13 @@ from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
+from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
 
 T = TypeVar("T")
-_MAX_ENTRY = 0x7FFFFFFE
-_MAX_VALUE = 0x7FFFFFFFFFFFFFFF
 
 
 class WatchTable:
@@ -119,7 +118,7 @@ class WatchTable:
 
     def learn(self, hits: Iterable[Hit], /) -> None:
         """Watch the outpoints of the outputs among `hits`. Raises ParameterError as `set_coin` does, and then learns nothing."""
-        found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [_hit(hit) for hit in hits] if not hit.spend]
+        found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [hit_of(hit) for hit in hits] if not hit.spend]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
@@ -205,24 +204,46 @@ class WatchTable:
         earlier.update(fresh)
         return hits
 
+    @overload
     def scan_blocks(
         self,
         blocks: Iterable[bytes],
         found: WatchTable | None = None,
         check: bool = False,
         undo: Iterable[bytes | None] | None = None,
-    ) -> list[list[Hit] | FormatError]:
+        packed: Literal[False] = False,
+    ) -> list[list[Hit] | FormatError]: ...
+    @overload
+    def scan_blocks(
+        self,
+        blocks: Iterable[bytes],
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[bytes | None] | None = None,
+        *,
+        packed: Literal[True],
+    ) -> list[bytes | FormatError]: ...
+    def scan_blocks(
+        self,
+        blocks: Iterable[bytes],
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[bytes | None] | None = None,
+        packed: bool = False,
+    ) -> list[list[Hit] | FormatError] | list[bytes | FormatError]:
         """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.
 
         With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError
-        if it has another number of items.
+        if it has another number of items. With `packed`, the hits of a block are bytes, which `unpack_hits` turns back.
         """
         _check_found(found)
         raws = snapshots(blocks)
         records = _for_each(undo, len(raws), "blocks")
         taken = [None if record is None else snapshot(record) for record in records]
-        return [self._hits_or_error(raw, found, check, record) for raw, record in zip(raws, taken, strict=True)]
+        results = [self._hits_or_error(raw, found, check, record) for raw, record in zip(raws, taken, strict=True)]
+        return [_packed(result) for result in results] if packed else results
 
+    @overload
     def scan_files(
         self,
         places: Iterable[Place],
@@ -230,12 +251,33 @@ class WatchTable:
         found: WatchTable | None = None,
         check: bool = False,
         undo: Iterable[Place | None] | None = None,
-    ) -> list[list[Hit] | FormatError | None]:
+        packed: Literal[False] = False,
+    ) -> list[list[Hit] | FormatError | None]: ...
+    @overload
+    def scan_files(
+        self,
+        places: Iterable[Place],
+        buffer: ReadBuffer,
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[Place | None] | None = None,
+        *,
+        packed: Literal[True],
+    ) -> list[bytes | FormatError | None]: ...
+    def scan_files(
+        self,
+        places: Iterable[Place],
+        buffer: ReadBuffer,
+        found: WatchTable | None = None,
+        check: bool = False,
+        undo: Iterable[Place | None] | None = None,
+        packed: bool = False,
+    ) -> list[list[Hit] | FormatError | None] | list[bytes | FormatError | None]:
         """The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.
 
         The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record
-        of each block, or None. Raises ParameterError for an invalid place, or another number of them, before anything is read, and
-        BufferError if another thread uses the buffer.
+        of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks. Raises ParameterError for an invalid
+        place, or another number of them, before anything is read, and BufferError if another thread uses the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
@@ -243,10 +285,11 @@ class WatchTable:
         wanted = [_place(place, MAX_BLOCK_SIZE) for place in places]
         beside = [None if place is None else _place(place, MAX_UNDO_SIZE) for place in _for_each(undo, len(wanted), "places")]
         with buffer:
-            return [
+            results = [
                 None if (raw := _block_at(place)) is None else self._hits_or_error(raw, found, check, record)
                 for place, record in zip(wanted, beside, strict=True)
             ]
+        return [None if result is None else _packed(result) for result in results] if packed else results
 
     def _hits_or_error(self, raw: bytes, found: WatchTable | None, check: bool, undo: bytes | Place | None) -> list[Hit] | FormatError:
         try:
@@ -326,6 +369,10 @@ def _check_found(found: object) -> None:
         raise TypeError(f"found is a WatchTable or None, not {type(found).__name__}")
 
 
+def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
+    return result if isinstance(result, FormatError) else b"".join(map(packed_hit, result))
+
+
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
     """The items, one for each of `count`; None stands for as many Nones. Raises ParameterError for another number."""
     if items is None:
@@ -381,19 +428,13 @@ def _check_outpoint(value: bytes) -> None:
         raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
 
 
-def _hit(hit: object) -> Hit:
-    if not isinstance(hit, Hit) or len(hit) != len(Hit._fields):
-        raise TypeError(f"a Hit expected, not {type(hit).__name__}")
-    return hit
-
-
 def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, Coin]:
     """An outpoint and its coin, of checked arguments. Raises TypeError, ParameterError."""
     outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
     script = None if script is None else snapshot(script)
-    entry = whole(entry, 0, _MAX_ENTRY, "not the number of an entry")
-    return outpoint, Coin(entry, whole(value, NO_VALUE, _MAX_VALUE, "not a value in satoshi"), script)
+    entry = whole(entry, 0, MAX_ENTRY, "not the number of an entry")
+    return outpoint, Coin(entry, whole(value, NO_VALUE, MAX_VALUE, "not a value in satoshi"), script)
 
 
 def _joined(old: Coin | None, new: Coin) -> Coin:

@@ -8,20 +8,67 @@ static bool take_version(const spv_state *state, PyObject *object, uint8_t *vers
     return true;
 }
 
-bool spv_take_network(const spv_state *state, PyObject *const *arguments, spv_address_network *network) {
-    uint8_t p2pkh_version, p2sh_version;
-    if (!take_version(state, arguments[0], &p2pkh_version) || !take_version(state, arguments[1], &p2sh_version))
+/* pure.address.check_network. The human-readable part lives as long as its str. False with an exception set. */
+static bool take_parameters(const spv_state *state, PyObject *const *arguments, uint8_t versions[2], spv_bytes *hrp) {
+    if (!take_version(state, arguments[0], &versions[0]) || !take_version(state, arguments[1], &versions[1]))
         return false;
     if (!PyUnicode_Check(arguments[2]))
         return spv_refuse_type("the human-readable part is a str, not %U", arguments[2]);
     Py_ssize_t size;
-    const char *hrp = PyUnicode_AsUTF8AndSize(arguments[2], &size);
-    if (!hrp)
+    const char *text = PyUnicode_AsUTF8AndSize(arguments[2], &size);
+    if (!text)
         return false;
-    const uint8_t *data = (const uint8_t *)hrp;
-    if (!spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, (size_t)size}))
-        spv_address_network_init(network, p2pkh_version, p2sh_version, (spv_bytes){data, 0}); /* then no segwit address is decoded */
+    *hrp = (spv_bytes){(const uint8_t *)text, (size_t)size};
     return true;
+}
+
+bool spv_take_network(const spv_state *state, PyObject *const *arguments, spv_address_network *network) {
+    uint8_t versions[2];
+    spv_bytes hrp;
+    if (!take_parameters(state, arguments, versions, &hrp))
+        return false;
+    if (!spv_address_network_init(network, versions[0], versions[1], hrp))
+        spv_address_network_init(network, versions[0], versions[1], (spv_bytes){hrp.data, 0}); /* then no segwit address is decoded */
+    return true;
+}
+
+bool spv_take_form(const spv_state *state, PyObject *const *arguments, spv_address_form *form) {
+    uint8_t versions[2];
+    spv_bytes hrp;
+    if (!take_parameters(state, arguments, versions, &hrp))
+        return false;
+    spv_address_form_init(form, versions[0], versions[1], hrp);
+    return true;
+}
+
+PyObject *spv_refuse_hrp(const spv_state *state, PyObject *hrp, size_t unfit) {
+    if (unfit != SPV_HRP_UNFIT)
+        return PyErr_Format(state->ParameterError, "%zu characters, bech32 has at most %d", unfit, SPV_MAX_ADDRESS);
+    PyObject *shown = PyUnicode_Substring(hrp, 0, 100);
+    if (shown)
+        PyErr_Format(state->ParameterError, "a human-readable part is lower-case printable ASCII, not %R", shown);
+    Py_XDECREF(shown);
+    return NULL;
+}
+
+static PyObject *encode_address(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    const spv_state *state = spv_module_state(self);
+    spv_address_form form;
+    uint8_t text[SPV_MAX_ADDRESS];
+    if (!spv_count_arguments("encode_address", count, 4))
+        return NULL;
+    PyObject *script = spv_snapshot(arguments[0]);
+    if (!script || !spv_take_form(state, arguments + 1, &form)) {
+        Py_XDECREF(script);
+        return NULL;
+    }
+    const size_t size = spv_encode_address(&form, (spv_bytes){spv_data(script), spv_size(script)}, NULL, text);
+    Py_DECREF(script);
+    if (!size)
+        Py_RETURN_NONE;
+    if (size > SPV_MAX_ADDRESS)
+        return spv_refuse_hrp(state, arguments[3], size);
+    return PyUnicode_DecodeASCII((const char *)text, (Py_ssize_t)size, NULL);
 }
 
 static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
@@ -45,6 +92,7 @@ static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_s
 int spv_add_addresses(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(decode_address, METH_FASTCALL),
+        SPV_FUNCTION(encode_address, METH_FASTCALL),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

@@ -1,4 +1,4 @@
-/* Binding of watch/address.h: the function decode_address, and the network's parameters as arguments. The twin is pure/address.py. */
+/* Binding of watch/address.h: decode_address and encode_address, and the network's parameters as arguments. The twin is pure/address.py. */
 #ifndef SPV_BINDING_ADDRESSES_H
 #define SPV_BINDING_ADDRESSES_H
 
@@ -10,5 +10,11 @@
 bool spv_take_network(const spv_state *state, PyObject *const *arguments, spv_address_network *network);
 
 int spv_add_addresses(PyObject *module, spv_state *state);
+
+/* The same parameters to encode with. */
+bool spv_take_form(const spv_state *state, PyObject *const *arguments, spv_address_form *form);
+
+/* Raises the ParameterError for what spv_encode_address returned of a human-readable part, a str. */
+SPV_COLD PyObject *spv_refuse_hrp(const spv_state *state, PyObject *hrp, size_t unfit);
 
 #endif

@@ -177,3 +177,131 @@ bool spv_decode_address(const spv_address_network *network, const uint8_t *text,
         return false;
     return base58_script(network, text, size, script);
 }
+
+/* encoding */
+
+void spv_address_form_init(spv_address_form *form, uint8_t p2pkh_version, uint8_t p2sh_version, spv_bytes hrp) {
+    *form = (spv_address_form){
+        .p2pkh_version = p2pkh_version, .p2sh_version = p2sh_version, .fits = true, .hrp_size = hrp.size, .residue = 1,
+    };
+    for (size_t i = 0; i < hrp.size; i++) {
+        const uint8_t letter = hrp.data[i];
+        form->fits = form->fits && letter >= 33 && letter <= 126 && !(letter >= 'A' && letter <= 'Z');
+        if (i < SPV_MAX_ADDRESS)
+            form->hrp[i] = letter;
+        form->residue = residue_step(form->residue, letter >> 5);
+    }
+    form->residue = residue_step(form->residue, 0);
+    for (size_t i = 0; i < hrp.size; i++)
+        form->residue = residue_step(form->residue, hrp.data[i] & 31);
+}
+
+enum { PARTS = MOST_DIGITS / DIGITS_AT_ONCE, FIFTH_POWER = 58 * 58 * 58 * 58 * 58 };
+
+/* Powers of 2^32 in base 58^5, the lowest part first. */
+static const uint32_t POWERS[WORDS][PARTS] = {
+    {1, 0, 0, 0, 0, 0, 0},
+    {356826688, 6, 0, 0, 0, 0, 0},
+    {410450016, 537767569, 42, 0, 0, 0, 0},
+    {357132832, 389432875, 127692781, 280, 0, 0, 0},
+    {21339008, 551597588, 385795061, 324463681, 1833, 0, 0},
+    {289024608, 247894721, 294005210, 3737691, 486083817, 11997, 0},
+    {153715680, 413102373, 209184527, 91512303, 118408823, 646269101, 78508},
+};
+
+bool spv_base58_payload(const spv_address_form *form, spv_bytes script, uint8_t payload[SPV_BASE58_PAYLOAD]) {
+    const uint8_t *at = script.data;
+    if (script.size == 25 && !memcmp(at, "\x76\xa9\x14", 3) && !memcmp(at + 23, "\x88\xac", 2)) {
+        payload[0] = form->p2pkh_version;
+        memcpy(payload + 1, at + 3, HASH_SIZE);
+        return true;
+    }
+    if (script.size == 23 && !memcmp(at, "\xa9\x14", 2) && at[22] == 0x87) {
+        payload[0] = form->p2sh_version;
+        memcpy(payload + 1, at + 2, HASH_SIZE);
+        return true;
+    }
+    return false;
+}
+
+/* pure.address.base58check. */
+static size_t base58_text(const uint8_t start[SPV_BASE58_PAYLOAD], const uint8_t *known, uint8_t text[SPV_MAX_ADDRESS]) {
+    static const char DIGITS[] = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+    uint8_t raw[4 * WORDS] = {0}, digest[32], digits[MOST_DIGITS];
+    uint8_t *payload = raw + sizeof raw - PAYLOAD_SIZE;
+    if (!known)
+        spv_sha256d(start, SPV_BASE58_PAYLOAD, digest);
+    memcpy(payload, start, SPV_BASE58_PAYLOAD);
+    memcpy(payload + SPV_BASE58_PAYLOAD, known ? known : digest, 4);
+    uint64_t parts[PARTS] = {0}, carry = 0; /* sums of six products of 32 and 30 bits and a small one, as the first word is one byte */
+    for (size_t word = 0; word < WORDS; word++) {
+        const uint8_t *at = raw + 4 * (WORDS - 1 - word);
+        const uint32_t value = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+        for (size_t part = 0; part < PARTS; part++)
+            parts[part] += (uint64_t)value * POWERS[word][part];
+    }
+    size_t count = 0; /* of digits, the last one first */
+    for (size_t part = 0; part < PARTS; part++) {
+        carry += parts[part];
+        uint32_t five = (uint32_t)(carry % FIFTH_POWER);
+        carry /= FIFTH_POWER;
+        for (int i = 0; i < DIGITS_AT_ONCE; i++, five /= 58)
+            digits[count++] = (uint8_t)(five % 58);
+    }
+    while (count && !digits[count - 1])
+        count--;
+    size_t size = 0;
+    for (; size < PAYLOAD_SIZE && !payload[size]; size++)
+        text[size] = '1';
+    while (count)
+        text[size++] = (uint8_t)DIGITS[digits[--count]];
+    return size;
+}
+
+/* pure.address.bech32 of a witness version and program of 2 to 40 bytes. */
+static size_t segwit_text(const spv_address_form *form, uint8_t version, const uint8_t *program, size_t count, uint8_t text[SPV_MAX_ADDRESS]) {
+    static const char DIGITS[] = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+    const size_t quintets = (count * 8 + 4) / 5, size = form->hrp_size + 1 + 1 + quintets + CHECKSUM_CHARS;
+    if (!form->fits)
+        return SPV_HRP_UNFIT;
+    if (size > SPV_MAX_ADDRESS)
+        return size;
+    memcpy(text, form->hrp, form->hrp_size);
+    uint8_t *to = text + form->hrp_size;
+    *to++ = '1';
+    *to++ = (uint8_t)DIGITS[version];
+    uint32_t residue = residue_step(form->residue, version), bits = 0;
+    unsigned held = 0;
+    for (size_t at = 0, i = 0; i < quintets; i++) {
+        if (held < 5) {
+            bits = bits << 8 | (at < count ? program[at] : 0u);
+            at++;
+            held += 8;
+        }
+        held -= 5;
+        const unsigned value = bits >> held & 31;
+        *to++ = (uint8_t)DIGITS[value];
+        residue = residue_step(residue, value);
+    }
+    for (int i = 0; i < CHECKSUM_CHARS; i++)
+        residue = residue_step(residue, 0);
+    residue ^= version ? (uint32_t)BECH32M : (uint32_t)BECH32;
+    for (int i = CHECKSUM_CHARS; i--;)
+        *to++ = (uint8_t)DIGITS[residue >> 5 * i & 31];
+    return size;
+}
+
+size_t spv_encode_address(const spv_address_form *form, spv_bytes script, const uint8_t *digest, uint8_t text[SPV_MAX_ADDRESS]) {
+    uint8_t payload[SPV_BASE58_PAYLOAD];
+    const uint8_t *at = script.data;
+    const size_t size = script.size;
+    if (spv_base58_payload(form, script, payload))
+        return base58_text(payload, digest, text);
+    if (!form->hrp_size || size < 4 || size > SPV_MAX_ADDRESS_SCRIPT || at[1] != size - 2)
+        return 0;
+    if (!at[0] && (size == 22 || size == 34))
+        return segwit_text(form, 0, at + 2, size - 2, text);
+    if (at[0] >= 0x51 && at[0] <= 0x60) /* OP_1…OP_16 */
+        return segwit_text(form, (uint8_t)(at[0] - 0x50), at + 2, size - 2, text);
+    return 0;
+}

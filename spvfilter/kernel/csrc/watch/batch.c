@@ -1,6 +1,7 @@
 #include "watch/batch.h"
 
 #include "block/merkle.h"
+#include "watch/packed.h"
 
 #include <stdlib.h>
 
@@ -76,10 +77,20 @@ static spv_status scan(const spv_batch *batch, spv_bytes block, size_t number, s
     return spv_watch_block(batch->table, batch->found, block.data, block.size, record, &result->hits, &result->error);
 }
 
+/* Packs the hits, which are then gone. */
+static spv_status pack(spv_block_result *result) {
+    const spv_status status = spv_pack_hits(&result->hits, &result->packed, &result->packed_size);
+    spv_hits_free(&result->hits);
+    result->hits = (spv_hits){0};
+    return status;
+}
+
 size_t spv_scan_of_batch(const spv_batch *batch, size_t number) {
     spv_block_result *result = &batch->results[number];
     if (batch->blocks) {
         result->status = scan(batch, batch->blocks[number], number, result);
+        if (!result->status && result->hits.count && batch->packed)
+            result->status = pack(result);
         return batch->blocks[number].size;
     }
     const spv_place *place = &batch->places[number];
@@ -88,11 +99,12 @@ size_t spv_scan_of_batch(const spv_batch *batch, size_t number) {
     if (!result->missing)
         result->status = scan(batch, block, number, result);
     if (!result->status && result->hits.count)
-        result->status = keep(result, block);
+        result->status = batch->packed ? pack(result) : keep(result, block);
     return place->size;
 }
 
 void spv_block_result_free(spv_block_result *result) {
     spv_hits_free(&result->hits);
     free(result->kept);
+    free(result->packed);
 }

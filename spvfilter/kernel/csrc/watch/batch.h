@@ -13,11 +13,14 @@ typedef struct {
     spv_status status;
     bool missing;      /* the place cannot be read, or holds no such block; then the other members are unused */
     uint8_t *kept;     /* for a block in a file: copies of the bytes that the hits refer to, as the next block overwrites them */
+    uint8_t *packed;   /* the hits as bytes, in place of `hits`, if that is wanted and the block has any */
+    size_t packed_size;
 } spv_block_result;
 
 typedef struct {
     spv_table *table, *found; /* as spv_watch_block takes them */
     bool check;               /* call spv_check_block before the scan */
+    bool packed;              /* results are packed hits */
     const spv_bytes *blocks;  /* in memory; NULL if they are in files, which the next two describe: */
     const spv_place *places;
     uint8_t *memory;          /* room for the largest of them */

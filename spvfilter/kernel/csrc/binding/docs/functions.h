@@ -99,6 +99,14 @@
     "\n" \
     "The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that spvfilter.address refuses.\n" \
     "Raises ParameterError for a version byte that is not from 0 to 255, TypeError for parameters of other types."
+#define SPV_DOC_encode_address \
+    "encode_address($module, script, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "--\n" \
+    "\n" \
+    "The address of a P2PKH, P2SH or witness scriptPubKey on a network with these parameters; None if it has none.\n" \
+    "\n" \
+    "Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version byte that is not\n" \
+    "from 0 to 255, and if a witness program has no bech32 string with this human-readable part; TypeError for parameters of other types."
 #define SPV_DOC_read_at \
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
@@ -211,6 +219,39 @@
     "The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the header.\n" \
     "\n" \
     "Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs."
+#define SPV_DOC_hit_lines \
+    "hit_lines($module, packed, form, labels, block_hash, height, time, p2pkh_version, p2sh_version, hrp)\n" \
+    "--\n" \
+    "\n" \
+    "A block's packed hits as lines, each with \\n at its end: of CSV if `form` is 0, JSON objects if it is 1.\n" \
+    "\n" \
+    "The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value, script_pubkey,\n" \
+    "address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown is an empty cell, or null.\n" \
+    "\n" \
+    "`labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None is none.\n" \
+    "`block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the network's, as encode_address\n" \
+    "takes them.\n" \
+    "\n" \
+    "Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as encode_address does, and\n" \
+    "TypeError for parameters of other types."
+#define SPV_DOC_hit_sums \
+    "hit_sums($module, packed, /)\n" \
+    "--\n" \
+    "\n" \
+    "What the hits of each entry come to, in the order of entries: (entry, matches, received, spent, unknown).\n" \
+    "\n" \
+    "`received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of its hits without a\n" \
+    "value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits."
+#define SPV_DOC_pack_hits \
+    "pack_hits($module, hits, /)\n" \
+    "--\n" \
+    "\n" \
+    "Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."
+#define SPV_DOC_unpack_hits \
+    "unpack_hits($module, packed, /)\n" \
+    "--\n" \
+    "\n" \
+    "Packed hits as hits. Raises FormatError for bytes that are not packed hits."
 #define SPV_DOC_spent_coins \
     "spent_coins($module, undo, /)\n" \
     "--\n" \

@@ -323,22 +323,22 @@
     "Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice (CVE-2012-2459: such a copy\n" \
     "has the header of the genuine block); UndoError for a record that is not the block's; `found` is then unchanged."
 #define SPV_DOC_WatchTable_scan_blocks \
-    "scan_blocks($self, blocks, found=None, check=False, undo=None)\n" \
+    "scan_blocks($self, blocks, found=None, check=False, undo=None, packed=False)\n" \
     "--\n" \
     "\n" \
     "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.\n" \
     "\n" \
     "With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError\n" \
-    "if it has another number of items."
+    "if it has another number of items. With `packed`, the hits of a block are bytes, which `unpack_hits` turns back."
 #define SPV_DOC_WatchTable_scan_files \
-    "scan_files($self, places, buffer, found=None, check=False, undo=None)\n" \
+    "scan_files($self, places, buffer, found=None, check=False, undo=None, packed=False)\n" \
     "--\n" \
     "\n" \
     "The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.\n" \
     "\n" \
     "The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record\n" \
-    "of each block, or None. Raises ParameterError for an invalid place, or another number of them, before anything is read, and\n" \
-    "BufferError if another thread uses the buffer."
+    "of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks. Raises ParameterError for an invalid\n" \
+    "place, or another number of them, before anything is read, and BufferError if another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \

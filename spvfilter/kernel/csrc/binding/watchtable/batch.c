@@ -27,10 +27,14 @@ static bool scan_all(const spv_state *state, const spv_batch *of) {
     return !broken;
 }
 
-static PyObject *value_of(const spv_state *state, const spv_block_result *of) {
+static PyObject *value_of(const spv_state *state, const spv_block_result *of, bool packed) {
     if (of->missing)
         return Py_NewRef(Py_None);
-    return of->status ? spv_format_error(state, of->status, &of->error) : spv_hit_values(state, &of->hits);
+    if (of->status)
+        return spv_format_error(state, of->status, &of->error);
+    if (packed)
+        return PyBytes_FromStringAndSize((const char *)of->packed, (Py_ssize_t)of->packed_size);
+    return spv_hit_values(state, &of->hits);
 }
 
 /* Scans the batch and returns the list of its results. */
@@ -42,7 +46,7 @@ static PyObject *scan_batch(const spv_state *state, spv_batch *of) {
     if (scan_all(state, of))
         list = PyList_New((Py_ssize_t)of->count);
     for (size_t i = 0; list && i < of->count; i++) {
-        PyObject *value = value_of(state, &of->results[i]);
+        PyObject *value = value_of(state, &of->results[i], of->packed);
         if (!value || PyList_SetItem(list, (Py_ssize_t)i, value))
             Py_CLEAR(list);
     }
@@ -150,12 +154,12 @@ static bool load(const spv_state *state, beside *of, size_t count, uint8_t *memo
 }
 
 PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"blocks", "found", "check", "undo", NULL};
+    static char *keywords[] = {"blocks", "found", "check", "undo", "packed", NULL};
     const spv_state *state = spv_object_state(self);
     PyObject *given, *found = Py_None, *undo = Py_None, *made = NULL;
-    int check = 0;
+    int check = 0, packed = 0;
     spv_table *earlier;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OpO:scan_blocks", keywords, &given, &found, &check, &undo)
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OpOp:scan_blocks", keywords, &given, &found, &check, &undo, &packed)
         || !spv_take_found(state, found, &earlier))
         return NULL;
     PyObject *held = spv_snapshots(given);
@@ -171,7 +175,7 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
             made = scan_batch(
                 state,
                 &(spv_batch){
-                    .table = spv_table_of(self), .found = earlier, .check = check, .blocks = blocks, .records = of.records, .count = count,
+                    .table = spv_table_of(self), .found = earlier, .check = check, .packed = packed, .blocks = blocks, .records = of.records, .count = count,
                 }
             );
         let_go(&of);
@@ -203,12 +207,12 @@ static spv_place *take_places(const spv_state *state, PyObject *list, size_t cou
 }
 
 PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"places", "buffer", "found", "check", "undo", NULL};
+    static char *keywords[] = {"places", "buffer", "found", "check", "undo", "packed", NULL};
     const spv_state *state = spv_object_state(self);
     PyObject *given, *object, *found = Py_None, *undo = Py_None, *made = NULL;
-    int check = 0;
+    int check = 0, packed = 0;
     spv_table *earlier;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|OpO:scan_files", keywords, &given, &object, &found, &check, &undo)
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|OpOp:scan_files", keywords, &given, &object, &found, &check, &undo, &packed)
         || !spv_take_found(state, found, &earlier))
         return NULL;
     if (!PyObject_TypeCheck(object, (PyTypeObject *)state->ReadBuffer)) {
@@ -228,7 +232,7 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
             made = scan_batch(
                 state,
                 &(spv_batch){
-                    .table = spv_table_of(self), .found = earlier, .check = check, .places = places, .memory = memory, .records = of.records,
+                    .table = spv_table_of(self), .found = earlier, .check = check, .packed = packed, .places = places, .memory = memory, .records = of.records,
                     .count = count,
                 }
             );

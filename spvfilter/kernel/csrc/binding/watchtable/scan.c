@@ -4,12 +4,11 @@
 
 #include <stdlib.h>
 
-/* A hit's values; the txid of a transaction is one object for all of them. */
-static PyObject *hit_value(const spv_state *state, const spv_hits *found, const spv_hit *hit, PyObject *txid) {
+PyObject *spv_hit_value(const spv_state *state, const spv_packed_hit *hit, PyObject *txid) {
     uint8_t made[SPV_OUTPOINT_SIZE];
     const uint8_t *outpoint = hit->outpoint;
     if (!outpoint) {
-        memcpy(made, found->txids[hit->txid], 32);
+        memcpy(made, hit->txid, 32);
         spv_put_le32(made + 32, hit->n);
         outpoint = made;
     }
@@ -37,12 +36,12 @@ PyObject *spv_hit_values(const spv_state *state, const spv_hits *found) {
     PyObject *list = PyList_New((Py_ssize_t)found->count);
     PyObject *txid = NULL;
     for (size_t i = 0; list && i < found->count; i++) {
-        const spv_hit *hit = &found->hits[i];
-        if (!i || hit->txid != found->hits[i - 1].txid) {
+        const spv_packed_hit hit = spv_hit_at(found, i);
+        if (!i || found->hits[i].txid != found->hits[i - 1].txid) { /* the txid of a transaction is one object for all of its hits */
             Py_XDECREF(txid);
-            txid = PyBytes_FromStringAndSize((const char *)found->txids[hit->txid], 32);
+            txid = PyBytes_FromStringAndSize((const char *)hit.txid, 32);
         }
-        PyObject *value = txid ? hit_value(state, found, hit, txid) : NULL;
+        PyObject *value = txid ? spv_hit_value(state, &hit, txid) : NULL;
         if (!value || PyList_SetItem(list, (Py_ssize_t)i, value))
             Py_CLEAR(list);
     }

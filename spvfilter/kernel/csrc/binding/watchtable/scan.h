@@ -4,7 +4,10 @@
 
 #include "binding/watchtable/object.h"
 
-#include "watch/scan.h"
+#include "watch/packed.h"
+
+/* A values.Hit, with that txid; NULL with an exception set. */
+PyObject *spv_hit_value(const spv_state *state, const spv_packed_hit *hit, PyObject *txid);
 
 /* The hits as a list of values.Hit. */
 PyObject *spv_hit_values(const spv_state *state, const spv_hits *found);

@@ -1,0 +1,219 @@
+"""Packed hits: the hits of a block as bytes, in the order of the scan, without an object for each; their sums, and lines made of them.
+
+Little endian, one hit behind the other:
+
+| bytes | field |
+|---|---|
+| 4 | position u32 |
+| 4 | n u32 |
+| 4 | entry u32, at most 0x7FFFFFFE |
+| 4 | size of the script u32; 0xFFFFFFFF: no script is known |
+| 8 | value i64, NO_VALUE if it is unknown |
+| 8 | fee i64, NO_VALUE if it is unknown |
+| 1 | 1 for a spend, 0 for an output |
+| 32 | txid |
+| 36 | of a spend only: the outpoint that it spends; an output's own is its txid and n |
+| size | script |
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel.pure.address import address_of, check_network
+from spvfilter.kernel.pure.arguments import snapshot, whole
+from spvfilter.kernel.values import NO_VALUE, Hit
+from spvfilter.protocol import HASH_SIZE, OUTPOINT_SIZE
+
+MAX_ENTRY = 0x7FFFFFFE
+MAX_VALUE = 0x7FFFFFFFFFFFFFFF
+_MAX_U32 = 0xFFFFFFFF
+_MAX_U64 = 0xFFFFFFFFFFFFFFFF
+_NO_SCRIPT = 0xFFFFFFFF
+_HEAD = struct.Struct("<IIIIqqB32s")
+_ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # where these begin
+
+
+def hit_of(hit: object) -> Hit:
+    """The argument. Raises TypeError if it is no Hit."""
+    if not isinstance(hit, Hit) or len(hit) != len(Hit._fields):
+        raise TypeError(f"a Hit expected, not {type(hit).__name__}")
+    return hit
+
+
+def pack_hits(hits: Iterable[Hit], /) -> bytes:
+    """Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."""
+    return b"".join(packed_hit(_checked(hit_of(hit))) for hit in list(hits))
+
+
+def packed_hit(hit: Hit) -> bytes:
+    """One hit of a scan."""
+    script = hit.script or b""
+    size = _NO_SCRIPT if hit.script is None else len(script)
+    head = _HEAD.pack(hit.position, hit.n, hit.entry, size, hit.value, hit.fee, hit.spend, hit.txid)
+    return head + (hit.outpoint if hit.spend else b"") + script
+
+
+def _checked(hit: Hit) -> Hit:
+    position = whole(hit.position, 0, _MAX_U32, "not a position in a block")
+    n = whole(hit.n, 0, _MAX_U32, "not the number of an output or input")
+    txid, outpoint = snapshot(hit.txid), snapshot(hit.outpoint)
+    if len(txid) != HASH_SIZE:
+        raise ParameterError(f"a txid has {HASH_SIZE} bytes, not {len(txid)}")
+    if len(outpoint) != OUTPOINT_SIZE:
+        raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(outpoint)}")
+    if not hit.spend and outpoint != txid + n.to_bytes(4, "little"):
+        raise ParameterError(f"the outpoint of an output is its txid and number, not {outpoint.hex()}")
+    script = None if hit.script is None else snapshot(hit.script)
+    if script is not None and len(script) >= _NO_SCRIPT:
+        raise ParameterError(f"a script of {len(script)} bytes")
+    value, fee = (whole(number, NO_VALUE, MAX_VALUE, "not a value in satoshi") for number in (hit.value, hit.fee))
+    return Hit(
+        bool(hit.spend), position, txid, n, outpoint, value, script, whole(hit.entry, 0, MAX_ENTRY, "not the number of an entry"), fee
+    )
+
+
+def _walk(packed: bytes) -> Iterator[tuple[int, Hit]]:
+    """Each hit with the byte at which it begins."""
+    at, end = 0, len(packed)
+    while at < end:
+        start = at
+        _check_left(at, _HEAD.size, end, "hit")
+        position, n, entry, size, value, fee, spend, txid = _HEAD.unpack_from(packed, at)
+        if entry > MAX_ENTRY:
+            raise FormatError(f"not the number of an entry: {entry}", offset=at + _ENTRY_AT, field="entry")
+        if value < NO_VALUE:
+            raise FormatError(f"not a value in satoshi: {value}", offset=at + _VALUE_AT, field="value")
+        if fee < NO_VALUE:
+            raise FormatError(f"not a value in satoshi: {fee}", offset=at + _FEE_AT, field="fee")
+        if spend > 1:
+            raise FormatError(f"neither 0 nor 1: {spend}", offset=at + _SPEND_AT, field="spend")
+        at += _HEAD.size
+        outpoint = txid + n.to_bytes(4, "little")
+        if spend:
+            _check_left(at, OUTPOINT_SIZE, end, "outpoint")
+            outpoint = packed[at : at + OUTPOINT_SIZE]
+            at += OUTPOINT_SIZE
+        script = None
+        if size != _NO_SCRIPT:
+            _check_left(at, size, end, "script")
+            script = packed[at : at + size]
+            at += size
+        yield start, Hit(bool(spend), position, txid, n, outpoint, value, script, entry, fee)
+
+
+def _check_left(at: int, wanted: int, end: int, field: str) -> None:
+    if wanted > end - at:
+        raise FormatError(f"truncated: {wanted} bytes wanted, {end - at} left", offset=at, field=field)
+
+
+def unpack_hits(packed: bytes, /) -> list[Hit]:
+    """Packed hits as hits. Raises FormatError for bytes that are not packed hits."""
+    return [hit for _, hit in _walk(snapshot(packed))]
+
+
+def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
+    """What the hits of each entry come to, in the order of entries: (entry, matches, received, spent, unknown).
+
+    `received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of its hits without a
+    value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits.
+    """
+    sums: dict[int, list[int]] = {}
+    for at, hit in _walk(snapshot(packed)):
+        of = sums.setdefault(hit.entry, [0, 0, 0, 0])
+        of[0] += 1
+        if hit.value == NO_VALUE:
+            of[3] += 1
+            continue
+        of[1 + hit.spend] += hit.value
+        if of[1 + hit.spend] > _MAX_U64:
+            raise FormatError(f"a sum of entry {hit.entry} exceeds 64 bits", offset=at + _VALUE_AT, field="value")
+    return [(entry, matches, received, spent, unknown) for entry, (matches, received, spent, unknown) in sorted(sums.items())]
+
+
+class _Block(NamedTuple):
+    """What the lines of a block have in common, rendered."""
+
+    hash: str
+    height: str
+    time: str
+
+
+def hit_lines(
+    packed: bytes,
+    form: int,
+    labels: dict[int, bytes],
+    block_hash: bytes,
+    height: int | None,
+    time: int,
+    p2pkh_version: int,
+    p2sh_version: int,
+    hrp: str,
+) -> bytes:
+    r"""A block's packed hits as lines, each with \n at its end: of CSV if `form` is 0, JSON objects if it is 1.
+
+    The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value, script_pubkey,
+    address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown is an empty cell, or null.
+
+    `labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None is none.
+    `block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the network's, as encode_address
+    takes them.
+
+    Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as encode_address does, and
+    TypeError for parameters of other types.
+    """
+    packed = snapshot(packed)
+    write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line
+    if not isinstance(labels, dict):
+        raise TypeError(f"labels is a dict, not {type(labels).__name__}")
+    block_hash = snapshot(block_hash)
+    if len(block_hash) != HASH_SIZE:
+        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(block_hash)}")
+    high = None if height is None else whole(height, 0, _MAX_U32, "not a height")
+    block = _Block(block_hash[::-1].hex(), "" if high is None else str(high), str(whole(time, 0, _MAX_U32, "not a time of a block")))
+    check_network(p2pkh_version, p2sh_version, hrp)
+    hits = [hit for _, hit in _walk(packed)]
+    shown: dict[int, bytes] = {}
+    for entry in dict.fromkeys(hit.entry for hit in hits):
+        label = dict.get(labels, entry)
+        shown[entry] = b"" if label is None else snapshot(label)
+    return _lines(hits, block, shown, write, lambda script: address_of(script, p2pkh_version, p2sh_version, hrp))
+
+
+_Line = Callable[[Hit, _Block, str, bytes], bytes]
+
+
+def _lines(hits: list[Hit], block: _Block, labels: dict[int, bytes], line: _Line, address: Callable[[bytes], str | None]) -> bytes:
+    return b"".join(line(hit, block, address(hit.script or b"") or "", labels[hit.entry]) for hit in hits)
+
+
+def _known(satoshi: int, unknown: str) -> str:
+    return unknown if satoshi == NO_VALUE else str(satoshi)
+
+
+def _csv_line(hit: Hit, block: _Block, address: str, label: bytes) -> bytes:
+    before = (
+        *("input" if hit.spend else "output", block.hash, block.height, block.time, hit.txid[::-1].hex(), str(hit.n)),
+        *(hit.outpoint[31::-1].hex(), str(int.from_bytes(hit.outpoint[32:], "little")), _known(hit.value, "")),
+        *((hit.script or b"").hex(), address, ""),
+    )
+    return f"{','.join(before)}".encode() + label + f",{'true' if hit.position == 0 else 'false'},{_known(hit.fee, '')}\n".encode()
+
+
+def _json_line(hit: Hit, block: _Block, address: str, label: bytes) -> bytes:
+    before = (
+        f'{{"kind":"{"input" if hit.spend else "output"}","block_hash":"{block.hash}","height":{block.height or "null"},'
+        f'"time":{block.time},"txid":"{hit.txid[::-1].hex()}","index":{hit.n},"outpoint_txid":"{hit.outpoint[31::-1].hex()}",'
+        f'"outpoint_index":{int.from_bytes(hit.outpoint[32:], "little")},"value":{_known(hit.value, "null")},'
+        f'"script_pubkey":{"null" if hit.script is None else _quoted(hit.script.hex())},'
+        f'"address":{_quoted(address) if address else "null"},"label":'
+    )
+    after = f',"coinbase":{"true" if hit.position == 0 else "false"},"fee":{_known(hit.fee, "null")}}}\n'
+    return before.encode() + (label or b"null") + after.encode()
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'

@@ -1,0 +1,225 @@
+"""Lines of packed hits, in both kernels, against json and csv of the matches that the watch list makes of the same hits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_VALUE, Hit
+from spvfilter.network import MAINNET, NETWORKS, Network
+from spvfilter.primitives import hash_to_hex
+from spvfilter.watch.match import Match
+from spvfilter.watch.watchlist import WatchList
+from support import build
+from support.kernelentries import Kernel, native, outcome, reference
+from support.vectors import effort
+
+both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
+COLUMNS = [
+    *("kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey"),
+    *("address", "label", "coinbase", "fee"),
+]
+LABELS = ["savings", 'a "quoted", label', "Ünï ☃ \U0001f600", " 　x,́", "x" * 3_000, "\\", "'"]
+KEYS = [b"\x02" + bytes((number,)) * 32 for number in range(3)]
+RNG = random.Random(7)
+SCRIPTS = [
+    *(build.p2pkh(RNG.randbytes(20)), build.p2pkh(bytes(20)), build.p2sh(RNG.randbytes(20)), build.p2pk(KEYS[0])),
+    *(build.p2pk(b"\x04" + RNG.randbytes(64)), build.multisig(1, KEYS), build.multisig(3, KEYS), b"", b"\x51", b"\x6a"),
+    *(b"\x6a" + build.push(RNG.randbytes(size)) for size in (1, 20, 75, 76, 400)),
+    *(bytes((version, size)) + RNG.randbytes(size) for version in (0, *range(0x51, 0x61)) for size in (2, 3, 19, 20, 32, 33, 40)),
+    *(bytes((version, size)) + RNG.randbytes(size) for version in (0x50, 0x61) for size in (20, 32)),
+    *(b"\x51\x01x", b"\x51\x29" + bytes(41), build.p2wpkh(bytes(20)) + b"\0", build.p2pkh(bytes(20))[:-1] + b"\xad"),
+    *(build.p2sh(bytes(20))[:-1] + b"\x88", RNG.randbytes(25), RNG.randbytes(10_001), bytes(65_000)),
+]
+HASH = bytes(range(100, 132))
+
+
+def hit_of(rng: random.Random, script: bytes | None, entries: int) -> Hit:
+    spend, txid, n = rng.random() < 0.5, rng.randbytes(32), rng.choice((0, 1, 4_294_967_295))
+    value, fee = (rng.choice((NO_VALUE, 0, 1, 12_345_678_901, 2**63 - 1)) for _ in range(2))
+    outpoint = rng.randbytes(36) if spend else build.outpoint(txid, n)
+    return Hit(spend, rng.choice((0, 1, 2**32 - 1)), txid, n, outpoint, value, script, rng.randrange(entries), fee)
+
+
+def wallet(rng: random.Random, network: Network) -> tuple[WatchList, int]:
+    """A list of labelled scripts, and the number of its entries."""
+    watch = WatchList(network=network)
+    for number, label in enumerate([None, *LABELS, None]):
+        watch.add_script(b"\x51" + bytes((number,)), label=label)
+    return watch, len(watch.table)
+
+
+def row(match: Match) -> dict[str, object]:
+    """A match as the columns of a line."""
+    values = (
+        *(match.kind.value, hash_to_hex(match.block_hash or b""), match.height, match.time, hash_to_hex(match.txid), match.index),
+        *(hash_to_hex(match.outpoint.txid), match.outpoint.index, match.value),
+        *(None if match.script_pubkey is None else match.script_pubkey.hex(), match.address, match.label, match.is_coinbase, match.fee),
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def json_lines(rows: list[dict[str, object]]) -> bytes:
+    return b"".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+def in_csv(value: object) -> str:
+    """A cell without its quotes."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def labels_of(watch: WatchList, entries: int, shown: Callable[[str], str]) -> dict[int, bytes]:
+    labels = {entry: watch.label(entry) for entry in range(entries)}
+    return {entry: shown(label).encode() for entry, label in labels.items() if label is not None}
+
+
+def cell(label: str) -> str:
+    return '"' + label.replace('"', '""') + '"'
+
+
+def quoted(label: str) -> str:
+    return json.dumps(label, ensure_ascii=False)
+
+
+def of_network(network: Network) -> tuple[int, int, str]:
+    return network.p2pkh_version, network.p2sh_version, network.hrp
+
+
+@both
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+def test_lines_are_what_json_and_csv_write_of_the_matches(kernel: Callable[[], Kernel], network: Network) -> None:
+    rng = random.Random(str(network))
+    watch, entries = wallet(rng, network)
+    hits = [hit_of(rng, script, entries) for script in [*SCRIPTS, None, None, *SCRIPTS[:20]]]
+    packed = kernel().pack_hits(hits)
+    for height, time in ((0, 0), (None, 1_231_006_505), (2**32 - 1, 2**32 - 1)):
+        rows = [row(match) for match in watch.matches(hits, block_hash=HASH, height=height, time=time)]
+        assert {each["address"] is None for each in rows} == {each["label"] is None for each in rows} == {True, False}
+        of = (HASH, height, time, *of_network(network))
+        assert kernel().hit_lines(packed, 1, labels_of(watch, entries, quoted), *of) == json_lines(rows)
+        written = kernel().hit_lines(packed, 0, labels_of(watch, entries, cell), *of).decode()
+        shown = [in_csv(value) for each in rows for value in each.values()]
+        read = list(csv.reader(io.StringIO(written, newline="")))
+        assert [value for line in read for value in line] == shown
+        assert {len(line) for line in read} == {len(COLUMNS)}
+        assert written.endswith("\n")
+        assert "\r" not in written
+
+
+@both
+def test_a_line_is_these_characters(kernel: Callable[[], Kernel]) -> None:
+    txid, other = bytes(31) + b"\x01", b"\x0a" + bytes(31)
+    paid = Hit(False, 0, txid, 2, build.outpoint(txid, 2), 5_000, b"\x00\x14" + bytes(20), 1)
+    spent = Hit(True, 3, txid, 0, build.outpoint(other, 7), NO_VALUE, None, 0, 99)
+    packed = kernel().pack_hits([paid, spent])
+    block, text, source = HASH[::-1].hex(), "01" + "00" * 31, "00" * 31 + "0a"
+    address = script_to_address(paid.script or b"", MAINNET)
+    assert kernel().hit_lines(packed, 0, {1: b'"mine"'}, HASH, 1, 2, *of_network(MAINNET)).decode() == (
+        f'output,{block},1,2,{text},2,{text},2,5000,0014{"00" * 20},{address},"mine",true,\n'
+        f"input,{block},1,2,{text},0,{source},7,,,,,false,99\n"
+    )
+    assert kernel().hit_lines(packed, 1, {1: b'"mine"'}, HASH, None, 2, *of_network(MAINNET)).decode() == (
+        f'{{"kind":"output","block_hash":"{block}","height":null,"time":2,"txid":"{text}","index":2,"outpoint_txid":"{text}",'
+        f'"outpoint_index":2,"value":5000,"script_pubkey":"0014{"00" * 20}","address":"{address}","label":"mine",'
+        f'"coinbase":true,"fee":null}}\n'
+        f'{{"kind":"input","block_hash":"{block}","height":null,"time":2,"txid":"{text}","index":0,"outpoint_txid":"{source}",'
+        f'"outpoint_index":7,"value":null,"script_pubkey":null,"address":null,"label":null,"coinbase":false,"fee":99}}\n'
+    )
+
+
+@both
+def test_no_hits_are_no_lines(kernel: Callable[[], Kernel]) -> None:
+    for form in (0, 1):
+        assert kernel().hit_lines(b"", form, {}, HASH, 1, 2, *of_network(MAINNET)) == b""
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("seed", range(effort(20, 100, 2_000)))
+def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
+    rng = random.Random(seed)
+    entries = rng.choice((1, 10, 2**31 - 1))
+    hits = [
+        hit_of(rng, rng.choice((None, rng.randbytes(rng.randrange(60)), *SCRIPTS[:-1])), entries) for _ in range(rng.choice((1, 9, 99)))
+    ]
+    hits = [hit if rng.random() < 0.5 else hits[0]._replace(spend=True, position=hit.position) for hit in hits]
+    labels = {hit.entry: rng.randbytes(rng.choice((0, 1, 30))) for hit in hits if rng.random() < 0.5}
+    labels |= {rng.randrange(entries): b'"of no hit"' for _ in range(3)}
+    packed = native().pack_hits(hits)
+    hrp = rng.choice(("bc", "tb", "bcrt", "", "q" * 18, "q" * 19, "BC"))
+    for form in (0, 1):
+        arguments = (packed, form, labels, rng.randbytes(32), rng.choice((None, 0, 900_000)), rng.randrange(2**32))
+        of = (rng.randrange(256), rng.randrange(256), hrp)
+        assert outcome(native().hit_lines, *arguments, *of) == outcome(reference().hit_lines, *arguments, *of)
+
+
+PACKED = reference().pack_hits([hit_of(random.Random(number), SCRIPTS[number], 2)._replace(entry=number) for number in range(4)])
+ARGUMENTS: dict[str, Any] = {
+    "packed": PACKED,
+    "form": 1,
+    "labels": {},
+    "block_hash": HASH,
+    "height": 5,
+    "time": 6,
+    "p2pkh_version": 0,
+    "p2sh_version": 5,
+    "hrp": "bc",
+}
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "text for hits": ({"packed": "hits"}, TypeError, "a bytes-like object expected, not str"),
+    "no such form": ({"form": 2}, ParameterError, "a form is 0 or 1: 2"),
+    "a form by name": ({"form": "csv"}, TypeError, "'str' object cannot be interpreted as an integer"),
+    "a list of labels": ({"labels": [b"label"]}, TypeError, "labels is a dict, not list"),
+    "a label that is text": ({"labels": {2: "label"}}, TypeError, "a bytes-like object expected, not str"),
+    "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash has 32 bytes, not 31"),
+    "a hash that is text": ({"block_hash": "00" * 32}, TypeError, "a bytes-like object expected, not str"),
+    "a height below nothing": ({"height": -1}, ParameterError, "not a height: -1"),
+    "a height beyond all": ({"height": 2**32}, ParameterError, "not a height: 4294967296"),
+    "no time": ({"time": None}, TypeError, "'NoneType' object cannot be interpreted as an integer"),
+    "a time beyond headers": ({"time": 2**32}, ParameterError, "not a time of a block: 4294967296"),
+    "no version byte": ({"p2pkh_version": 256}, ParameterError, "a version byte is from 0 to 255: 256"),
+    "no other version byte": ({"p2sh_version": -1}, ParameterError, "a version byte is from 0 to 255: -1"),
+    "a prefix that is bytes": ({"hrp": b"bc"}, TypeError, "the human-readable part is a str, not bytes"),
+}
+
+
+@both
+@pytest.mark.parametrize("name", WRONG)
+def test_what_lines_cannot_be_made_of_is_refused(kernel: Callable[[], Kernel], name: str) -> None:
+    changes, kind, message = WRONG[name]
+    assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | changes))) == (kind, message)
+
+
+@both
+def test_labels_are_looked_up_by_entry_alone(kernel: Callable[[], Kernel]) -> None:
+    class Refusing(dict[int, bytes]):
+        def get(self, *arguments: Any) -> Any:
+            raise AssertionError("the dict's own method is to be called")
+
+        __getitem__ = __missing__ = get
+
+    def lines(labels: dict[int, Any]) -> list[Any]:
+        written = kernel().hit_lines(**(ARGUMENTS | {"labels": labels}))
+        return [json.loads(line)["label"] for line in written.splitlines()]
+
+    assert lines(Refusing({2: b'"two"', 9: b"unused"})) == [None, None, "two", None]
+    assert lines({0: None, 1: b"", 2: bytearray(b'"two"'), 3: memoryview(b'"three"'), 4: "unused"}) == [None, None, "two", "three"]
+
+
+@both
+def test_a_network_without_segwit_has_no_such_addresses_and_an_unfit_prefix_is_refused(kernel: Callable[[], Kernel]) -> None:
+    of = random.Random(3)
+    packed = kernel().pack_hits([hit_of(of, build.p2pkh(bytes(20)), 1), hit_of(of, build.p2wpkh(bytes(20)), 1)])
+    lines = kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": ""}))
+    assert [json.loads(line)["address"] for line in lines.splitlines()] == ["1111111111111111111114oLvT2", None]
+    assert script_to_address(build.p2wpkh(bytes(20)), replace(MAINNET, name="custom", hrp="")) is None
+    message = "a human-readable part is lower-case printable ASCII, not 'BC'"
+    assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": "BC"}))) == (ParameterError, message)

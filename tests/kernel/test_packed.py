@@ -1,0 +1,274 @@
+"""Packed hits, in both kernels: the same hits in another form, their sums, and every kind of damage, which is an error."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place
+from spvfilter.kernel.pure.blocks import walk_block
+from support import build
+from support.kernelentries import PACKED, Kernel, native, outcome, reference
+from support.realdata import RealBlock, real_block_cases
+from support.undo import coins_of_block, ledger_chain, record_of, undo_of
+from support.vectors import effort
+from support.worlds import World
+
+both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
+TXID, OTHER = bytes(range(32)), bytes(range(7, 39))
+OUTPUT = Hit(False, 0, TXID, 3, build.outpoint(TXID, 3), 5_000, b"\x51\x52", 4)
+INPUT = Hit(True, 7, TXID, 9, build.outpoint(OTHER, 1), NO_VALUE, None, 2, 120)
+
+
+def packed_by_hand(hit: Hit) -> bytes:
+    """From the format's description, with no code of the kernel's."""
+    numbers = [hit.position, hit.n, hit.entry, 0xFFFFFFFF if hit.script is None else len(hit.script)]
+    head = b"".join(number.to_bytes(4, "little") for number in numbers)
+    head += b"".join(number.to_bytes(8, "little", signed=True) for number in (hit.value, hit.fee))
+    return head + (b"\x01" if hit.spend else b"\x00") + hit.txid + (hit.outpoint if hit.spend else b"") + (hit.script or b"")
+
+
+def hit_of(rng: random.Random, entries: int = 5) -> Hit:
+    spend, txid, n = rng.random() < 0.5, rng.choice((TXID, rng.randbytes(32))), rng.choice((0, 1, 2**32 - 1))
+    script = rng.choice((None, b"", b"\x51", rng.randbytes(25), rng.randbytes(600)))
+    value = rng.choice((NO_VALUE, 0, 1, 5_000, 2**63 - 1))
+    outpoint = rng.randbytes(36) if spend else build.outpoint(txid, n)
+    return Hit(spend, rng.choice((0, 5, 2**32 - 1)), txid, n, outpoint, value, script, rng.randrange(entries), rng.choice((NO_VALUE, 0, 7)))
+
+
+@both
+def test_packed_hits_are_the_bytes_that_the_format_says(kernel: Callable[[], Kernel]) -> None:
+    assert kernel().pack_hits([]) == b""
+    assert kernel().unpack_hits(b"") == kernel().hit_sums(b"") == []
+    assert packed_by_hand(OUTPUT).hex() == ("000000000300000004000000020000008813000000000000ffffffffffffffff00" + TXID.hex() + "5152")
+    assert len(packed_by_hand(INPUT)) == 65 + 36
+    rng = random.Random(1)
+    hits = [OUTPUT, INPUT, *(hit_of(rng) for _ in range(effort(100, 500, 5_000)))]
+    packed = b"".join(map(packed_by_hand, hits))
+    assert kernel().pack_hits(iter(hits)) == packed
+    unpacked = kernel().unpack_hits(packed)
+    assert unpacked == hits
+    assert all(isinstance(hit, Hit) and isinstance(hit.spend, bool) for hit in unpacked)
+
+
+def scanned(kernel: Kernel, world: World, blocks: list[bytes], packed: bool) -> list[object]:
+    """Outcomes of a scan, with unpacked hits; an error is its text."""
+    table: Any = world.tables(kernel.WatchTable)[0]
+    results: list[Any] = table.scan_blocks(blocks, None, False, None, packed)
+    assert all(isinstance(result, (bytes if packed else list, FormatError)) for result in results)
+    return [kernel.unpack_hits(result) if isinstance(result, bytes) else result for result in map(told, results)]
+
+
+def told(result: object) -> object:
+    return (type(result), str(result)) if isinstance(result, Exception) else result
+
+
+@both
+@pytest.mark.parametrize("seed", range(effort(5, 40, 400)))
+def test_a_packed_scan_gives_the_hits_and_errors_of_the_other(kernel: Callable[[], Kernel], seed: int) -> None:
+    world = World(seed)
+    blocks = [world.damaged(world.block(), 0.2) for _ in range(6)]
+    state = world.rng.getstate()
+    expected = scanned(kernel(), world, blocks, False)
+    world.rng.setstate(state)
+    assert scanned(kernel(), world, blocks, True) == expected
+
+
+@both
+@pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
+def test_a_packed_scan_with_undo_learns_and_tells_the_same(kernel: Callable[[], Kernel], seed: int) -> None:
+    ledger, blocks, records = ledger_chain(seed, 12)
+    records[3] = records[3][:-1] + bytes((records[3][-1] ^ 1,))
+    outcomes = []
+    for packed in (False, True):
+        table, found = kernel().WatchTable(), kernel().WatchTable()
+        for script in ledger.interest.scripts:
+            table.add(EntryKind.SCRIPT, script)
+        results = table.scan_blocks(blocks, found, undo=records, packed=packed)
+        hits = [kernel().unpack_hits(result) if isinstance(result, bytes) else told(result) for result in results]
+        outcomes.append((hits, list(found.coins())))
+    assert outcomes[0] == outcomes[1]
+    assert sum(isinstance(hits, tuple) for hits in outcomes[0][0]) == 1  # the damaged record
+    assert any(hit.fee != NO_VALUE for hits in outcomes[0][0] if isinstance(hits, list) for hit in hits)
+
+
+@both
+def test_blocks_in_files_are_packed_as_those_in_memory(kernel: Callable[[], Kernel], tmp_path: Path) -> None:
+    ledger, blocks, _ = ledger_chain(5, 24)
+    table = kernel().WatchTable()
+    for script in ledger.interest.scripts:
+        table.add(EntryKind.SCRIPT, script)
+    path = tmp_path / "blk"
+    path.write_bytes(b"".join(blocks) + blocks[2][:-1])
+    offsets = [sum(map(len, blocks[:number])) for number in range(len(blocks) + 1)]
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        ends = zip(offsets, [*map(len, blocks), len(blocks[2]) - 1], [*blocks, blocks[0]], strict=True)
+        places = [Place(descriptor, offset, size, b"", sha256d(block[:80])) for offset, size, block in ends]
+        places[-1] = places[-1]._replace(hash=sha256d(blocks[2][:80]))
+        results = table.scan_files([*places, places[0]._replace(hash=bytes(32))], kernel().ReadBuffer(), packed=True)
+    finally:
+        os.close(descriptor)
+    assert results[:-2] == table.scan_blocks(blocks, packed=True)
+    assert len(set(results[:-2])) > 4
+    assert isinstance(results[-2], FormatError)
+    assert results[-1] is None
+
+
+@real_block_cases(most=400_000)
+def test_real_blocks_are_packed_alike_by_both_kernels(block: RealBlock) -> None:
+    """From a wallet that owns every seventh output of the block and every fifth coin that it spends."""
+    scripts = [block.raw[start:end] for tx in walk_block(block.raw) for _, start, end in tx.outputs][::7]
+    record = None
+    if block.facts.get("prevouts_file"):
+        spent = coins_of_block(block)
+        record = record_of(block.raw, undo_of(spent))
+        scripts += [coin.script for coins in spent for coin in coins][::5]
+    results = []
+    for kernel in (native(), reference()):
+        table = kernel.WatchTable()
+        for script in scripts:
+            table.add(EntryKind.SCRIPT, script)
+        [packed] = table.scan_blocks([block.raw], undo=[record], packed=True)
+        assert isinstance(packed, bytes), packed
+        assert kernel.unpack_hits(packed) == table.scan_block(block.raw, undo=record)
+        results.append((packed, kernel.hit_sums(packed)))
+    assert results[0] == results[1]
+    assert results[0][0]
+
+
+@both
+@pytest.mark.parametrize("seed", range(effort(3, 20, 200)))
+def test_sums_are_those_of_a_dict(kernel: Callable[[], Kernel], seed: int) -> None:
+    rng = random.Random(seed)
+    hits = [hit_of(rng, rng.choice((1, 3, 2**31 - 1)))._replace(value=rng.choice((NO_VALUE, 0, 2**50))) for _ in range(300)]
+    sums: dict[int, list[int]] = {}
+    for hit in hits:
+        of = sums.setdefault(hit.entry, [0, 0, 0, 0])
+        of[0] += 1
+        if hit.value == NO_VALUE:
+            of[3] += 1
+        elif hit.spend:
+            of[2] += hit.value
+        else:
+            of[1] += hit.value
+    assert kernel().hit_sums(kernel().pack_hits(hits)) == [(entry, *sums[entry]) for entry in sorted(sums)]
+
+
+@both
+@pytest.mark.parametrize("hit", [OUTPUT, INPUT], ids=["received", "spent"])
+def test_a_sum_beyond_64_bits_is_refused_and_none_wraps(kernel: Callable[[], Kernel], hit: Hit) -> None:
+    most, other = hit._replace(value=2**63 - 1), hit._replace(entry=9)
+    full = kernel().pack_hits([most, other, most, hit._replace(value=1)])
+    assert (2**64 - 1) in kernel().hit_sums(full)[0]
+    with pytest.raises(FormatError, match=f"a sum of entry {hit.entry} exceeds 64 bits") as raised:
+        kernel().hit_sums(full + kernel().pack_hits([hit._replace(value=0), hit._replace(value=1)]) + b"behind")
+    size = len(packed_by_hand(hit))
+    assert (raised.value.offset, raised.value.field) == (5 * size + 16, "value")
+
+
+DAMAGES: dict[str, tuple[bytes, int, str, str]] = {
+    "a head cut off": (packed_by_hand(OUTPUT)[:64], 0, "hit", "truncated: 65 bytes wanted, 64 left"),
+    "a byte behind": (packed_by_hand(OUTPUT) + b"\0", 67, "hit", "truncated: 65 bytes wanted, 1 left"),
+    "a script cut off": (packed_by_hand(OUTPUT)[:-1], 65, "script", "truncated: 2 bytes wanted, 1 left"),
+    "the longest script": (packed_by_hand(OUTPUT)[:12] + b"\xfe\xff\xff\xff" + bytes(49), 65, "script", "4294967294 bytes wanted, 0 left"),
+    "an outpoint cut off": (packed_by_hand(INPUT)[:-1], 65, "outpoint", "truncated: 36 bytes wanted, 35 left"),
+    "no such entry": (packed_by_hand(OUTPUT._replace(entry=2**31 - 1)), 8, "entry", "not the number of an entry: 2147483647"),
+    "a negative value": (packed_by_hand(OUTPUT._replace(value=-2)), 16, "value", "not a value in satoshi: -2"),
+    "a negative fee": (packed_by_hand(OUTPUT._replace(fee=-(2**63))), 24, "fee", "not a value in satoshi: -9223372036854775808"),
+    "neither output nor spend": (packed_by_hand(OUTPUT)[:32] + b"\x02" + bytes(34), 32, "spend", "neither 0 nor 1: 2"),
+}
+LINE_ARGUMENTS: tuple[Any, ...] = (1, {}, bytes(32), None, 0, 0, 5, "bc")
+
+
+@both
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named_by_every_function(kernel: Callable[[], Kernel], name: str) -> None:
+    damaged, offset, field, message = DAMAGES[name]
+    ahead = packed_by_hand(INPUT)
+    functions = kernel()
+    readers: list[Callable[[bytes], object]] = [functions.unpack_hits, functions.hit_sums]
+    readers.append(lambda raw: functions.hit_lines(raw, *LINE_ARGUMENTS))
+    for read in readers:
+        for before in (b"", ahead):
+            with pytest.raises(FormatError, match=message) as raised:
+                read(before + damaged)
+            assert (raised.value.offset, raised.value.field) == (len(before) + offset, field)
+
+
+def results_of(kernel: Kernel, raw: bytes) -> list[object]:
+    """What each function makes of the bytes."""
+    return [outcome(kernel.unpack_hits, raw), outcome(kernel.hit_sums, raw), outcome(kernel.hit_lines, raw, *LINE_ARGUMENTS)]
+
+
+@pytest.mark.native
+def test_every_truncation_and_change_of_a_byte_is_the_same_to_both_kernels() -> None:
+    one, other = native(), reference()
+    hits = [OUTPUT, INPUT._replace(script=b"\x00\x14" + bytes(20), value=3), OUTPUT._replace(script=b"")]
+    raw = b"".join(map(packed_by_hand, hits))
+    ends = {len(b"".join(map(packed_by_hand, hits[:count]))) for count in range(len(hits) + 1)}
+    for cut in range(len(raw) + 1):
+        results = results_of(one, raw[:cut])
+        assert results == results_of(other, raw[:cut])
+        assert isinstance(results[0], list) == (cut in ends)
+    for at in range(len(raw)):
+        for byte in {raw[at] ^ 1, raw[at] ^ 0x80, 0, 2, 0xFF} - {raw[at]}:
+            changed = raw[:at] + bytes((byte,)) + raw[at + 1 :]
+            assert results_of(one, changed) == results_of(other, changed)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("seed", range(effort(100, 600, 20_000)))
+def test_random_damage_is_the_same_to_both_kernels(seed: int) -> None:
+    world = World(seed)
+    raw = native().pack_hits([hit_of(world.rng) for _ in range(world.rng.randrange(1, 6))])
+    for _ in range(5):
+        damaged = world.damaged(raw)
+        assert results_of(native(), damaged) == results_of(reference(), damaged)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a short txid": ({"txid": bytes(31)}, ParameterError, "a txid has 32 bytes, not 31"),
+    "a long outpoint": ({"outpoint": bytes(37)}, ParameterError, "an outpoint has 36 bytes, not 37"),
+    "a foreign outpoint": (
+        {"outpoint": bytes(36)},
+        ParameterError,
+        f"the outpoint of an output is its txid and number, not {bytes(36).hex()}",
+    ),
+    "a position before the block": ({"position": -1}, ParameterError, "not a position in a block: -1"),
+    "a number beyond all": ({"n": 2**32}, ParameterError, "not the number of an output or input: 4294967296"),
+    "no entry": ({"entry": -1}, ParameterError, "not the number of an entry: -1"),
+    "the entry that no table has": ({"entry": 2**31 - 1}, ParameterError, "not the number of an entry: 2147483647"),
+    "a negative value": ({"value": -2}, ParameterError, "not a value in satoshi: -2"),
+    "a fee beyond 64 bits": ({"fee": 2**63}, ParameterError, "not a value in satoshi: 9223372036854775808"),
+    "a value that is text": ({"value": "5"}, TypeError, "'str' object cannot be interpreted as an integer"),
+    "a script that is text": ({"script": "51"}, TypeError, "a bytes-like object expected, not str"),
+}
+
+
+@both
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_scan_gives_is_not_packed(kernel: Callable[[], Kernel], name: str) -> None:
+    changes, kind, message = REFUSED[name]
+    assert outcome(kernel().pack_hits, [OUTPUT, INPUT, OUTPUT._replace(**changes)]) == (kind, message)
+
+
+@both
+def test_only_hits_are_packed_and_only_bytes_unpacked(kernel: Callable[[], Kernel]) -> None:
+    assert outcome(kernel().pack_hits, [tuple(OUTPUT)]) == (TypeError, "a Hit expected, not tuple")
+    for read in (kernel().unpack_hits, kernel().hit_sums):
+        assert outcome(read, "text") == (TypeError, "a bytes-like object expected, not str")
+
+
+@pytest.mark.native
+def test_all_functions_agree_on_many_hits() -> None:
+    raw = PACKED * 300  # more than is read between two checks for signals
+    assert len(raw) > 1 << 20
+    assert results_of(native(), raw) == results_of(reference(), raw)
