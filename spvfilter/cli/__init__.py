@@ -40,7 +40,7 @@ could not be read or used, 2 an error, 130 interrupted, 143 terminated.
 COMMANDS = {  # the module of each
     "filterload": "filterload",
     "inspect": "inspect.command",
-    "scan": "scan",
+    "scan": "scan.command",
     "watch": "watch.command",
     "wallet": "wallet",
     "descriptor": "descriptor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -156,6 +157,15 @@ def network(text: str) -> Network:
         return Network.named(text)
     except ParameterError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def day(text: str) -> int:
+    """Argument type: a day as YYYY-MM-DD; its first second in UTC, in seconds since 1970."""
+    try:
+        date = datetime.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, not {text[:40]!r}") from None
+    return max(0, int(datetime.datetime.combine(date, datetime.time(), datetime.UTC).timestamp()))
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -7,24 +7,35 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
+    from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
+    from spvfilter.scan.outputs import OutputFormat as OutputFormat, scan_parts as scan_parts
+    from spvfilter.scan.plan import Part as Part, Plan as Plan, PlannedBlock as PlannedBlock, PlannedFile as PlannedFile
     from spvfilter.scan.sources import (
         BlockFiles as BlockFiles,
         BlockList as BlockList,
         BlockRef as BlockRef,
         BlockSource as BlockSource,
+        BlockSpan as BlockSpan,
         Problem as Problem,
         RawBlock as RawBlock,
         Readable as Readable,
         hex_blocks as hex_blocks,
     )
+    from spvfilter.scan.tables import to_arrow as to_arrow, to_pandas as to_pandas
     from spvfilter.scan.undo import UndoMode as UndoMode, UndoPlace as UndoPlace, block_coins as block_coins
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         order="AnyBlock RawBlocks ScanReport",
+        directory="PartScan PartsReport",
+        engines="Engine Processes Threads",
         matcher="Matcher",
-        sources="BlockFiles BlockList BlockRef BlockSource Problem RawBlock Readable hex_blocks",
+        outputs="OutputFormat scan_parts",
+        plan="Part Plan PlannedBlock PlannedFile",
+        sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable hex_blocks",
+        tables="to_arrow to_pandas",
         undo="UndoMode UndoPlace block_coins",
     )

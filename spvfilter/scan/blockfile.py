@@ -46,10 +46,10 @@ BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
 class BlockFile:
     """A file whose kind is detected when it is first read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
-        self.key = b""  # what it is XORed with
-        self.is_hex = False  # one block in hex digits
+        self.key = key  # what it is XORed with
+        self.is_hex = is_hex  # one block in hex digits
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block in the file, and a sentence about every part that is not a block.

@@ -14,7 +14,7 @@ from spvfilter.errors import OrderError, SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
-from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, Problem, RawBlock, Readable, Spool, block_ref
+from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, BlockSpan, Problem, RawBlock, Readable, Spool, block_ref
 from spvfilter.scan.undo import UndoMode
 
 if TYPE_CHECKING:
@@ -116,31 +116,96 @@ class Feed(ABC):
     async def _call(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
-    def _place(self, blocks: list[PendingBlock]) -> list[PendingBlock]:
-        """Set the blocks' segments, depths and heights; returns the blocks on the best branches, in chain order."""
-        order = link([block.ref for block in blocks], self._network)
-        self._report.stale = [blocks[number].ref.hash for number in order.stale]
-        self._report.segments = len(order.segments)
-        self._report.unproven = [blocks[number].ref.hash for number in order.unproven]
-        placed = []
-        for number, segment in enumerate(order.segments):
-            for depth, index in enumerate(segment.blocks):
-                block = blocks[index]
-                block.segment, block.depth = number, depth
-                first = blocks[segment.blocks[0]].ref
-                block.rooted = self._network.genesis_hash in (first.hash, first.previous)  # nothing can spend what that block pays
-                if segment.height is not None:
-                    block.height = segment.height + depth
-                placed.append(block)
-        return placed
 
-    @staticmethod
-    def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
-        """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of `blocks`."""
-        stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
-        for block in stale:
-            block.silent = True
-        return stale
+def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) -> list[PendingBlock]:
+    """Set the blocks' segments, depths and heights; returns the blocks on the best branches, in chain order."""
+    order = link([block.ref for block in blocks], network)
+    report.stale = [blocks[number].ref.hash for number in order.stale]
+    report.segments = len(order.segments)
+    report.unproven = [blocks[number].ref.hash for number in order.unproven]
+    placed = []
+    for number, segment in enumerate(order.segments):
+        first = blocks[segment.blocks[0]].ref
+        is_rooted = network.genesis_hash in (first.hash, first.previous)  # nothing can spend what the genesis block pays
+        for depth, index in enumerate(segment.blocks):
+            block = blocks[index]
+            block.segment, block.depth, block.rooted = number, depth, is_rooted
+            if segment.height is not None:
+                block.height = segment.height + depth
+            placed.append(block)
+    return placed
+
+
+def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
+    """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of `blocks`."""
+    stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
+    for block in stale:
+        block.silent = True
+    return stale
+
+
+def in_chain_order(
+    source: BlockSource, network: Network, report: ScanReport, is_closing: Callable[[], bool] = lambda: False
+) -> tuple[list[PendingBlock], list[PendingBlock]]:
+    """The blocks of a source that are stale, and those on the best branches, in chain order, within the range wanted.
+
+    Raises SourceError where undo records are required and missing, and for a range that cannot be told or has no block.
+    """
+    blocks: dict[bytes, PendingBlock] = {}
+    for found in source.index(network):
+        if is_closing():
+            return [], []
+        if isinstance(found, Problem):
+            report.problems.append(found)
+        elif found.hash in blocks:
+            report.duplicates.append(found.hash)
+            blocks[found.hash].spares += (found,)
+        else:
+            blocks[found.hash] = PendingBlock(found, found.height)
+    for block in blocks.values():
+        _prefer_undo(block, source)
+    placed = _placed(list(blocks.values()), network, report)
+    if source.span.is_limited and placed:
+        placed = _within(placed, source.span)
+    report.bytes_total = sum(block.ref.size for block in placed)
+    report.undo_problems += source.undo_problems()
+    if source.mode is UndoMode.REQUIRE:
+        _require_undo(placed, source, report)
+    return _silenced(blocks.values()), placed
+
+
+def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
+    """The blocks of a range. Raises SourceError where heights are needed and not known, and if there are none."""
+    unknown = sum(block.height is None for block in placed)
+    if unknown and (span.from_height is not None or span.to_height is not None):
+        raise SourceError(f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken")
+    kept: list[PendingBlock] = []
+    begun = STALE  # the run of which a block was kept
+    for block in placed:
+        if not span.has_height(block.height) or (block.segment != begun and not span.has_time(block.ref.time)):
+            continue
+        if block.segment != begun:
+            begun, is_whole = block.segment, block.depth == 0
+        block.rooted = block.rooted and is_whole
+        kept.append(block)
+    if not kept:
+        raise SourceError(f"none of {len(placed):,} blocks is in the range: {span}")
+    return kept
+
+
+def _prefer_undo(block: PendingBlock, source: BlockSource) -> None:
+    """Take first the copy of a block that has an undo record."""
+    copies = (block.ref, *block.spares)
+    if block.spares and (best := next(filter(source.find_undo, copies), None)) is not None:
+        block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
+
+
+def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanReport) -> None:
+    lacking = [block.ref for block in placed if block.ref.transactions != 1 and source.find_undo(block.ref) is None]
+    if lacking:
+        why = "".join(f"; {problem}" for problem in report.undo_problems[:3])
+        first = f"{source.name(lacking[0])}, block {hash_to_hex(lacking[0].hash)}"
+        raise SourceError(f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}")
 
 
 class PlannedFeed(Feed):
@@ -151,46 +216,12 @@ class PlannedFeed(Feed):
     def __init__(self, source: BlockSource, network: Network, report: ScanReport, *, strict: bool) -> None:
         super().__init__(source, network, report)
         self._files = source
-        self._index = source.index(network)
         self.strict = strict
 
     async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        for batch in batched(await self._call(self._plan), self._files):
+        stale, placed = await self._call(in_chain_order, self._files, self._network, self._report, lambda: self._closing)
+        for batch in batched(stale + placed, self._files):  # stale ones first, so that later blocks are scanned with what they pay
             yield batch
-
-    def _plan(self) -> list[PendingBlock]:
-        blocks: dict[bytes, PendingBlock] = {}
-        for found in self._index:
-            if self._closing:
-                return []
-            if isinstance(found, Problem):
-                self._report.problems.append(found)
-            elif found.hash in blocks:
-                self._report.duplicates.append(found.hash)
-                blocks[found.hash].spares += (found,)
-            else:
-                blocks[found.hash] = PendingBlock(found, found.height)
-        for block in blocks.values():
-            self._prefer_undo(block)
-        placed = self._place(list(blocks.values()))
-        self._report.bytes_total = sum(block.ref.size for block in placed)
-        self._report.undo_problems += self._files.undo_problems()
-        if self._files.mode is UndoMode.REQUIRE:
-            self._require_undo(placed)
-        return self._silenced(blocks.values()) + placed  # first, so that later blocks are scanned with what they pay
-
-    def _prefer_undo(self, block: PendingBlock) -> None:
-        """Take first the copy of a block that has an undo record."""
-        copies = (block.ref, *block.spares)
-        if block.spares and (best := next(filter(self._files.find_undo, copies), None)) is not None:
-            block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
-
-    def _require_undo(self, placed: list[PendingBlock]) -> None:
-        lacking = [block.ref for block in placed if block.ref.transactions != 1 and self._files.find_undo(block.ref) is None]
-        if lacking:
-            why = "".join(f"; {problem}" for problem in self._report.undo_problems[:3])
-            first = f"{self.source.name(lacking[0])}, block {hash_to_hex(lacking[0].hash)}"
-            raise SourceError(f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}")
 
 
 class _OneShotFeed(Feed):
@@ -250,9 +281,9 @@ class StreamFeed(_OneShotFeed):
 
     def _late(self) -> list[PendingBlock]:
         """The blocks held back: first the stale ones, then those on the best branches."""
-        placed = self._place(list(self._met.values()))
+        placed = _placed(list(self._met.values()), self._network, self._report)
         held = [self._met[digest] for digest in self._held]
-        return self._silenced(held) + [block for block in placed if block.ref.hash in self._held]
+        return _silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 
 class OrderedFeed(_OneShotFeed):

@@ -100,6 +100,45 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
 
 
 @public
+@dataclass(frozen=True, slots=True)
+class BlockSpan:
+    """A range of blocks on the best branches: of heights, both inclusive, and from the first block that has a time, or a later one.
+
+    Raises ParameterError for a negative height or time, and a range that ends before it begins.
+    """
+
+    from_height: int | None = None
+    to_height: int | None = None
+    from_time: int | None = None  # seconds since 1970
+
+    def __post_init__(self) -> None:
+        for name, number in (("from_height", self.from_height), ("to_height", self.to_height), ("from_time", self.from_time)):
+            if number is not None and number < 0:
+                raise ParameterError(f"{name} is not negative: {number}")
+        if self.from_height is not None and self.to_height is not None and self.to_height < self.from_height:
+            raise ParameterError(f"a range from height {self.from_height} to {self.to_height} has no block")
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there are blocks that it may not have."""
+        return self != BlockSpan()
+
+    def has_height(self, height: int | None) -> bool:
+        """Whether a block of a height may be in it, which is known if a height limits it."""
+        return (self.from_height is None or (height or 0) >= self.from_height) and (
+            self.to_height is None or (height or 0) <= self.to_height
+        )
+
+    def has_time(self, time: int) -> bool:
+        """Whether it may begin with a block of a time."""
+        return self.from_time is None or time >= self.from_time
+
+    def __str__(self) -> str:
+        limits = (("from height", self.from_height), ("to height", self.to_height), ("from time", self.from_time))
+        return " ".join(f"{name} {number}" for name, number in limits if number is not None) or "all blocks"
+
+
+@public
 class Readable(ABC):
     """Blocks that can be read one by one, in any order and more than once. Several threads call `read` at the same time."""
 
@@ -143,7 +182,9 @@ class Readable(ABC):
 
 @public
 class BlockSource(Readable):
-    """Blocks whose headers can be listed before the blocks are read."""
+    """Blocks whose headers can be listed before the blocks are read. Of those on the best branches, `span` says which are scanned."""
+
+    span = BlockSpan()
 
     def undo_problems(self) -> list[Problem]:
         """The undo files and records that cannot be used, as far as is known."""
@@ -206,8 +247,44 @@ class Spool(Readable):
             self._file.close()
 
 
+class FileBlocks(Readable):
+    """Blocks in files that are known by number."""
+
+    _files: Sequence[BlockFile]
+
+    def read(self, ref: BlockRef) -> bytes:
+        """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
+        raw = self._files[ref.file].read(ref.offset, ref.size)
+        if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
+            raise SourceError("the file has changed while it was read")
+        return raw
+
+    @contextmanager
+    def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
+        with _descriptors({ref.file: self._files[ref.file].path for ref in refs}) as opened:
+            if opened is None or any(self._files[number].is_hex for number in opened):
+                yield None
+            else:
+                yield [Place(opened[ref.file], ref.offset, ref.size, self._files[ref.file].key, ref.hash) for ref in refs]
+
+    @contextmanager
+    def opened_undo(self, refs: Sequence[BlockRef]) -> Iterator[list[Place | None] | None]:
+        found = [self.find_undo(ref) for ref in refs]
+        with _descriptors({place.number: place.path for place in found if place is not None}) as opened:
+            if not opened:
+                yield None
+            else:
+                yield [
+                    None if at is None else Place(opened[at.number], at.offset, at.size, at.key, ref.previous)
+                    for ref, at in zip(refs, found, strict=True)
+                ]
+
+    def name(self, ref: BlockRef) -> str:
+        return f"{self._files[ref.file].path} at byte {ref.offset}"
+
+
 @public
-class BlockFiles(BlockSource):
+class BlockFiles(FileBlocks, BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
     A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
@@ -215,16 +292,24 @@ class BlockFiles(BlockSource):
     are reported as problems of the scan, which goes on without them.
 
     With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with undo records is
-    reported apart, as the blocks can be used without them. Raises ParameterError if no path is given, and for an unknown mode.
+    reported apart, as the blocks can be used without them. Of all blocks, those of `span` are scanned. Raises ParameterError if no path is
+    given, and for an unknown mode.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str], *, undo: str = UndoMode.AUTO) -> None:
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+        *,
+        undo: str = UndoMode.AUTO,
+        span: BlockSpan | None = None,
+    ) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
             raise ParameterError("no file of blocks named")
         if undo not in list(UndoMode):
             raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
         self.mode = UndoMode(undo)
+        self.span = span or BlockSpan()
         self._missing: list[Problem] = []
         files = [file for name in named for file in self._expand(Path(name))]
         self._files = [BlockFile(file) for file in {os.path.realpath(file): file for file in files}.values()]
@@ -268,33 +353,6 @@ class BlockFiles(BlockSource):
     def _linked(self, ref: BlockRef) -> LinkedBlock:
         return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(self.read, ref))
 
-    def read(self, ref: BlockRef) -> bytes:
-        """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
-        raw = self._files[ref.file].read(ref.offset, ref.size)
-        if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
-            raise SourceError("the file has changed while it was read")
-        return raw
-
-    @contextmanager
-    def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
-        with _descriptors({ref.file: self._files[ref.file].path for ref in refs}) as opened:
-            if opened is None or any(self._files[number].is_hex for number in opened):
-                yield None
-            else:
-                yield [Place(opened[ref.file], ref.offset, ref.size, self._files[ref.file].key, ref.hash) for ref in refs]
-
-    @contextmanager
-    def opened_undo(self, refs: Sequence[BlockRef]) -> Iterator[list[Place | None] | None]:
-        found = [self.find_undo(ref) for ref in refs]
-        with _descriptors({place.number: place.path for place in found if place is not None}) as opened:
-            if not opened:
-                yield None
-            else:
-                yield [
-                    None if at is None else Place(opened[at.number], at.offset, at.size, at.key, ref.previous)
-                    for ref, at in zip(refs, found, strict=True)
-                ]
-
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
         return self._undo.find(ref.file, ref.hash)
 
@@ -302,11 +360,16 @@ class BlockFiles(BlockSource):
         problems = self._undo.pair_again(ref.hash, tried)
         return None if problems is None else [Problem(where, message) for where, message in problems]
 
+    def undo_file(self, number: int) -> UndoFile | None:
+        """The undo file beside a file, if undo records are looked for and there is one; known once the files were listed."""
+        return self._undo.file(number)
+
+    def file(self, number: int) -> BlockFile:
+        """A file by its number."""
+        return self._files[number]
+
     def undo_problems(self) -> list[Problem]:
         return [Problem(where, message) for where, message in self._undo.problems]
-
-    def name(self, ref: BlockRef) -> str:
-        return f"{self._files[ref.file].path} at byte {ref.offset}"
 
 
 @contextmanager

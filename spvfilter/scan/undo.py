@@ -348,6 +348,11 @@ class UndoFiles:
         paired.places = found.places
         self.problems += [(name, problem) for problem in found.problems]
 
+    def file(self, number: int) -> UndoFile | None:
+        """The undo file beside file `number`."""
+        paired = self._paired.get(number)
+        return None if paired is None else paired.file
+
     def find(self, number: int, block: bytes) -> UndoPlace | None:
         """The place of the record of a block in file `number`."""
         paired = self._paired.get(number)

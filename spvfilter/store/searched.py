@@ -89,7 +89,7 @@ class EntryGroup(NamedTuple):
 
 
 def _whole(number: object) -> int | None:
-    return None if number is None else int(number)  # type: ignore[call-overload, no-any-return]  # of JSON: TypeError
+    return None if number is None else int(number)  # type: ignore[call-overload]  # of JSON: TypeError
 
 
 @public

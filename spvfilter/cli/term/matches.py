@@ -20,7 +20,10 @@ else:
     json = deferred("json")
 
 FORMATS = ("table", "jsonl", "csv")
-_COLUMNS = ("kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "time", "coinbase", "fee")
+_COLUMNS = (
+    "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
+    "label", "coinbase", "fee",
+)  # fmt: skip
 _LEAST_ADDRESS = 9  # characters: 4 of each end still tell one address from another
 _NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
 _GREEN, _RED = "green", "red"
@@ -32,8 +35,28 @@ def bitcoin(value: int) -> str:
     return f"{'-' if value < 0 else ''}{whole}.{rest:08d}"
 
 
+def row(match: Match) -> dict[str, str | int | None]:
+    """A match by the columns of a scan: hashes in display order, value and fee in satoshi, the block's time in seconds since 1970."""
+    return {
+        "kind": match.kind.value,
+        "block_hash": None if match.block_hash is None else hash_to_hex(match.block_hash),
+        "height": match.height,
+        "time": match.time,
+        "txid": hash_to_hex(match.txid),
+        "index": match.index,
+        "outpoint_txid": hash_to_hex(match.outpoint.txid),
+        "outpoint_index": match.outpoint.index,
+        "value": match.value,
+        "script_pubkey": None if match.script_pubkey is None else match.script_pubkey.hex(),
+        "address": match.address,
+        "label": match.label,
+        "coinbase": match.is_coinbase,
+        "fee": match.fee,
+    }
+
+
 def record(match: Match) -> dict[str, str | int | None]:
-    """A match by the names of a JSON line: hashes in display order, value and fee in satoshi, the block's time in seconds since 1970."""
+    """A match by the names in a JSON line of `watch`; values as in `row`."""
     return {
         "kind": match.kind.value,
         "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -53,11 +76,15 @@ def record(match: Match) -> dict[str, str | int | None]:
 def printer(page: Page, chosen: str) -> Callable[[Match], None]:
     """A function that prints one match in one of FORMATS. A CSV's header is printed at once, a table's with its first row."""
     if chosen == "jsonl":
-        return lambda match: page.line(json.dumps(record(match), separators=(",", ":")))
+        return lambda match: page.line(json.dumps(row(match), separators=(",", ":")))
     if chosen == "csv":
         page.line(_csv_line(_COLUMNS))
-        return lambda match: page.line(_csv_line(record(match).values()))
+        return lambda match: page.line(_csv_line(map(_cell, row(match).values())))
     return _Table(page).row
+
+
+def _cell(value: str | int | None) -> str | int | None:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _csv_line(cells: Iterable[object]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
 import os
 import re
@@ -13,7 +12,7 @@ import sys
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from spvfilter.cli.arguments import add_network, add_watch_file, probability, watch_list, whole
+from spvfilter.cli.arguments import add_network, add_watch_file, day, probability, watch_list, whole
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
@@ -106,7 +105,7 @@ def _add_start(parser: argparse.ArgumentParser) -> None:
         help="search blocks from height N on; if N is above the tip, from the next block on; a later run goes back there only if N is "
         "below the start of the first",
     )  # fmt: skip
-    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=_date, help="search from that day on, as --from-height")
+    since.add_argument("--birthday", metavar="YYYY-MM-DD", type=day, help="search from that day on, as --from-height")
     parser.add_argument(
         "--rescan", action="store_true",
         help="search the blocks from --from-height or --birthday on again, else all of them; --keep-filters makes that cheap",
@@ -140,14 +139,6 @@ def _seconds(text: str) -> float:
     if not 0 < value <= 86_400:
         raise argparse.ArgumentTypeError(f"expected seconds up to 86400, not {text[:40]!r}")
     return value
-
-
-def _date(text: str) -> int:
-    try:
-        day = datetime.date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, not {text[:40]!r}") from None
-    return max(0, int(datetime.datetime.combine(day, datetime.time(), datetime.UTC).timestamp()))
 
 
 def run(args: argparse.Namespace) -> int:

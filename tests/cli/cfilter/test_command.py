@@ -184,7 +184,7 @@ def test_prevouts_that_do_not_fit_are_refused(run: Any, chain: Sequence[bytes], 
 @pytest.mark.parametrize("kind", ["P2PKH", "P2SH", "P2WPKH", "P2WSH", "P2TR"])
 def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(run: Any, filters: Path, block_file: Path, kind: str) -> None:
     wanted = ("--address", wallet_addresses()[kind], *REGTEST)
-    scanned = {json.loads(line)["block"] for line in run("scan", block_file, *wanted, "--format", "jsonl").out.splitlines()}
+    scanned = {json.loads(line)["block_hash"] for line in run("scan", block_file, *wanted, "--format", "jsonl").out.splitlines()}
     ran = run("cfilter", "match", filters, *wanted, "--jobs", "2")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["block"] for line in lines} == scanned  # no false positive in this chain

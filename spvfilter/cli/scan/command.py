@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network, add_watch_file, standard_input, watch_list, whole
+from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
 from spvfilter.cli.term.matches import FORMATS, Totals, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.matcher import Matcher
-from spvfilter.scan.sources import BlockFiles, hex_blocks
+from spvfilter.scan.sources import BlockFiles, BlockSpan, hex_blocks
 from spvfilter.scan.undo import UndoMode
+from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,8 +28,10 @@ else:
     asyncio = deferred("asyncio")
 
 _STDIN = "-"
+_PARQUET = "parquet"  # of scan.outputs.OutputFormat
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1
+_MOST_HEIGHT = 0x7FFFFFFF
 _HASHES_SHOWN = 20
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of blocks
 
@@ -57,12 +60,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "With them spends of coins from before the blocks are found, too",
     )  # fmt: skip
     parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before using it")
+    parser.add_argument("--from-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="of the best branch, scan blocks from height H on")
+    parser.add_argument("--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="and up to height H")
+    parser.add_argument("--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on")
     parser.add_argument(
-        "--format", choices=FORMATS, default="table",
+        "--format", choices=[*FORMATS, _PARQUET],
         help="table (default), jsonl (one JSON object per line, values in satoshi) or csv (the same columns); "
-        "totals go with the table, else to standard error",
+        "totals go with the table, else to a terminal on standard error. With --out csv (default), jsonl or parquet",
     )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten")
+    parser.add_argument(
+        "--out", metavar="DIR",
+        help="scan in parts into a directory, in constant memory: the matches in chain order, totals.csv, and a file for each part. "
+        "Stopped anywhere, the same command goes on",
+    )  # fmt: skip
+    parser.add_argument("--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads")
+    parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,13 +87,30 @@ def run(args: argparse.Namespace) -> int:
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
+    span = BlockSpan(args.from_height, args.to_height, args.from_date)
+    if span.is_limited and args.paths == [_STDIN]:
+        raise ParameterError("a range of blocks can be taken of files, not of standard input")
+    if args.out is not None:
+        return _run_in_parts(args, watch, span)
+    if args.processes is not None or args.format == _PARQUET:
+        raise ParameterError("--processes and --format parquet need --out DIR")
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)
     if args.output is not None:
         _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
         if args.paths != [_STDIN] and not any(Path(name).exists() for name in args.paths):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
-        return asyncio.run(_Scan(matcher, args.paths, args.format, args.undo, page).run())
+        return asyncio.run(_Scan(matcher, args, span, page).run())
+
+
+def _run_in_parts(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
+    if args.output is not None:
+        raise ParameterError("--out DIR has the output in it: --output FILE is for a scan without it")
+    if args.paths == [_STDIN]:
+        raise ParameterError("--out is for blocks in files, not on standard input")
+    from spvfilter.cli.scan import directory
+
+    return directory.run(args, watch, span)
 
 
 def _refuse_to_overwrite_input(output: Path, paths: list[str], watch: str | None) -> None:
@@ -104,11 +134,13 @@ def _page(output: str | None) -> Iterator[Page]:
 class _Scan:
     """One scan and its output."""
 
-    def __init__(self, matcher: Matcher, paths: list[str], chosen: str, undo: str, page: Page) -> None:
+    def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
         self._matcher = matcher
-        self._paths = paths
-        self._format = chosen
-        self._undo = undo
+        self._paths: list[str] = args.paths
+        self._format = args.format or "table"
+        self._undo = args.undo
+        self._span = span
+        self._quiet = args.quiet
         self._page = page
         self._totals = Totals()
 
@@ -134,13 +166,15 @@ class _Scan:
                 else f"no block in {'standard input' if self._paths == [_STDIN] else ', '.join(self._paths)}"
             )
         discarded = self._totals.discard(report.stale)
-        self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
-        self._summarise(time.monotonic() - start, discarded)
+        if not self._quiet:
+            if self._format == "table" or sys.stderr.isatty():
+                self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
+            self._summarise(time.monotonic() - start, discarded)
         return 0 if complete and not report.undo_problems else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = printer(self._page, self._format)
-        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths, undo=self._undo)
+        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths, undo=self._undo, span=self._span)
         try:
             async with aclosing(self._matcher.scan(blocks)) as matches:
                 async for match in matches:

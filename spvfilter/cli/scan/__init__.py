@@ -1,0 +1,1 @@
+"""`spvfilter cfilter`: compact block filters in files."""

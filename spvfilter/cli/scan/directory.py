@@ -1,0 +1,109 @@
+"""`spvfilter scan --out DIR`: a scan in parts, which goes on where it was stopped."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.term.matches import bitcoin
+from spvfilter.cli.term.page import Align, Page, complain
+from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.scan.directory import PartScan
+from spvfilter.scan.engines import Engine, Processes, Threads
+from spvfilter.scan.merge import read_totals
+from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
+from spvfilter.scan.plan import Plan
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+_INCOMPLETE = 1  # exit code
+_POLL_S = 0.1
+_MOST_TOTALS = 50  # rows shown; the file has all
+
+
+def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
+    """Carry it out; the exit code."""
+    if args.format == "table":
+        raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
+    engine: Engine = Threads(args.jobs) if args.processes is None else Processes(args.processes)
+    return asyncio.run(_scan(args, watch, BlockFiles(args.paths, undo=args.undo, span=span), engine))
+
+
+async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles, engine: Engine) -> int:
+    begun = time.monotonic()
+    try:
+        plan = await asyncio.to_thread(Plan.of, files, watch.network)
+        if not plan.parts:
+            problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
+            raise SourceError(f"no block in {', '.join(args.paths)}{problems}")
+        scan = PartScan(args.out, plan, watch, check=args.check)
+        with progress(None) as shown:
+            working = asyncio.ensure_future(scan_parts(scan, args.format or OutputFormat.CSV, engine))
+            try:
+                while not working.done():
+                    shown.update(scan.report.bytes_done, scan.report.bytes_total or None)
+                    await asyncio.wait([working], timeout=_POLL_S)
+                path = await working
+            finally:
+                working.cancel()
+                with suppress(asyncio.CancelledError, Exception):  # raised above
+                    await working
+    finally:
+        await engine.aclose()
+    return _report(scan, path, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
+
+
+def _report(scan: PartScan, path: Path, seconds: float, page: Page, *, quiet: bool) -> int:
+    summary, planned = scan.report.summary, scan.plan.report
+    problems = [*map(str, planned.problems), *summary.problems]
+    undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
+    for problem in (*problems, *undo_problems):
+        complain(problem)
+    if not quiet:
+        _show_totals(scan.directory / TOTALS, page)
+        say = page.line
+        found = f"{summary.matches:,} match{'es' if summary.matches != 1 else ''}"
+        done = scan.report.parts_done or "no"
+        say(
+            f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {done} part(s) scanned in {seconds:.1f} s: {found} in {path}"
+        )
+        if planned.duplicates:
+            say(f"{len(planned.duplicates):,} duplicate block(s), not counted")
+        if planned.stale:
+            say(f"{len(planned.stale):,} stale block(s), off the branch with the most work, not counted")
+        if planned.segments > 1:
+            say(f"{planned.segments:,} runs of blocks, with missing blocks between them")
+        if summary.by_undo and summary.by_outpoint:
+            say(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
+        if summary.unseen:
+            say(
+                f"warning: {summary.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the "
+                "blocks do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
+            )
+    return _INCOMPLETE if problems or undo_problems else 0
+
+
+def _show_totals(path: Path, page: Page) -> None:
+    totals = read_totals(path)
+    if not totals or not sys.stderr.isatty():
+        return
+    columns: dict[str, Align] = {"address": "left", "label": "left", "received": "right", "spent": "right", "matches": "right"}
+    rows = [
+        [row["address"] or row["entry"], row["label"], bitcoin(int(row["received"])), bitcoin(int(row["spent"])), row["matches"]]
+        for row in totals[:_MOST_TOTALS]
+    ]
+    page.title("Totals, BTC")
+    page.table(columns, rows, shrink="address")
+    if len(totals) > len(rows):
+        page.line(f"… and {len(totals) - len(rows):,} more in {path}")

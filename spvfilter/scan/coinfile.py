@@ -1,0 +1,64 @@
+"""The outpoints that a first pass over the parts has found: a file of packed hits, from which any worker takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from spvfilter.errors import SourceError
+from spvfilter.files import replacing
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable, pack_hits, unpack_hits
+from spvfilter.scan.partfile import PartFile
+
+MOST_COINS = 20_000_000  # outpoints kept in memory, some 150 bytes each
+_CHUNK = 4_096  # hits
+
+
+def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
+    """Write the outputs among the hits of parts, in their order. Raises OSError; SourceError if they are more than `most`."""
+    count = 0
+    with replacing(path) as file:
+        for chunk in _chunks(_outputs(parts)):
+            count += len(chunk)
+            if count > most:
+                raise SourceError(
+                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: keep rev*.dat beside the "
+                    "blocks, which say what each block spends"
+                )
+            packed = pack_hits(chunk)
+            file.write(len(packed).to_bytes(4, "little") + packed)
+
+
+def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:
+    for part in parts:
+        for block in part.blocks():
+            yield from (hit for hit in unpack_hits(block.packed) if not hit.spend)
+
+
+def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
+    chunk: list[Hit] = []
+    for hit in hits:
+        chunk.append(hit)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
+    """A copy of a table that also watches the outpoints in a file. Raises OSError, FormatError, SourceError."""
+    twin = table.copy()
+    with path.open("rb") as file:
+        while size := file.read(4):
+            packed = file.read(int.from_bytes(size, "little"))
+            if len(packed) != int.from_bytes(size, "little"):
+                raise SourceError(f"{path}: cut off")
+            twin.learn(hit._replace(entry=_entry(table, hit)) for hit in unpack_hits(packed))
+    return twin
+
+
+def _entry(table: WatchTable, hit: Hit) -> int:
+    """The entry on whose behalf an outpoint is watched: its own, if it is one."""
+    by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
+    return hit.entry if by_hand == NO_ENTRY else by_hand

@@ -1,0 +1,220 @@
+"""A scan in a directory: parts, each a file, that any engine makes in any order; stopped anywhere, the same scan goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.kernel import unpack_hits
+from spvfilter.scan.coinfile import MOST_COINS, write_coins
+from spvfilter.scan.engines import Engine, Threads
+from spvfilter.scan.manifest import Manifest, table_digest
+from spvfilter.scan.partfile import PartFile, PartSummary
+from spvfilter.scan.parts import PartTask, task_key
+from spvfilter.scan.plan import Part, Plan
+from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+_PARTS = "parts"
+_NO_COINS = b""
+
+
+@public
+@dataclass(slots=True)
+class PartsReport:
+    """How far a scan in parts is. It is updated while the scan runs."""
+
+    parts_total: int = 0  # to be scanned, each pass counted
+    parts_done: int = 0
+    bytes_total: int = 0
+    bytes_done: int = 0
+    passes: int = 1  # two where spends have to be found by outpoint; more where windows of keychains have moved
+    summary: PartSummary = field(default_factory=PartSummary)  # of all parts, once the scan is done
+
+
+@public
+class PartScan:
+    """A scan of a plan's parts into a directory, where it leaves a file for each part, and a manifest.
+
+    The watch list is not changed: a copy of it learns, and its windows move. What the files hold does not depend on the number of parts
+    or workers, nor on how often the scan was stopped. Where blocks have no undo record there are two passes: the first finds outputs, the
+    second what spends them; their outpoints have to fit in memory, at most `most_coins`. Where uses move the windows of keychains, all
+    is scanned again with what is watched then.
+
+    Raises ParameterError for an empty watch list, and one of another network.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], plan: Plan, watch: WatchList, *, check: bool = False, most_coins: int = MOST_COINS
+    ) -> None:
+        if not len(watch):
+            raise ParameterError("nothing to watch for: the watch list is empty")
+        if watch.network != plan.network:
+            raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
+        self.directory = Path(directory)
+        self.plan = plan
+        self.check = check
+        self.report = PartsReport()
+        self._given = watch.copy()
+        self._watch = self._given
+        self._most_coins = most_coins
+        self._wanted = Manifest.of(plan, watch.table, check)
+
+    @property
+    def watch(self) -> WatchList:
+        """The copy of the watch list, with the windows of this scan, to whose entries the packed hits refer."""
+        return self._watch
+
+    async def run(self, engine: Engine | None = None) -> list[PartFile]:
+        """Scan what is not scanned yet, by default in one thread, and return the files of the parts, in chain order.
+
+        Raises ParameterError if the directory holds another scan, or other things; OSError; SourceError for what cannot be used.
+        """
+        chosen = engine or Threads()
+        try:
+            manifest = await asyncio.to_thread(self._opened)
+            if manifest.finished and (done := await asyncio.to_thread(self._whole, manifest)):
+                return done
+            await asyncio.to_thread(self._widen)
+            tasks, summaries = await self._passes(chosen)
+            return await asyncio.to_thread(self._finish, manifest, tasks, summaries)
+        finally:
+            if engine is None:
+                await chosen.aclose()
+
+    def _opened(self) -> Manifest:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        held = Manifest.read(self.directory)
+        if held is None:
+            if strange := next((each.name for each in self.directory.iterdir() if not each.name.startswith(".spvfilter-")), None):
+                raise ParameterError(f"{self.directory} is not empty and holds no scan (it has {strange}): choose another directory")
+            held = self._wanted
+            held.write(self.directory)
+        held.refuse_other(self._wanted, self.directory)
+        (self.directory / _PARTS).mkdir(exist_ok=True)
+        for left in (self.directory / _PARTS).glob(".spvfilter-*"):
+            left.unlink(missing_ok=True)  # of a process that was killed; another that runs now raises FileNotFoundError
+        return held
+
+    def _whole(self, manifest: Manifest) -> list[PartFile] | None:
+        """The files of a finished scan, after a reading of each; None if one is missing or damaged."""
+        total = PartSummary()
+        files: list[PartFile] = []
+        for name in manifest.finished:
+            try:
+                file = PartFile(self.directory / _PARTS / name)
+                total.add(file.summary())
+            except (OSError, SourceError):
+                return None
+            files.append(file)
+        self._set_windows(manifest.windows)
+        self.report.summary = total
+        return files
+
+    def _widen(self) -> None:
+        """Let windows reach twice as far, so that few uses move them."""
+        if self._given.keychains:
+            widened = self._given.copy()
+            widened.advance()
+            widened.widen()
+            self._set_windows({keychain.name: keychain.end for keychain in widened.keychains})
+
+    def _set_windows(self, ends: dict[str, int]) -> None:
+        """Have the windows of keychains end there. The numbers of the list's entries depend on nothing else."""
+        if ends:
+            self._watch = self._given.copy()
+            for keychain in self._watch.keychains:
+                keychain.reach(ends.get(keychain.name, 0))
+            self._watch.advance()
+
+    def _windows_moved(self, files: Sequence[PartFile]) -> bool:
+        """Note what the hits in the files use; whether windows have moved: then they reach twice as far again."""
+        if not self._watch.keychains:
+            return False
+        before = {keychain.name: keychain.end for keychain in self._watch.keychains}
+        moved = [self._watch.advance(unpack_hits(block.packed)) for file in files for block in file.blocks()]
+        if any(moved):
+            self._watch.widen()
+        ends = {keychain.name: keychain.end for keychain in self._watch.keychains}
+        self._set_windows(ends)
+        return ends != before
+
+    async def _passes(self, engine: Engine) -> tuple[list[PartTask], list[PartSummary]]:
+        parts = self.plan.parts
+        while True:
+            table = self._watch.table
+            await engine.begin(table)
+            digest = await asyncio.to_thread(table_digest, table)
+            tasks = [self._task(part, digest) for part in parts]
+            summaries = await self._pass(engine, tasks)
+            if not await asyncio.to_thread(self._windows_moved, [PartFile(task.path) for task in tasks]):
+                break
+            self.report.passes += 1
+        blind = [number for number, summary in enumerate(summaries) if summary.by_outpoint]
+        if not blind:
+            return tasks, summaries
+        stale = [self._task(part, digest) for part in self.plan.stale]
+        for summary in await self._pass(engine, stale):
+            summaries[0].problems += summary.problems
+        key = sha256(b"".join(task.key for task in (*stale, *tasks))).digest()
+        coins = self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
+        if not coins.exists():
+            await asyncio.to_thread(write_coins, coins, [PartFile(task.path) for task in (*stale, *tasks)], self._most_coins)
+        if not coins.stat().st_size:
+            return tasks, summaries
+        self.report.passes += 1
+        again = [self._task(parts[number], digest, coins, key) for number in blind]
+        for number, task, summary in zip(blind, again, await self._pass(engine, again), strict=True):
+            tasks[number], summaries[number] = task, summary
+        return tasks, summaries
+
+    def _task(self, part: Part, watch: bytes, coins: Path | None = None, coins_key: bytes = _NO_COINS) -> PartTask:
+        key = task_key(part, watch, coins_key, self.plan.undo, self.check)
+        name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
+        return PartTask(part, self.directory / _PARTS / name, key, self.plan.undo, self.check, coins)
+
+    async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
+        """Run tasks, as many at once as the engine takes, and one more."""
+        self.report.parts_total += len(tasks)
+        self.report.bytes_total += sum(task.part.size for task in tasks)
+        summaries: list[PartSummary | None] = [None] * len(tasks)
+        numbers = iter(range(len(tasks)))
+
+        async def work() -> None:
+            for number in numbers:
+                summaries[number] = await engine.run(tasks[number])
+                self.report.parts_done += 1
+                self.report.bytes_done += tasks[number].part.size
+
+        workers = [asyncio.create_task(work()) for _ in range(engine.width + 1)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        return [summary for summary in summaries if summary is not None]
+
+    def _finish(self, manifest: Manifest, tasks: list[PartTask], summaries: list[PartSummary]) -> list[PartFile]:
+        total = PartSummary()
+        for summary in summaries:
+            total.add(summary)
+        self.report.summary = total
+        manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
+        manifest.finished = [task.path.name for task in tasks]
+        manifest.write(self.directory)
+        kept = set(manifest.finished)
+        for path in (self.directory / _PARTS).iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        return [PartFile(task.path) for task in tasks]

@@ -1,0 +1,194 @@
+"""Where the parts of a scan are scanned: in threads, or in processes of this machine. Either gives the same bytes."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.kernel import BACKEND, Coin, EntryKind, WatchTable
+from spvfilter.scan.coinfile import table_with_coins
+from spvfilter.scan.partfile import PartFile, PartSummary, write_part
+from spvfilter.scan.parts import PartTask, scan_part
+
+if TYPE_CHECKING:
+    import asyncio
+    import multiprocessing
+    import signal
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
+    multiprocessing = deferred("multiprocessing")
+    signal = deferred("signal")
+
+MAX_WORKERS = 256
+_ATTEMPTS = 3  # at a part whose process dies
+
+TableState = tuple[list[tuple[EntryKind, bytes]], list[tuple[bytes, Coin]]]
+
+
+@public
+class Engine(ABC):
+    """Scans parts. `width` is the number of parts that it scans at once."""
+
+    width: int
+
+    @abstractmethod
+    async def begin(self, table: WatchTable) -> None:
+        """Parts are scanned for this table from now on."""
+
+    @abstractmethod
+    async def run(self, task: PartTask) -> PartSummary:
+        """Scan a part and write its file, unless that is there already and whole. Raises OSError, SourceError."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End what is running."""
+
+
+def run_task(task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False) -> PartSummary:
+    """The summary of a part's file, which is made unless it is there: done once is done, and done twice gives the same bytes."""
+    done = finished(task.path, task.key)
+    if done is not None:
+        return done
+    summary = PartSummary()
+    write_part(task.path, task.key, scan_part(task, table_for(task.coins), summary, is_stopped), summary)
+    return summary
+
+
+def finished(path: Path, key: bytes) -> PartSummary | None:
+    """The summary of the file of a part if it is there, whole, and of this key; one that is not is removed. Raises OSError."""
+    try:
+        file = PartFile(path)
+        if file.key == key:
+            return file.summary()
+    except FileNotFoundError:
+        return None
+    except SourceError:
+        pass
+    path.unlink(missing_ok=True)
+    return None
+
+
+class _Tables:
+    """A table, and the copy of it that knows the outpoints of a file, which is made once."""
+
+    def __init__(self, table: WatchTable) -> None:
+        self._table = table
+        self._with_coins: tuple[Path, WatchTable] | None = None
+        self._lock = threading.Lock()
+
+    def get(self, coins: Path | None) -> WatchTable:
+        if coins is None:
+            return self._table
+        with self._lock:
+            if self._with_coins is None or self._with_coins[0] != coins:
+                self._with_coins = coins, table_with_coins(self._table, coins)
+            return self._with_coins[1]
+
+
+@public
+class Threads(Engine):
+    """Scans parts in threads, which is parallel with the compiled kernel; the pure one uses one thread.
+
+    Raises ParameterError unless there are 1 to 256.
+    """
+
+    def __init__(self, jobs: int = 1) -> None:
+        self.width = 1 if BACKEND == "pure" else _checked(jobs)
+        self._threads = futures.ThreadPoolExecutor(self.width, "spvfilter-part")
+        self._tables = _Tables(WatchTable())
+        self._is_stopped = False
+
+    async def begin(self, table: WatchTable) -> None:
+        self._tables = _Tables(table)
+
+    async def run(self, task: PartTask) -> PartSummary:
+        call = asyncio.get_running_loop().run_in_executor
+        return await call(self._threads, run_task, task, self._tables.get, lambda: self._is_stopped)
+
+    async def aclose(self) -> None:
+        self._is_stopped = True
+        closing = asyncio.create_task(asyncio.to_thread(self._threads.shutdown, cancel_futures=True))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing  # no thread outlives the scan
+            raise
+
+
+@public
+class Processes(Engine):
+    """Scans parts in processes of their own, each with its copy of the watch list. A part whose process dies is given to another, twice.
+
+    A program that uses it needs the `if __name__ == "__main__":` of multiprocessing. Raises ParameterError unless there are 1 to 256.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.width = _checked(count)
+        self._state: TableState = ([], [])
+        self._pool: futures.ProcessPoolExecutor | None = None
+
+    async def begin(self, table: WatchTable) -> None:
+        await self.aclose()
+        self._state = await asyncio.to_thread(lambda: (list(table.entries()), list(table.coins())))
+
+    async def run(self, task: PartTask) -> PartSummary:
+        for _ in range(_ATTEMPTS):
+            pool = self._opened()
+            try:
+                return await asyncio.get_running_loop().run_in_executor(pool, _in_process, task)
+            except futures.BrokenExecutor:
+                if self._pool is pool:
+                    self._pool = None
+                await asyncio.to_thread(pool.shutdown)
+        raise SourceError(f"part {task.part.number}: the process that scans it has died {_ATTEMPTS} times")
+
+    def _opened(self) -> futures.ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+            self._pool = futures.ProcessPoolExecutor(self.width, context, _begin_process, (self._state,))
+        return self._pool
+
+    async def aclose(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        closing = asyncio.create_task(asyncio.to_thread(pool.shutdown, cancel_futures=True))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+
+_process_tables = _Tables(WatchTable())
+
+
+def _begin_process(state: TableState) -> None:
+    global _process_tables
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its processes
+    table = WatchTable()
+    entries, coins = state
+    for kind, value in entries:
+        table.add(kind, value)
+    for outpoint, coin in coins:
+        table.set_coin(outpoint, coin.entry, coin.value, coin.script)
+    _process_tables = _Tables(table)
+
+
+def _in_process(task: PartTask) -> PartSummary:
+    return run_task(task, _process_tables.get)
+
+
+def _checked(workers: int) -> int:
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ParameterError(f"from 1 to {MAX_WORKERS} workers, not {workers}")
+    return workers

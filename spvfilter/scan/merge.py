@@ -1,0 +1,169 @@
+"""The files of a scan's parts merged, in chain order, into one output: CSV, JSON lines or Parquet; and totals by entry."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+from spvfilter._dataclass import dataclass
+from spvfilter.address import script_to_address
+from spvfilter.files import replacing
+from spvfilter.kernel import EntryKind, hit_lines, hit_sums
+from spvfilter.scan.partfile import BlockHits, PartFile
+from spvfilter.watch.watchlist import WatchList
+
+CSV, JSON_LINES = 0, 1  # forms of lines, as the kernel numbers them
+COLUMNS = (
+    "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
+    "label", "coinbase", "fee",
+)  # fmt: skip
+CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
+TOTALS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
+_AT_ONCE = 1 << 20  # bytes
+
+Parts = Iterable[PartFile]
+
+
+@dataclass(slots=True)
+class EntryTotal:
+    """What the matches of one entry come to."""
+
+    matches: int = 0
+    received: int = 0  # satoshi
+    spent: int = 0  # satoshi, of spends whose value is known
+    unknown: int = 0  # matches of unknown value
+
+    def add(self, matches: int, received: int, spent: int, unknown: int) -> None:
+        self.matches += matches
+        self.received += received
+        self.spent += spent
+        self.unknown += unknown
+
+
+def csv_cell(text: str) -> bytes:
+    """A cell in quotes."""
+    return b'"' + text.replace('"', '""').encode() + b'"'
+
+
+def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
+    """The labels of entries, by number, as they stand in a line."""
+    render: Callable[[str], bytes] = csv_cell if form == CSV else (lambda text: json.dumps(text).encode())
+    known: dict[str, bytes] = {}
+    labels: dict[int, bytes] = {}
+    for entry in range(len(watch)):
+        if label := watch.label(entry):
+            labels[entry] = known[label] if label in known else known.setdefault(label, render(label))
+    return labels
+
+
+def labels_digest(watch: WatchList) -> str:
+    """SHA-256 of the labels of all entries, in hex."""
+    digest = sha256()
+    for entry, label in rendered_labels(watch, CSV).items():
+        digest.update(entry.to_bytes(4, "little") + len(label).to_bytes(4, "little") + label)
+    return digest.hexdigest()
+
+
+def lines(parts: Parts, watch: WatchList, form: int, totals: dict[int, EntryTotal] | None = None) -> Iterator[bytes]:
+    """The matches as lines, a block's at a time; `totals` are filled in. Raises OSError; SourceError for a damaged part."""
+    labels, network = rendered_labels(watch, form), watch.network
+    for part in parts:
+        for block in part.blocks():
+            if totals is not None:
+                _add(totals, block)
+            yield hit_lines(
+                block.packed, form, labels, block.hash, block.height, block.time, network.p2pkh_version, network.p2sh_version, network.hrp
+            )
+
+
+def _add(totals: dict[int, EntryTotal], block: BlockHits) -> None:
+    for entry, *sums in hit_sums(block.packed):
+        total = totals.get(entry)
+        if total is None:
+            total = totals[entry] = EntryTotal()
+        total.add(*sums)
+
+
+def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> dict[int, EntryTotal]:
+    """Write an output of lines, and return the totals by entry. Raises as `lines` does."""
+    totals: dict[int, EntryTotal] = {}
+    with replacing(path) as file:
+        if form == CSV:
+            file.write(CSV_HEADER)
+        for several in lines(parts, watch, form, totals):
+            file.write(several)
+    return totals
+
+
+def write_totals(path: Path, totals: dict[int, EntryTotal], watch: WatchList) -> None:
+    """Write the totals as CSV, in the order of the watch list."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(TOTALS)
+    for entry in sorted(totals):
+        total = totals[entry]
+        name, address = entry_name(watch, entry)
+        rows.writerow([name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches])
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def read_totals(path: Path) -> list[dict[str, str]]:
+    """The rows of a file of totals. Raises OSError."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
+    """What an entry is, as a line of a watch list says it, and its address, "" if it has none."""
+    kind, value = watch.table.entry(number)
+    address = (script_to_address(value, watch.network) or "") if kind == EntryKind.SCRIPT else ""
+    words = {EntryKind.SCRIPT: "script", EntryKind.MULTISIG_KEY: "multisig key", EntryKind.DATA: "data", EntryKind.OUTPOINT: "outpoint"}
+    return f"{words[kind]}:{value.hex()}", address
+
+
+class LineStream(io.RawIOBase):
+    """The lines of an output as a file that is read once, for readers of CSV."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # any buffer that io passes
+        while not self._rest:
+            several = list(_up_to(self._pieces, _AT_ONCE))
+            if not several:
+                return 0
+            self._rest = b"".join(several)
+        size = min(len(view), len(self._rest))
+        view[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def _up_to(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The next pieces, of some `size` bytes together."""
+    for piece in pieces:
+        yield piece
+        size -= len(piece)
+        if size <= 0:
+            return
+
+
+def open_csv(parts: Parts, watch: WatchList, totals: dict[int, EntryTotal]) -> IO[bytes]:
+    """The matches as CSV with a header, to be read once; `totals` are filled in."""
+
+    def pieces() -> Iterator[bytes]:
+        yield CSV_HEADER
+        yield from lines(parts, watch, CSV, totals)
+
+    return io.BufferedReader(LineStream(pieces()), _AT_ONCE)

@@ -1,0 +1,61 @@
+"""What a finished scan in a directory is made into: one file of matches, and one of totals."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred, public
+from spvfilter.scan.directory import PartScan
+from spvfilter.scan.engines import Engine
+from spvfilter.scan.manifest import Manifest
+from spvfilter.scan.merge import CSV, JSON_LINES, EntryTotal, labels_digest, open_csv, write_lines, write_totals
+from spvfilter.scan.partfile import PartFile
+from spvfilter.scan.tables import check_parquet, write_parquet
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+TOTALS = "totals.csv"
+
+
+@public
+class OutputFormat(StrEnum):
+    """The format of the file of matches."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+@public
+async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
+    """Scan into a directory, go on with what is there, and merge: the path of the file of matches, beside which are totals.csv.
+
+    Raises ParameterError for parquet without pyarrow, before anything is scanned, and what `PartScan.run` raises.
+    """
+    chosen = OutputFormat(form)
+    if chosen is OutputFormat.PARQUET:
+        await asyncio.to_thread(check_parquet)
+    parts = await scan.run(engine)
+    return await asyncio.to_thread(_merged, scan, parts, chosen)
+
+
+def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
+    manifest = Manifest.read(scan.directory)
+    assert manifest is not None  # PartScan.run has written it
+    path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
+    if manifest.rendered.get(path.name) == labels and path.exists() and (scan.directory / TOTALS).exists():
+        return path
+    totals: dict[int, EntryTotal] = {}
+    if form is OutputFormat.PARQUET:
+        write_parquet(path, open_csv(parts, scan.watch, totals))
+    else:
+        totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
+    write_totals(scan.directory / TOTALS, totals, scan.watch)
+    manifest.rendered[path.name] = labels
+    manifest.write(scan.directory)
+    return path

@@ -1,0 +1,202 @@
+"""The scan of one part: a pure function of the part's blocks and the watch list. What it gives does not depend on other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from spvfilter._dataclass import dataclass
+from spvfilter.chain import is_proven
+from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.kernel import ReadBuffer, WatchTable, check_block, hit_sums
+from spvfilter.network import Network
+from spvfilter.scan.blockfile import BlockFile
+from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
+from spvfilter.scan.partfile import BlockHits, PartSummary
+from spvfilter.scan.plan import Part, PlannedBlock
+from spvfilter.scan.sources import BlockFiles, BlockRef, FileBlocks, Problem
+from spvfilter.scan.undo import UndoMode, UndoPlace
+
+_UNREADABLE = (FormatError, SourceError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    """What is to be done with a part: where its file goes, and the key in it, which says what was done."""
+
+    part: Part
+    path: Path
+    key: bytes  # 32 bytes
+    undo: str  # UndoMode
+    check: bool  # verify proof of work, merkle root and witness commitment first
+    coins: Path | None  # a file of outpoints that are watched besides the list; None in a first pass
+
+
+def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:
+    """The key of what a task does: SHA-256 of the part, the watch list, the outpoints, and the way of the scan."""
+    return sha256(b"spvfilter scan 1\0" + part.fingerprint + watch + coins + bytes((check,)) + undo.encode()).digest()
+
+
+class StoppedError(Exception):
+    """The scan of a part was given up: the whole scan ends."""
+
+
+class _PartBlocks(FileBlocks):
+    """The blocks of a part and their undo records. A file whose records are not where the plan says is read again, whole."""
+
+    def __init__(self, part: Part, mode: str) -> None:
+        self._files = [BlockFile(Path(file.path), file.key, is_hex=file.is_hex) for file in part.files]
+        self._part = part
+        self._network = Network.named(part.network)
+        self._again: dict[int, BlockFiles] = {}  # by file: its blocks and records, listed anew
+        self._undo: dict[bytes, UndoPlace] = {}
+        self.mode = UndoMode(mode)
+
+    def plan_undo(self, block: PlannedBlock) -> None:
+        """Know the undo record of a block of the part."""
+        beside = self._part.files[block.ref.file].undo
+        if block.undo is not None and beside is not None:
+            self._undo[block.ref.hash] = UndoPlace(block.ref.file, Path(beside[0]), beside[1], *block.undo)
+
+    def find_undo(self, ref: BlockRef) -> UndoPlace | None:
+        return self._undo.get(ref.hash)
+
+    def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
+        """Another undo record of a block, whose planned one turned out not to be its own; other blocks keep theirs."""
+        again, alone = self._again.get(ref.file), _alone(ref)
+        if again is None:
+            again = self._again[ref.file] = BlockFiles(self._part.files[ref.file].path, undo=self.mode)
+            for _ in again.index(self._network):
+                pass  # lists its blocks, and pairs them with records
+        found = again.find_undo(alone)
+        if found is not None and found._replace(number=ref.file) in tried:
+            again.pair_again(alone, found)
+            found = again.find_undo(alone)
+        place = None if found is None else found._replace(number=ref.file)
+        return None if place in tried else place
+
+
+def _alone(ref: BlockRef) -> BlockRef:
+    """The same block in the list of its file alone."""
+    return BlockRef(0, ref.offset, ref.size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int
+    block: PlannedBlock
+
+
+def scan_part(
+    task: PartTask, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
+) -> Iterator[BlockHits]:
+    """The hits of a part's blocks, in their order; blocks without hits are left out. `summary` is filled in.
+
+    Raises StoppedError where `is_stopped` says so, SourceError where an undo record is required and cannot be used.
+    """
+    return _PartScan(task, table, summary).run(is_stopped)
+
+
+class _PartScan:
+    def __init__(self, task: PartTask, table: WatchTable, summary: PartSummary) -> None:
+        self._task = task
+        self._table = table
+        self._summary = summary
+        self._source = _PartBlocks(task.part, task.undo)
+        self._buffer = ReadBuffer()
+
+    def run(self, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
+        for batch in self._batches():
+            if is_stopped():
+                raise StoppedError
+            together = self._together(batch)
+            for number, row in enumerate(batch):
+                packed, by_undo = self._alone(row) if together is None else together[number]
+                if packed is None:
+                    continue
+                self._count(row.block, by_undo)
+                if packed:
+                    ref = row.block.ref
+                    self._summary.matches += sum(matches for _, matches, *_ in hit_sums(packed))
+                    yield BlockHits(ref.hash, ref.height, ref.time, packed)
+
+    def _batches(self) -> Iterator[list[_Row]]:
+        batch: list[_Row] = []
+        size = 0
+        for number, block in enumerate(self._task.part.blocks()):
+            if self._source.mode is not UndoMode.OFF:
+                self._source.plan_undo(block)
+            more = block.ref.size + self._source.undo_size(block.ref)
+            if batch and (size + more > BATCH_SIZE or len(batch) >= BATCH_BLOCKS):
+                yield batch
+                batch, size = [], 0
+            batch.append(_Row(number, block))
+            size += more
+        if batch:
+            yield batch
+
+    def _together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
+        """The packed hits of a batch, scanned in one call of the kernel, each with whether its undo record was used; None if one fails."""
+        refs = [row.block.ref for row in batch]
+        if self._task.check and not all(map(is_proven, refs)):
+            return None
+        with self._source.opened(refs) as places, self._source.opened_undo(refs) as undo:
+            if places is None:
+                return None
+            outcomes = self._table.scan_files(places, self._buffer, None, self._task.check, undo, packed=True)
+        packed = [outcome for outcome in outcomes if isinstance(outcome, bytes)]
+        if len(packed) < len(batch):
+            return None
+        return [(hits, undo is not None and undo[number] is not None) for number, hits in enumerate(packed)]
+
+    def _alone(self, row: _Row) -> tuple[bytes | None, bool]:
+        """The packed hits of one block: of the first of its copies that is sound; None if none is."""
+        for ref in self._task.part.copies(row.number, row.block.ref):
+            try:
+                raw = self._source.read(ref)
+                if self._task.check:
+                    if not is_proven(ref):
+                        raise FormatError("the hash does not meet them", offset=72, field="bits")
+                    check_block(raw)
+                return self._hits(ref, raw)
+            except _UNREADABLE as error:
+                if isinstance(error, _RequiredUndoError):
+                    raise
+                self._summary.problems.append(str(Problem.of(self._source.name(ref), error)))
+        return None, False
+
+    def _hits(self, ref: BlockRef, raw: bytes) -> tuple[bytes, bool]:
+        place, first = self._source.find_undo(ref), None
+        tried: list[UndoPlace] = []
+        while place is not None:
+            try:
+                return self._scan(raw, place.read()), True
+            except (UndoError, SourceError, OSError) as error:
+                first = first or error
+                tried.append(place)
+            place = self._source.find_other_undo(ref, tried)
+        if first is not None:
+            problem = Problem.of(f"{self._source.name(ref)}: its undo record", first)
+            if self._source.mode is UndoMode.REQUIRE:
+                raise _RequiredUndoError(f"{problem.where} cannot be used: {problem.message}") from first
+            self._summary.undo_problems.append(str(problem))
+        return self._scan(raw, None), False
+
+    def _scan(self, raw: bytes, undo: bytes | None) -> bytes:
+        (outcome,) = self._table.scan_blocks([raw], None, False, [undo], packed=True)
+        if isinstance(outcome, FormatError):
+            raise outcome
+        return outcome
+
+    def _count(self, block: PlannedBlock, by_undo: bool) -> None:
+        self._summary.blocks += 1
+        self._summary.bytes_scanned += block.ref.size
+        self._summary.by_undo += by_undo
+        if not by_undo and not block.is_lone:
+            self._summary.by_outpoint += 1
+            self._summary.unseen += not block.is_rooted
+
+
+class _RequiredUndoError(SourceError):
+    """A required undo record cannot be used: the scan ends."""

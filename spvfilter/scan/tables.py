@@ -1,0 +1,128 @@
+"""The matches of a scan as tables: Parquet, Arrow and pandas. They need pyarrow, the extra `parquet`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from spvfilter._public import public
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.files import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_ROWS = 131_072  # of a row group: the bytes of a file do not depend on how the matches came
+_PIECE = 1 << 25  # bytes of CSV parsed at once; the longest line, with a script of 4 MB in hex, is shorter
+OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")
+
+
+def _types(pa: Any) -> dict[str, Any]:  # the module, which has no types of its own
+    """The type of each column."""
+    text = pa.string()
+    return {
+        "kind": text, "block_hash": text, "height": pa.int32(), "time": pa.int64(), "txid": text, "index": pa.int64(),
+        "outpoint_txid": text, "outpoint_index": pa.int64(), "value": pa.int64(), "script_pubkey": text, "address": text,
+        "label": text, "coinbase": pa.bool_(), "fee": pa.int64(),
+    }  # fmt: skip
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise ParameterError("tables need pyarrow: pip install 'spvfilter[parquet]', or choose csv or jsonl") from None
+    return pa
+
+
+def check_parquet() -> None:
+    """Raise ParameterError unless Parquet can be written here."""
+    _pyarrow()
+
+
+def _batches(pa: Any, file: IO[bytes]) -> Iterator[Any]:
+    types = _types(pa)
+    options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
+    yield from pa.csv.open_csv(file, read_options=pa.csv.ReadOptions(block_size=_PIECE), convert_options=options)
+
+
+def _schema(pa: Any) -> Any:
+    types = _types(pa) | {"time": pa.timestamp("ms", tz="UTC")}  # Parquet has no seconds
+    return pa.schema(list(types.items()))
+
+
+def _timed(pa: Any, table: Any) -> Any:
+    """The table with its times, which are whole seconds, as such."""
+    seconds = pa.schema(list((_types(pa) | {"time": pa.timestamp("s", tz="UTC")}).items()))
+    return table.cast(seconds).cast(_schema(pa))
+
+
+def write_parquet(path: Path, csv: IO[bytes]) -> None:
+    """Write matches, given as CSV with a header, as Parquet. Raises ParameterError without pyarrow, and what reading `csv` raises."""
+    pa = _pyarrow()
+    schema = _schema(pa)
+    with replacing(path) as file, pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        waiting: list[Any] = []
+        count = 0
+        for batch in _batches(pa, csv):
+            waiting.append(_timed(pa, pa.Table.from_batches([batch])))
+            count += batch.num_rows
+            if count >= _ROWS:
+                table = pa.concat_tables(waiting)
+                whole = count - count % _ROWS
+                writer.write_table(table.slice(0, whole), row_group_size=_ROWS)
+                waiting, count = [table.slice(whole)], count - whole
+        if count:
+            writer.write_table(pa.concat_tables(waiting), row_group_size=_ROWS)
+
+
+def _output(directory: str | os.PathLike[str]) -> Path:
+    found = next((path for name in OUTPUTS if (path := Path(directory) / name).exists()), None)
+    if found is None:
+        raise SourceError(f"{directory}: no matches.parquet, matches.csv or matches.jsonl of a finished scan")
+    return found
+
+
+@public
+def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
+    """The matches that a scan has left in a directory, as an Arrow table: a row each, in chain order.
+
+    Columns: kind, block_hash, height, time (UTC), txid, index, outpoint_txid, outpoint_index, value and fee (satoshi), script_pubkey (hex),
+    address, label, coinbase. Hashes are in display order. Raises ParameterError without pyarrow; SourceError if there is no finished scan.
+    """
+    pa = _pyarrow()
+    path = _output(directory)
+    readers: dict[str, Callable[[Path], Any]] = {".parquet": pa.parquet.read_table, ".csv": _read_csv, ".jsonl": _read_lines}
+    return readers[path.suffix](path)
+
+
+def _read_csv(path: Path) -> Any:
+    pa = _pyarrow()
+    with path.open("rb") as file:
+        return _timed(pa, pa.Table.from_batches(list(_batches(pa, file)), pa.schema(list(_types(pa).items()))))
+
+
+def _read_lines(path: Path) -> Any:
+    pa = _pyarrow()
+    import pyarrow.json
+
+    schema = pa.schema(list(_types(pa).items()))
+    if not path.stat().st_size:
+        return _timed(pa, schema.empty_table())
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    return _timed(pa, pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=_PIECE), parse))
+
+
+@public
+def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
+    """As `to_arrow`, as a pandas DataFrame; needs pandas, too. Raises ParameterError without one of them, and SourceError."""
+    table = to_arrow(directory)
+    try:
+        return table.to_pandas()
+    except ImportError:
+        raise ParameterError("a DataFrame needs pandas: pip install 'spvfilter[parquet]' pandas") from None

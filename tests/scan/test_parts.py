@@ -1,0 +1,462 @@
+"""A scan in parts finds what a scan in one piece finds, and leaves the same bytes, however it is cut and wherever it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import IncompleteScanError, ParameterError, SourceError
+from spvfilter.kernel import WatchTable
+from spvfilter.network import MAINNET, REGTEST
+from spvfilter.primitives import hash_to_hex
+from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, scan_parts
+from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.parts import PartTask
+from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxOut, block_hash, block_of, p2wpkh
+from support.chains import found_by, random_tree, record as block_record, write_records, xored
+from support.undo import framed, ledger_chain
+from support.vectors import effort
+
+KEY = bytes(range(1, 9))
+SMALL = 1_000
+ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+
+
+def files(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b"") -> Path:
+    """Files of blocks, and of their undo records if there are any."""
+    folder.mkdir(exist_ok=True)
+    for number in range(several):
+        start, end = len(blocks) * number // several, len(blocks) * (number + 1) // several
+        beside = [] if records is None else [framed(each) for each in records[start:end]]
+        for name, pieces in (("blk", [block_record(raw) for raw in blocks[start:end]]), ("rev", beside)):
+            if pieces:
+                (folder / f"{name}{number:05}.dat").write_bytes(xored(b"".join(pieces), key) if key else b"".join(pieces))
+    if key:
+        (folder / "xor.dat").write_bytes(key)
+    return folder
+
+
+def as_row(match: Match) -> dict[str, object]:
+    assert match.block_hash is not None
+    return {
+        "kind": match.kind.value,
+        "block_hash": hash_to_hex(match.block_hash),
+        "height": match.height,
+        "time": match.time,
+        "txid": hash_to_hex(match.txid),
+        "index": match.index,
+        "outpoint_txid": hash_to_hex(match.outpoint.txid),
+        "outpoint_index": match.outpoint.index,
+        "value": match.value,
+        "script_pubkey": None if match.script_pubkey is None else match.script_pubkey.hex(),
+        "address": match.address,
+        "label": match.label,
+        "coinbase": match.is_coinbase,
+        "fee": match.fee,
+    }
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def in_any_order(rows: list[dict[str, object]]) -> list[str]:
+    return sorted(json.dumps(row) for row in rows)
+
+
+async def whole(source: Path, watch: WatchList, undo: str = "auto", span: BlockSpan | None = None) -> tuple[list[str], Matcher]:
+    matcher = Matcher(watch)
+    matches = await found_by(matcher, BlockFiles(source, undo=undo, span=span))
+    return in_any_order([as_row(match) for match in matches]), matcher
+
+
+async def in_parts(
+    source: Path,
+    out: Path,
+    watch: WatchList,
+    *,
+    part_size: int = SMALL,
+    undo: str = "auto",
+    form: str = "jsonl",
+    engine: Engine | None = None,
+    span: BlockSpan | None = None,
+    check: bool = False,
+    most_coins: int = 1_000_000,
+) -> tuple[Path, PartScan]:
+    plan = Plan.of(BlockFiles(source, undo=undo, span=span), watch.network, part_size=part_size)
+    scan = PartScan(out, plan, watch, check=check, most_coins=most_coins)
+    return await scan_parts(scan, form, engine), scan
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("way", ["undo", "off", "mixed"])
+@pytest.mark.parametrize("seed", range(effort(2, 3, 100)))
+async def test_parts_find_what_a_scan_in_one_piece_finds(tmp_path: Path, seed: int, way: str) -> None:
+    rng = random.Random(f"{seed} {way}")
+    ledger, blocks, records = ledger_chain(seed)
+    order = rng.sample(range(len(blocks)), len(blocks))
+    shuffled = [blocks[number] for number in order]
+    source = files(tmp_path / "blocks", shuffled, [records[n] for n in order], several=3, key=rng.choice([b"", KEY]))
+    if way == "mixed":
+        (source / "rev00001.dat").unlink()
+    undo = "off" if way == "off" else "auto"
+    expected, matcher = await whole(source, ledger.interest.watch(), undo)
+    bytes_found = set()
+    for number, size in enumerate((SMALL, rng.randrange(2_000, 20_000), 10**9)):
+        engine = Threads(1 + number)
+        path, scan = await in_parts(source, tmp_path / f"out{number}", ledger.interest.watch(), part_size=size, undo=undo, engine=engine)
+        await engine.aclose()
+        assert in_any_order(rows_of(path)) == expected
+        bytes_found.add(path.read_bytes() + (path.parent / "totals.csv").read_bytes())
+        report, summary = matcher.report, scan.report.summary
+        assert (summary.blocks, summary.matches, summary.by_undo) == (report.blocks, report.matches, report.by_undo)
+        assert (summary.unseen, summary.problems) == (report.unseen, [])
+        assert scan.report.parts_done == scan.report.parts_total > 0
+    assert len(bytes_found) == 1
+    heights = [row["height"] for row in rows_of(path)]
+    assert heights == sorted(heights, key=lambda height: (height is None, height))
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 4, 100)))
+async def test_stale_branches_give_no_matches_and_teach_their_outputs(tmp_path: Path, seed: int) -> None:
+    interest, blocks = random_tree(seed)
+    source = files(tmp_path / "blocks", random.Random(seed).sample(blocks, len(blocks)), several=2)
+    expected, matcher = await whole(source, interest.watch())
+    path, scan = await in_parts(source, tmp_path / "out", interest.watch(), check=False)
+    assert in_any_order(rows_of(path)) == expected
+    assert scan.plan.report.stale == matcher.report.stale
+    assert sum(map(len, scan.plan.stale)) == len(matcher.report.stale)
+
+
+async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(5)
+    source = files(tmp_path / "blocks", blocks, records, several=2)
+    (source / "rev00001.dat").unlink()
+    one, _ = await in_parts(source, tmp_path / "one", ledger.interest.watch(), form="csv")
+    engine = Processes(2)
+    try:
+        two, _ = await in_parts(source, tmp_path / "two", ledger.interest.watch(), form="csv", engine=engine)
+    finally:
+        await engine.aclose()
+    assert everything(one.parent) == everything(two.parent)
+
+
+class Broken(Engine):
+    """Does some tasks, then fails; or is told to wait for ever."""
+
+    def __init__(self, tasks: int, width: int = 2) -> None:
+        self.width = width
+        self.tasks = tasks
+        self._true = Threads(width)
+
+    async def begin(self, table: WatchTable) -> None:
+        await self._true.begin(table)
+
+    async def run(self, task: PartTask) -> PartSummary:
+        self.tasks -= 1
+        if self.tasks < 0:
+            raise SourceError("the power is off")
+        return await self._true.run(task)
+
+    async def aclose(self) -> None:
+        await self._true.aclose()
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 3, 50)))
+async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    ledger, blocks, records = ledger_chain(seed)
+    source = files(tmp_path / "blocks", blocks, records, several=2)
+    (source / "rev00000.dat").unlink()
+    uninterrupted, scan = await in_parts(source, tmp_path / "whole", ledger.interest.watch())
+    assert scan.report.passes == 2
+    stops = 0
+    while True:
+        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # what is done already counts, too
+        try:
+            path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
+            break
+        except SourceError as error:
+            assert str(error) == "the power is off"
+            stops += 1
+        finally:
+            await engine.aclose()
+        left = list((tmp_path / "out" / "parts").glob("*.part"))
+        for damaged in rng.sample(left, min(1, len(left))):
+            raw = bytearray(damaged.read_bytes())
+            assert raw
+            match rng.randrange(3):
+                case 0:
+                    del raw[rng.randrange(len(raw)) :]
+                case 1:
+                    raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+                case 2:
+                    raw += b"."
+            damaged.write_bytes(raw)
+    assert stops > 1
+    assert everything(path.parent) == everything(uninterrupted.parent)
+
+
+async def test_a_finished_scan_is_not_done_again_but_a_damaged_part_is(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(7)
+    source = files(tmp_path / "blocks", blocks, records)
+    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    before = everything(tmp_path / "out")
+    engine = Broken(0)
+    again, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
+    assert (again, scan.report.parts_total) == (path, 0)
+    assert scan.report.summary.blocks == len(blocks)
+    other, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine, form="csv")
+    assert len(other.read_text().splitlines()) == len(path.read_text().splitlines()) + 1
+    await engine.aclose()
+    part = next((tmp_path / "out" / "parts").glob("*.part"))
+    part.write_bytes(part.read_bytes()[:-50])
+    other.unlink()
+    path.write_bytes(b"")
+    path.unlink()
+    again, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    assert scan.report.parts_total > 0
+    assert {name: raw for name, raw in everything(tmp_path / "out").items() if name in before and name != "manifest.json"} == {
+        name: raw for name, raw in before.items() if name != "manifest.json"
+    }
+
+
+async def test_labels_are_of_the_list_that_asks(tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(p2wpkh(bytes(20)), 'a "quoted", one')
+    raw = block_of(bytes(32), 1, paid=[TxOut(5_000, p2wpkh(bytes(20)))])
+    source = files(tmp_path / "blocks", [raw])
+    path, _ = await in_parts(source, tmp_path / "out", watch, form="csv")
+    (row,) = csv.DictReader(path.read_text().splitlines())
+    assert row["label"] == 'a "quoted", one'
+    watch.relabel(0, "another")
+    path, _ = await in_parts(source, tmp_path / "out", watch, form="csv", engine=Broken(0))
+    (row,) = csv.DictReader(path.read_text().splitlines())
+    assert row["label"] == "another"
+    (total,) = csv.DictReader((path.parent / "totals.csv").read_text().splitlines())
+    assert (total["label"], total["received"], total["matches"]) == ("another", row["value"], "1")
+
+
+def add_a_block(source: Path, watch: WatchList) -> None:
+    with (source / "blk00000.dat").open("ab") as file:
+        file.write(block_record(block_of(bytes(32), 999)))
+
+
+def add_a_file(source: Path, watch: WatchList) -> None:
+    write_records(source / "blk00001.dat", [block_of(bytes(32), 998)])
+
+
+def lose_a_file(source: Path, watch: WatchList) -> None:
+    (source / "blk00000.dat").unlink()
+    write_records(source / "blk00002.dat", [block_of(bytes(32), 998)])
+
+
+def lose_undo(source: Path, watch: WatchList) -> None:
+    (source / "rev00000.dat").unlink()
+
+
+def watch_more(source: Path, watch: WatchList) -> None:
+    watch.add_script(b"\x00\x14" + bytes(range(20)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (add_a_block, "has changed: 30 block\\(s\\) then, 31 now"),
+        (add_a_file, "blk00001.dat is new"),
+        (lose_a_file, "where .*blk00002.dat is now"),
+        (lose_undo, "has changed"),
+        (watch_more, "its watch list has other entries"),
+    ],
+)
+async def test_another_scan_is_refused_by_name(tmp_path: Path, change: Callable[[Path, WatchList], None], said: str) -> None:
+    ledger, blocks, records = ledger_chain(9)
+    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
+    engine = Broken(2)
+    with pytest.raises(SourceError, match="power"):
+        await in_parts(source, tmp_path / "out", watch, engine=engine)
+    await engine.aclose()
+    change(source, watch)
+    before = everything(tmp_path / "out")
+    with pytest.raises(ParameterError, match=said):
+        await in_parts(source, tmp_path / "out", watch)
+    assert everything(tmp_path / "out") == before
+
+
+async def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(10)
+    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
+    await in_parts(source, tmp_path / "out", watch)
+    with pytest.raises(ParameterError, match="undo auto and no checks"):
+        await in_parts(source, tmp_path / "out", watch, undo="require")
+    with pytest.raises(ParameterError, match="undo auto and no checks"):
+        await in_parts(source, tmp_path / "out", watch, check=True)
+    with pytest.raises(ParameterError, match="range, all blocks"):
+        await in_parts(source, tmp_path / "out", watch, span=BlockSpan(from_height=101))
+    with pytest.raises(ParameterError, match="other parts"):
+        await in_parts(source, tmp_path / "out", watch, part_size=5_000)
+    with pytest.raises(ParameterError, match="mainnet"):
+        PartScan(tmp_path / "out", Plan.of(BlockFiles(source), REGTEST), WatchList.from_addresses([ADDRESS], MAINNET))
+    with pytest.raises(ParameterError, match="empty"):
+        PartScan(tmp_path / "out", Plan.of(BlockFiles(source), REGTEST), WatchList(REGTEST))
+
+
+async def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(11)
+    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "letter.txt").write_text("dear")
+    with pytest.raises(ParameterError, match=r"letter\.txt"):
+        await in_parts(source, out, watch)
+    (out / "letter.txt").unlink()
+    for damaged in (b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1}', b'{"format": 1, "files": [[1]]}', b"\xff"):
+        (out / "manifest.json").write_bytes(damaged)
+        with pytest.raises(SourceError, match="manifest"):
+            await in_parts(source, out, watch)
+
+
+@pytest.mark.parametrize("undo", ["auto", "off"])
+async def test_half_a_chain_says_what_it_lacks(tmp_path: Path, undo: str) -> None:
+    ledger, blocks, records = ledger_chain(12, closed=True)
+    source = files(tmp_path / "blocks", blocks[15:], records[15:])
+    full, _ = await whole(files(tmp_path / "all", blocks, records), ledger.interest.watch())
+    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), undo=undo)
+    upper = {hash_to_hex(block_hash(raw)) for raw in blocks[15:]}
+    missing = {each for each in full if json.loads(each)["block_hash"] in upper} - set(in_any_order(rows_of(path)))
+    spent = {each for each in missing if json.loads(each)["kind"] == MatchKind.INPUT}
+    if undo == "auto":
+        assert (missing, scan.report.summary.unseen) == (set(), 0)
+    else:
+        assert spent
+        assert scan.report.summary.unseen > 0
+
+
+@pytest.mark.parametrize("undo", ["auto", "off"])
+@pytest.mark.parametrize("span", [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)])
+async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, span: BlockSpan, undo: str) -> None:
+    ledger, blocks, records = ledger_chain(13)
+    source = files(tmp_path / "blocks", blocks, records)
+    expected, matcher = await whole(source, ledger.interest.watch(), undo, span)
+    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), undo=undo, span=span)
+    assert in_any_order(rows_of(path)) == expected
+    assert scan.report.summary.unseen == matcher.report.unseen
+    heights = {json.loads(each)["height"] for each in expected}
+    assert all(span.has_height(height) for height in heights)
+
+
+def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    """Without what only an undo record tells: a scan in one piece gives up all that it is not certain of, once one was false."""
+    return sorted((str(row["kind"]), str(row["block_hash"]), str(row["txid"]), str(row["index"])) for row in rows)
+
+
+async def test_damaged_undo_records_lead_to_a_second_pass(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(14, closed=True)
+    spending = next(number for number, each in enumerate(records) if len(each) > 40 and number > 10)
+    damaged = [bytes((*each[:-1], each[-1] ^ 1)) if number == spending else each for number, each in enumerate(records)]
+    source = files(tmp_path / "blocks", blocks, damaged)
+    expected, matcher = await whole(source, ledger.interest.watch())
+    found = []
+    for number, size in enumerate((SMALL, 10**9)):
+        path, scan = await in_parts(source, tmp_path / f"out{number}", ledger.interest.watch(), part_size=size)
+        assert places(rows_of(path)) == places([json.loads(each) for each in expected])
+        assert scan.report.passes == 2
+        assert scan.report.summary.by_outpoint == 1
+        assert [problem.partition(": ")[2] for problem in scan.report.summary.undo_problems] == [
+            str(matcher.report.undo_problems[0]).partition(": ")[2]
+        ]
+        found.append(path.read_bytes())
+    assert found[0] == found[1]
+    with pytest.raises(SourceError, match="undo record cannot be used"):
+        await in_parts(source, tmp_path / "strict", ledger.interest.watch(), undo="require")
+
+
+async def test_a_damaged_copy_is_replaced_by_a_sound_one(tmp_path: Path) -> None:
+    ledger, blocks, _ = ledger_chain(15, closed=True)
+    cut = bytearray(blocks[3])
+    cut[90] ^= 0xFF
+    source = files(tmp_path / "blocks", [*blocks[:3], bytes(cut), *blocks[4:]])
+    write_records(source / "blk00001.dat", [blocks[3]])
+    matcher = Matcher(ledger.interest.watch(), check=True)
+    matches = [as_row(match) for match in await found_by_all(matcher, source)]
+    path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch(), check=True)
+    assert in_any_order(rows_of(path)) == in_any_order(matches)
+    assert len(scan.report.summary.problems) == len(matcher.report.problems) == 1
+    assert scan.report.summary.blocks == len(blocks)
+
+
+async def found_by_all(matcher: Matcher, source: Path) -> list[Match]:
+    found: list[Match] = []
+    with pytest.raises(IncompleteScanError):
+        async for match in matcher.scan(BlockFiles(source)):
+            found += [match]
+    return found
+
+
+async def test_more_outpoints_than_are_kept_in_memory_are_refused(tmp_path: Path) -> None:
+    ledger, blocks, _ = ledger_chain(16)
+    source = files(tmp_path / "blocks", blocks)
+    with pytest.raises(SourceError, match="more than 5 outputs"):
+        await in_parts(source, tmp_path / "out", ledger.interest.watch(), most_coins=5)
+
+
+async def test_windows_of_keychains_grow_until_nothing_changes(tmp_path: Path) -> None:
+    scripts = [p2wpkh(index.to_bytes(20, "little")) for index in range(200)]
+    used = [199, 160, 130, 5, 95, 60, 30]
+    blocks = chain_paying([scripts[index] for index in used])
+
+    def watch() -> WatchList:
+        made = WatchList(REGTEST)
+        made.add_keychain("one", lambda index: p2wpkh(index.to_bytes(20, "little")), "mine", lookahead=20)
+        return made
+
+    source = files(tmp_path / "blocks", blocks, several=2)
+    expected, _ = await whole(source, watch())
+    given = watch()
+    path, scan = await in_parts(source, tmp_path / "out", given)
+    assert in_any_order(rows_of(path)) == expected
+    assert len(expected) == len(used)
+    assert scan.report.passes > 2
+    assert given == watch()
+    path.unlink()
+    again, scan = await in_parts(source, tmp_path / "out", watch(), engine=Broken(0))
+    assert in_any_order(rows_of(again)) == expected
+    assert {row["label"] for row in rows_of(again)} == {"mine"}
+
+
+def chain_paying(scripts: list[bytes]) -> list[bytes]:
+    blocks: list[bytes] = []
+    previous = bytes(32)
+    for height, script in enumerate(scripts, 1):
+        blocks.append(block_of(previous, height, paid=[TxOut(1_000 + height, script)]))
+        previous = block_hash(blocks[-1])
+    return blocks
+
+
+async def test_a_scan_that_is_cancelled_leaves_no_thread_and_no_half_file(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(17)
+    source = files(tmp_path / "blocks", blocks, records)
+    for wait in (0.0, 0.001, 0.01):
+        engine = Threads(2)
+        running = asyncio.ensure_future(in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine))
+        await asyncio.sleep(wait)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await engine.aclose()
+        parts = tmp_path / "out" / "parts"
+        assert not [path for path in parts.glob("*") if path.suffix != ".part"] if parts.exists() else True
+    path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    shutil.rmtree(tmp_path / "out" / "parts")
+    assert in_any_order(rows_of(path)) == (await whole(source, ledger.interest.watch()))[0]
