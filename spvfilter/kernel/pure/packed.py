@@ -46,7 +46,7 @@ def hit_of(hit: object) -> Hit:
 
 def pack_hits(hits: Iterable[Hit], /) -> bytes:
     """Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."""
-    return b"".join(packed_hit(_checked(hit_of(hit))) for hit in list(hits))
+    return b"".join(packed_hit(_checked(hit)) for hit in [hit_of(hit) for hit in hits])
 
 
 def packed_hit(hit: Hit) -> bytes:

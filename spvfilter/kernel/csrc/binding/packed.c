@@ -213,6 +213,7 @@ typedef struct {
     PyObject *packed, *labels, *hrp; /* `hrp` is borrowed */
     PyObject **label_of;             /* snapshots or NULL, one for each of the entries */
     spv_bytes *label_bytes;
+    size_t hits;
     spv_block_lines lines;
     spv_entries entries;             /* the last member: they begin with memory that need not be cleared */
 } rendering;
@@ -270,7 +271,7 @@ static bool take_entries(const spv_state *state, rendering *of) {
     spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* else there is nothing to look up */
     for (size_t at = 0; at < packed.size && !status;) {
         Py_BEGIN_ALLOW_THREADS
-        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &error);
+        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &of->hits, &error);
         Py_END_ALLOW_THREADS
         if (!status && PyErr_CheckSignals())
             return false;
@@ -318,6 +319,8 @@ static PyObject *render(const spv_state *state, const rendering *of) {
     spv_error error;
     size_t unfit = 0;
     bool broken = false;
+    if (!spv_text_reserve(&text, packed, of->hits))
+        return PyErr_NoMemory();
     for (size_t at = 0; at < packed.size && !status && !unfit && !broken;) {
         Py_BEGIN_ALLOW_THREADS
         status = spv_render_hits(&of->lines, packed, &at, slice_end(at, packed.size), &text, &unfit, &error);
