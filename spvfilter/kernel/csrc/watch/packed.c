@@ -141,7 +141,7 @@ uint32_t spv_entries_find(const spv_entries *of, uint32_t entry) {
 /* Doubles the room. */
 static spv_status grow(spv_entries *of) {
     spv_entries grown = {.count = of->count, .room = 2 * of->room};
-    spv_table_key key;
+    spv_table_key key = {{0}}; /* as MemorySanitizer does not know all that fills it */
     if (grown.room > SIZE_MAX / 16 || !spv_table_key_draw(&key))
         return SPV_NOMEM;
     grown.key[0] = key.word[0];
