@@ -31,17 +31,17 @@ kernel = {kernel}()
 call, keys = {call}
 signal.signal(signal.SIGPROF, interrupt)
 began = time.process_time()
-signal.setitimer(signal.ITIMER_PROF, 0.3)
+signal.setitimer(signal.ITIMER_PROF, {after})
 try:
     call(keys)
 except KeyboardInterrupt:
-    print("interrupted after", seen[0] - began - 0.3)
+    print("interrupted after", seen[0] - began - {after})
 """
 
 
-def interrupted(call: str, kernel: str = "native") -> float:
-    """How long after the signal the call was interrupted; `call` makes a function and what it is given."""
-    code = RUN.format(call=call, kernel=kernel)
+def interrupted(call: str, kernel: str = "native", after: float = 0.3) -> float:
+    """How long after the signal the call was interrupted; `call` makes a function and what it is given. `after` is in seconds."""
+    code = RUN.format(call=call, kernel=kernel, after=after)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("interrupted after "), ran.stdout
@@ -94,3 +94,9 @@ def test_long_batches_see_signals_too(kind: str, name: str) -> None:
 
 def test_many_sets_see_signals() -> None:
     assert interrupted("(lambda sets: kernel.GcsQuery(ITEMS).match_many(sets, 19, 784931)), [(SIP_KEY, SET)] * 300_000") < LIMIT
+
+
+@pytest.mark.parametrize("call", ["kernel.unpack_hits", "(lambda raw: kernel.hit_lines(raw, *ENTRIES['hit_lines'].arguments[1:]))"])
+def test_many_packed_hits_see_signals(call: str) -> None:
+    """Several tenths of a second of work, and a signal much earlier."""
+    assert interrupted(f"{call}, PACKED * 16_000", after=0.02) < 0.15

@@ -14,14 +14,18 @@ import pytest
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import NO_VALUE, Hit
-from spvfilter.network import MAINNET, NETWORKS, Network
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import NO_VALUE, EntryKind, Hit
+from spvfilter.kernel.pure.blocks import walk_block
+from spvfilter.kernel.pure.undo import spent_coins
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.kernelentries import Kernel, native, outcome, reference
-from support.vectors import effort
+from support.undo import node_records
+from support.vectors import effort, vector_file
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 COLUMNS = [
@@ -223,3 +227,41 @@ def test_a_network_without_segwit_has_no_such_addresses_and_an_unfit_prefix_is_r
     assert script_to_address(build.p2wpkh(bytes(20)), replace(MAINNET, name="custom", hrp="")) is None
     message = "a human-readable part is lower-case printable ASCII, not 'BC'"
     assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": "BC"}))) == (ParameterError, message)
+
+
+def coins_in(record: bytes) -> list[tuple[int, str]]:
+    return [(coin.value, coin.script.hex()) for of in spent_coins(record[:-32]) for coin in of]
+
+
+@both
+@pytest.mark.vectors
+def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(kernel: Callable[[], Kernel]) -> None:
+    """From a wallet that owns all scripts: every output, and every input with the true value and script."""
+    functions = kernel()
+    blocks = {sha256d(raw[:80]): raw for raw in node_records("blk00000.dat", 0)}
+    records = node_records("rev00000.dat", 32)
+    seen = 0
+    for facts in vector_file("12_undo/truth.json")["blocks"]:
+        block_hash = bytes.fromhex(facts["hash"])[::-1]
+        raw = blocks[block_hash]
+        spent = [(value, script) for of in facts["spent"] for value, script, _, _ in of]
+        txs = list(walk_block(raw))
+        paid = [raw[start:end].hex() for tx in txs for _, start, end in tx.outputs]
+        table = functions.WatchTable()
+        for script in {*paid, *(script for _, script in spent)}:
+            table.add(EntryKind.SCRIPT, bytes.fromhex(script))
+        fitting = [record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]]  # also of rival blocks
+        record = next((record for record in fitting if coins_in(record) == spent), None)
+        assert record or not facts["height"]
+        [packed] = table.scan_blocks([raw], undo=[record], packed=True)
+        lines = functions.hit_lines(packed, 1, {}, block_hash, facts["height"], 7, *of_network(REGTEST)).splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [(row["value"], row["script_pubkey"]) for row in rows if row["kind"] == "input"] == spent
+        assert [row["script_pubkey"] for row in rows if row["kind"] == "output"] == paid
+        assert {row["address"] for row in rows} == {script_to_address(bytes.fromhex(row["script_pubkey"]), REGTEST) for row in rows}
+        assert {(row["block_hash"], row["height"]) for row in rows} == {(facts["hash"], facts["height"])}
+        sums = functions.hit_sums(packed)
+        assert sum(spent for _, _, _, spent, _ in sums) == sum(value for value, _ in spent)
+        assert sum(matches for _, matches, _, _, _ in sums) == len(rows)
+        seen += len(spent)
+    assert seen == 320

@@ -12,8 +12,8 @@ from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place, SpentCoin
 from support.build import GENESIS, TxIn, TxOut, block_hash, block_of, p2pkh, p2sh, p2wpkh, push, sha256d, tx
 from support.kernelentries import Kernel, native, outcome, reference
 from support.realdata import RealBlock, real_block_cases, runs, single_blocks
-from support.undo import KEYS, Spent, coins_of_block, full_key, ledger_chain, packed_amount, record_of, spent_of, undo_of, var
-from support.vectors import effort, vector_file, vector_path
+from support.undo import KEYS, Spent, coins_of_block, full_key, ledger_chain, node_records, packed_amount, record_of, spent_of, undo_of, var
+from support.vectors import effort, vector_file
 
 pytestmark = pytest.mark.native
 BOTH = pytest.mark.parametrize("kernel", [native(), reference()], ids=["native", "pure"])
@@ -26,21 +26,11 @@ def both(name: str, *arguments: Any) -> object:
     return one
 
 
-def framed(name: str, tail: int) -> list[bytes]:
-    """The records of a file of 12_undo, each with `tail` bytes after its size."""
-    raw, at, records = vector_path(f"12_undo/{name}").read_bytes(), 0, []
-    while raw[at : at + 4] == bytes.fromhex("fabfb5da"):
-        end = at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little") + tail
-        records.append(raw[at + 8 : end])
-        at = end
-    return records
-
-
 @pytest.mark.vectors
 @BOTH
 def test_every_coin_of_a_real_nodes_files_is_the_true_one(kernel: Kernel) -> None:
-    blocks = {block_hash(raw): raw for raw in framed("blk00000.dat", 0)}
-    records = framed("rev00000.dat", 32)
+    blocks = {block_hash(raw): raw for raw in node_records("blk00000.dat", 0)}
+    records = node_records("rev00000.dat", 32)
     seen = 0
     for facts in vector_file("12_undo/truth.json")["blocks"]:
         raw = blocks[bytes.fromhex(facts["hash"])[::-1]]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from spvfilter.kernel import EntryKind, TxSpan
+from spvfilter.kernel import EntryKind, Hit, TxSpan
 from spvfilter.kernel.pure import blocks as pure
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import index_headers
+from spvfilter.kernel.pure.packed import pack_hits
 from spvfilter.primitives import script_pushes
 
 LARGEST = 8_000  # bytes: beyond it a run takes too long to be worth it
@@ -274,8 +275,28 @@ def random_coin() -> bytes:
     )
 
 
+def packed(vectors: Path) -> Iterator[bytes]:
+    """Packed hits of every kind of script, few entries and many, whole and damaged. The vectors are not used."""
+    for number in range(400):
+        hits, entries = [], random.choice((1, 5, 70, 2**31 - 1))
+        for _ in range(random.choice((1, 2, 3, 70, 150)) if number % 8 == 0 else random.randrange(4)):
+            spend, txid, n = random.random() < 0.5, random.randbytes(32), random.choice((0, 1, 2**32 - 1))
+            size = random.choice((2, 19, 20, 32, 40, 41))
+            program = bytes([random.choice((0, 0x50, 0x51, 0x60, 0x61)), size]) + random.randbytes(size)
+            base58 = random.choice((b"\x76\xa9\x14%b\x88\xac", b"\xa9\x14%b\x87")) % random.randbytes(20)
+            script = random.choice((None, b"", b"\x6a", random.randbytes(70), program, program, base58, base58))
+            value, fee = (random.choice((-1, 0, 5_000, 2**63 - 1)) for _ in range(2))
+            outpoint = random.randbytes(36) if spend else txid + n.to_bytes(4, "little")
+            hits.append(Hit(spend, random.randrange(2), txid, n, outpoint, value, script, random.randrange(entries), fee))
+        raw = bytearray([random.randrange(256)]) + pack_hits(hits)
+        yield bytes(raw)
+        if number % 2 and len(raw) > 1:
+            raw[random.randrange(1, len(raw))] ^= 1 << random.randrange(8)
+            yield bytes(raw[: random.choice((len(raw), random.randrange(1, len(raw) + 1)))])
+
+
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, parse, undo, watch)
+    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, packed, parse, undo, watch)
 }
 
 if __name__ == "__main__":

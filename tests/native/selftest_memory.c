@@ -15,6 +15,7 @@
 #include "oracle_gcs.h"
 #include "oracle_watch.h"
 #include "watch/lines.h"
+#include "watch/render.h"
 
 static size_t until_failure; /* allocations up to the one that fails; 0: none does */
 static size_t mapped;        /* bytes, which leak unnoticed by sanitizers */
@@ -237,6 +238,56 @@ static void address_lines(void) {
     release(chunk);
 }
 
+/* Hits of many entries, half of them labelled: packed, summed and rendered. */
+static void packed_hits(const uint8_t *random) {
+    enum { HITS = 600, ENTRIES = 200 };
+    spv_hits hits = {.hits = zeroed(HITS, sizeof(spv_hit)), .txids = zeroed(HITS, sizeof(spv_hash)), .count = HITS};
+    for (uint32_t i = 0; i < HITS; i++) {
+        memcpy(hits.txids[i], random + 80 * i, sizeof(spv_hash));
+        hits.hits[i] = (spv_hit){
+            .script = {random + 80 * i, i % 80}, .outpoint = i % 2 ? random + 80 * i : NULL, .value = i, .fee = i, .txid = i, .n = i,
+            .entry = 7 * (i % ENTRIES), .spend = i % 2,
+        };
+    }
+    spv_bytes packed;
+    uint8_t *bytes;
+    EVENTUALLY(spv_pack_hits(&hits, &bytes, &packed.size), CHECK(!bytes));
+    packed.data = bytes;
+    spv_sums sums;
+    spv_entries entries;
+    spv_error error;
+    size_t at, count;
+    EVENTUALLY((at = 0, spv_sums_init(&sums), spv_add_hits(&sums, packed, &at, SIZE_MAX, &error)), spv_sums_free(&sums));
+    spv_sort_sums(&sums);
+    CHECK(at == packed.size && sums.entries.count == ENTRIES);
+    for (uint32_t i = 0; i < ENTRIES; i++)
+        CHECK(sums.sums[i].entry == 7 * i && sums.sums[i].matches == HITS / ENTRIES && *(i % 2 ? &sums.sums[i].spent : &sums.sums[i].received) == 3 * i + 600);
+    spv_sums_free(&sums);
+    EVENTUALLY(
+        (at = count = 0, spv_entries_init(&entries), spv_read_hits(&entries, packed, &at, SIZE_MAX, &count, &error)), spv_entries_free(&entries)
+    );
+    CHECK(count == HITS && entries.count == ENTRIES && spv_entries_find(&entries, 1) == SPV_NONE);
+    spv_bytes labels[ENTRIES];
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        CHECK(spv_entries_find(&entries, entries.entries[i]) == i);
+        labels[i] = (spv_bytes){random, i % 2 ? 70 : 0};
+    }
+    spv_block_lines lines = {.entries = &entries, .labels = labels};
+    spv_address_form_init(&lines.network, 0, 5, (spv_bytes){(const uint8_t *)"bc", 2});
+    spv_text text = {0}, reserved = {0};
+    size_t unfit;
+    EVENTUALLY((at = 0, spv_render_hits(&lines, packed, &at, SIZE_MAX, &text, &unfit, &error)), (free(text.data), text = (spv_text){0}));
+    EVENTUALLY(spv_text_reserve(&reserved, packed, HITS) ? SPV_OK : SPV_NOMEM, reserved = (spv_text){0});
+    CHECK(!(at = 0) && !spv_render_hits(&lines, packed, &at, SIZE_MAX, &reserved, &unfit, &error) && !unfit);
+    CHECK(text.size == reserved.size && same(text.data, reserved.data, text.size));
+    free(text.data);
+    free(reserved.data);
+    free(bytes);
+    spv_entries_free(&entries);
+    release(hits.hits);
+    release(hits.txids);
+}
+
 /* Sets of all items and of a few, asked for one item that all of them have, alone and among as many others as the larger sets have. */
 static void golomb_coded_sets(const uint8_t *random) {
     enum { SETS = 6, P = 19, M = 784931 };
@@ -314,6 +365,7 @@ void test_memory(const real_block *blocks, size_t count) {
     large_index();
     address_lines();
     golomb_coded_sets(strangers);
+    packed_hits(strangers);
     for (size_t i = 0, taken = 0; i < count && taken < 3; i++) {
         if (blocks[i].transactions < 20 || blocks[i].transactions > MOST_TRANSACTIONS)
             continue;

@@ -211,3 +211,13 @@ def ledger_chain(seed: int, length: int = 30, *, closed: bool = False) -> tuple[
         blocks.append(ledger.block(previous, height))
         previous = block_hash(blocks[-1])
     return ledger, blocks, records_of(blocks, ledger.before, 100)
+
+
+def node_records(name: str, tail: int) -> list[bytes]:
+    """The records of a file of 12_undo, each with `tail` bytes after its size."""
+    raw, at, records = vector_path(f"12_undo/{name}").read_bytes(), 0, []
+    while raw[at : at + 4] == REGTEST.magic:
+        end = at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little") + tail
+        records.append(raw[at + 8 : end])
+        at = end
+    return records

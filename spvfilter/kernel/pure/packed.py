@@ -46,12 +46,14 @@ def hit_of(hit: object) -> Hit:
 
 def pack_hits(hits: Iterable[Hit], /) -> bytes:
     """Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."""
-    return b"".join(packed_hit(_checked(hit_of(hit))) for hit in list(hits))
+    return b"".join(packed_hit(_checked(hit)) for hit in [hit_of(hit) for hit in hits])
 
 
 def packed_hit(hit: Hit) -> bytes:
-    """One hit of a scan."""
+    """One hit of a scan. Raises OverflowError for a script of 4 GiB, which no block has, but a coin may."""
     script = hit.script or b""
+    if len(script) >= _NO_SCRIPT:
+        raise OverflowError("more than the kernel can count")
     size = _NO_SCRIPT if hit.script is None else len(script)
     head = _HEAD.pack(hit.position, hit.n, hit.entry, size, hit.value, hit.fee, hit.spend, hit.txid)
     return head + (hit.outpoint if hit.spend else b"") + script

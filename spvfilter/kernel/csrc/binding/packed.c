@@ -8,10 +8,22 @@
 
 #include <stddef.h>
 
-enum { SLICE = 1 << 20 /* bytes of packed hits between two checks for signals, some milliseconds */ };
+enum {
+    SLICE = 1 << 20, /* bytes of packed hits between two checks for signals, some milliseconds */
+    LARGE = 1 << 15, /* from here on the interpreter's lock is released: for less, waiting for it could take longer than the work */
+};
 
 static size_t slice_end(size_t at, size_t end) {
     return end - at > SLICE ? at + SLICE : end;
+}
+
+static PyThreadState *begin_work(spv_bytes packed) {
+    return packed.size < LARGE ? NULL : PyEval_SaveThread();
+}
+
+static void finish_work(PyThreadState *thread) {
+    if (thread)
+        PyEval_RestoreThread(thread);
 }
 
 /* unpack_hits */
@@ -182,9 +194,9 @@ static bool add_all(const spv_state *state, spv_sums *sums, spv_bytes packed) {
     spv_status status = SPV_OK;
     spv_error error;
     for (size_t at = 0; at < packed.size && !status;) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *thread = begin_work(packed);
         status = spv_add_hits(sums, packed, &at, slice_end(at, packed.size), &error);
-        Py_END_ALLOW_THREADS
+        finish_work(thread);
         if (!status && PyErr_CheckSignals())
             return false;
     }
@@ -213,6 +225,7 @@ typedef struct {
     PyObject *packed, *labels, *hrp; /* `hrp` is borrowed */
     PyObject **label_of;             /* snapshots or NULL, one for each of the entries */
     spv_bytes *label_bytes;
+    size_t hits;
     spv_block_lines lines;
     spv_entries entries;             /* the last member: they begin with memory that need not be cleared */
 } rendering;
@@ -269,27 +282,35 @@ static bool take_entries(const spv_state *state, rendering *of) {
     spv_error error;
     spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* else there is nothing to look up */
     for (size_t at = 0; at < packed.size && !status;) {
-        Py_BEGIN_ALLOW_THREADS
-        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &error);
-        Py_END_ALLOW_THREADS
+        PyThreadState *thread = begin_work(packed);
+        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &of->hits, &error);
+        finish_work(thread);
         if (!status && PyErr_CheckSignals())
             return false;
     }
     return !status || spv_raise(state, status, &error);
 }
 
+/* A new reference to the value of a key, *value, which is NULL if there is none. False with an exception set. */
+static bool look_up(PyObject *dict, PyObject *key, PyObject **value) {
+#ifdef Py_GIL_DISABLED
+    return PyDict_GetItemRef(dict, key, value) >= 0;
+#else
+    *value = PyDict_GetItemWithError(dict, key);
+    Py_XINCREF(*value);
+    return *value || !PyErr_Occurred();
+#endif
+}
+
 /* The label of one entry: a snapshot, NULL if it has none. False with an exception set. */
 static bool take_label(PyObject *labels, uint32_t entry, PyObject **label) {
-    PyObject *key = PyLong_FromUnsignedLong(entry), *found = key ? PyDict_GetItemWithError(labels, key) : NULL;
-    const bool failed = !key || (!found && PyErr_Occurred());
-    Py_XINCREF(found);
-    Py_XDECREF(key);
-    *label = NULL;
-    if (found && found != Py_None)
-        *label = spv_snapshot(found);
-    const bool taken = !failed && (!found || found == Py_None || *label);
+    PyObject *key = PyLong_FromUnsignedLong(entry), *found = NULL;
+    const bool looked = key && look_up(labels, key, &found);
+    const bool has_one = found && found != Py_None;
+    *label = has_one ? spv_snapshot(found) : NULL;
     Py_XDECREF(found);
-    return taken;
+    Py_XDECREF(key);
+    return looked && (!has_one || *label);
 }
 
 static bool take_labels(rendering *of) {
@@ -318,10 +339,12 @@ static PyObject *render(const spv_state *state, const rendering *of) {
     spv_error error;
     size_t unfit = 0;
     bool broken = false;
+    if (!spv_text_reserve(&text, packed, of->hits))
+        return PyErr_NoMemory();
     for (size_t at = 0; at < packed.size && !status && !unfit && !broken;) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *thread = begin_work(packed);
         status = spv_render_hits(&of->lines, packed, &at, slice_end(at, packed.size), &text, &unfit, &error);
-        Py_END_ALLOW_THREADS
+        finish_work(thread);
         broken = !status && !unfit && PyErr_CheckSignals();
     }
     PyObject *made = NULL;

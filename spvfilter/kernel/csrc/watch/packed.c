@@ -141,7 +141,7 @@ uint32_t spv_entries_find(const spv_entries *of, uint32_t entry) {
 /* Doubles the room. */
 static spv_status grow(spv_entries *of) {
     spv_entries grown = {.count = of->count, .room = 2 * of->room};
-    spv_table_key key;
+    spv_table_key key = {{0}}; /* as MemorySanitizer does not know all that fills it */
     if (grown.room > SIZE_MAX / 16 || !spv_table_key_draw(&key))
         return SPV_NOMEM;
     grown.key[0] = key.word[0];
@@ -180,9 +180,9 @@ spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number) {
     return SPV_OK;
 }
 
-spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error) {
+spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, size_t *count, spv_error *error) {
     spv_status status = SPV_OK;
-    while (!status && *at < packed.size && *at < until) {
+    for (; !status && *at < packed.size && *at < until; ++*count) {
         spv_packed_hit hit;
         uint32_t number;
         status = spv_next_hit(packed, at, &hit, error);

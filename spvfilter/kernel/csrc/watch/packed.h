@@ -19,7 +19,7 @@ typedef struct {
 
 /* The bytes of a hit. */
 SPV_INLINE size_t spv_packed_size(const spv_packed_hit *hit) {
-    return SPV_PACKED_HEAD + (hit->spend ? SPV_OUTPOINT_SIZE : 0) + hit->script.size;
+    return SPV_PACKED_HEAD + (hit->spend ? (size_t)SPV_OUTPOINT_SIZE : 0) + hit->script.size;
 }
 
 /* Writes a hit, whose script has less than 4 GiB, and returns the end. */
@@ -53,8 +53,9 @@ uint32_t spv_entries_find(const spv_entries *of, uint32_t entry);
 /* The same; one that is not there is added, as the last. SPV_NOMEM also if the system provides no randomness. */
 spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number);
 
-/* Reads the hits from *at on, up to the first at `until` or behind, and takes their entries unless `of` is NULL. */
-spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, spv_error *error);
+/* Reads the hits from *at on, up to the first at `until` or behind, adds their number to *count, and takes their entries unless `of` is
+   NULL. */
+spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, size_t *count, spv_error *error);
 
 typedef struct {
     uint64_t matches, received, spent, unknown;

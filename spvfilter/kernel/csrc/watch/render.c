@@ -172,6 +172,13 @@ static uint8_t *reserve(spv_text *text, size_t script, size_t label) {
     return text->data + text->size;
 }
 
+bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits) {
+    enum { LIKELY_SIZE = 448 /* bytes of a line without its script and label */ };
+    text->room = LINE_ROOM + hits * LIKELY_SIZE + 2 * (packed.size - hits * SPV_PACKED_HEAD); /* less than 7 times the packed hits */
+    text->data = packed.size <= SIZE_MAX / 16 ? malloc(text->room) : NULL;
+    return text->data;
+}
+
 /* Some hits in a row, and the checksums of those whose addresses are in base58. */
 typedef struct {
     spv_packed_hit hits[AT_ONCE];

@@ -24,6 +24,9 @@ typedef struct {
     size_t size, room;
 } spv_text;
 
+/* Makes room for the lines of so many hits, without labels; it grows if that is not enough. False: no memory. */
+bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits);
+
 /* Renders the hits from *at on, up to the first at `until` or behind. If a script has no address because the human-readable part is unfit,
    it stops there and *unfit is what spv_encode_address returned; else that is 0. */
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
