@@ -109,7 +109,7 @@ def batch_of(keys: Any, skip: bool) -> Batch | None:
 
 def _packages_of(keys: object) -> set[str]:
     """The packages that define an object's classes: of one that is only just being imported by another thread there are no objects."""
-    return {base.__module__.partition(".")[0] for base in type(keys).__mro__}
+    return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
 
 
 def _of_pandas_types(pandas: Any) -> tuple[type, ...]:
@@ -147,7 +147,7 @@ def _of_numpy(keys: Any, skip: bool) -> Batch:
 
 def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
     """Those of a NumPy array."""
-    if array.dtype.kind in "OT":  # objects, and strings of any length, for which NumPy has no buffer
+    if array.dtype.kind in ("O", "T"):  # objects, and strings of any length, for which NumPy has no buffer
         if array.ndim != 1:
             raise TypeError(f"an array of objects that are keys has one dimension, not {array.ndim}")
         return _lists(array)
