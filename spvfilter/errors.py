@@ -9,6 +9,7 @@ __all__ = [
     "CapacityError",
     "CapacityWarning",
     "CheckpointError",
+    "ColumnError",
     "CommitmentError",
     "DescriptorError",
     "DifficultyError",
@@ -109,6 +110,19 @@ class BlockFilterError(FormatError):
 
 class UndoError(FormatError):
     """An undo record that is malformed, damaged, or not of the block it is read with; `offset` is within the record."""
+
+
+class ColumnError(SpvFilterError, ValueError):
+    """A column of keys that contradicts itself: an array of a table whose memory is not what its structure says, or text that is none.
+
+    `row` is the number of the key among those that came in, `field` the part of the column in Arrow's terms.
+    """
+
+    def __init__(self, message: str, *, row: int, field: str) -> None:
+        super().__init__(f"{field} of a column, key {row}: {message}")
+        self.message = message
+        self.row = row
+        self.field = field
 
 
 class ParameterError(SpvFilterError, ValueError):

@@ -22,6 +22,7 @@ HINTS = {
     "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
     "redis": "install redis-server (Debian: redis-server)",
     "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
+    "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
@@ -48,6 +49,8 @@ def missing(name: str) -> bool:
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
         case "kyoto":
             return importlib.util.find_spec("bdkpython") is None
+        case "columns":
+            return any(importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow"))
         case "descriptors":
             return importlib.util.find_spec("wallycore") is None
         case "native":

@@ -30,7 +30,9 @@ HIDDEN = {  # classes that signatures name and users never hold
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }
-ABSENT = dict.fromkeys(["Buffer", "Client", "Redis"], object)  # names in annotations that only type checkers import
+ABSENT = dict.fromkeys(
+    ["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object
+)  # names in annotations that only type checkers import
 FIRST = range(30, 41)  # names that a first program needs
 
 

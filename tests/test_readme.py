@@ -13,6 +13,7 @@ from support.redisserver import running_redis
 
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+MARKS = {"add_descriptor": pytest.mark.descriptors, "pyarrow": pytest.mark.columns, "polars": pytest.mark.columns}
 REDIS_URL = "redis://localhost:6379/0"
 
 
@@ -27,7 +28,7 @@ def run(code: str, folder: Path) -> str:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(number, marks=[pytest.mark.descriptors] if "add_descriptor" in code else [])
+        pytest.param(number, marks=[mark for word, mark in MARKS.items() if word in code])
         for number, (code, _) in enumerate(EXAMPLES)
         if REDIS_URL not in code
     ],
@@ -45,7 +46,7 @@ def test_example_with_redis_prints_what_the_readme_shows(tmp_path: Path) -> None
 
 
 def test_the_readme_has_its_examples() -> None:
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 13
 
 
 def test_ten_lines_are_ten_lines() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from threading import Event, Lock
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from concurrent import futures
 
     from typing_extensions import Buffer
+
+    from spvfilter.kernel import columns
+    from spvfilter.kernel.columns import Keys
 else:
+    columns = deferred("spvfilter.kernel.columns")
     futures = deferred("concurrent.futures")
     pickle = deferred("pickle")
 
@@ -125,7 +129,7 @@ class BloomFilter(GenericFilter, BloomBits):
     @classmethod
     def build(
         cls,
-        keys: Iterable[object] | Buffer,
+        keys: Keys,
         capacity: int,
         fp_rate: float,
         hash_funcs: int | None = None,
@@ -136,7 +140,7 @@ class BloomFilter(GenericFilter, BloomBits):
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged.
+        """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged; a column by one.
 
         With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. Raises
         ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as `update` does.
@@ -144,7 +148,7 @@ class BloomFilter(GenericFilter, BloomBits):
         if not isinstance(jobs, int) or jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs!r}")
         made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full)
-        if jobs == 1 or isinstance(keys, (bytes, bytearray, str)):  # not batches: update refuses them
+        if jobs == 1 or isinstance(keys, (bytes, bytearray, str)) or _is_column(keys):  # update refuses the former
             made.update(keys)
             return made
         part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
@@ -207,7 +211,7 @@ def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
         raise ParameterError(message) from None
 
 
-def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Iterator[list[object] | memoryview]:
+def _parts(made: BloomFilter, keys: Keys, size: int) -> Iterator[list[object] | memoryview]:
     """The batch in pieces of at most `size` keys."""
     try:
         view = memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for an iterable
@@ -222,6 +226,20 @@ def _parts(made: BloomFilter, keys: Iterable[object] | Buffer, size: int) -> Ite
     made.update(view[:0])  # raises TypeError for an unsuitable buffer
     for at in range(0, len(view), size):
         yield view[at : at + size]
+
+
+def _is_column(keys: object) -> bool:
+    """Whether a batch is a column, unless it is a buffer that can be divided into others."""
+    if isinstance(keys, (list, tuple)):
+        return False
+    batch = columns.batch_of(keys, True)
+    if batch is None:
+        return False
+    try:
+        view = memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for what is no buffer, ValueError for types without one
+    except (TypeError, ValueError):
+        return True
+    return not view.c_contiguous or view.format not in "BbhHiIlLqQ" or hasattr(keys, "mask")
 
 
 class _Packed(NamedTuple):

@@ -91,6 +91,13 @@ def calls(kind: str) -> list[Callable[[], object]]:
         lambda: numbers.update([n << 60 for n in range(15)]),
         lambda: made.update([*(b"%d" % n for n in range(9)), bytearray(b"k"), 5]),
     ]
+    columns = [np.array(TEXTS), np.array(TEXTS, object), np.array([*TEXTS, "\ud800"]), np.array([*TEXTS, None]), np.arange(9)]
+    works += [lambda column=column: texts.update(column) for column in columns]  # type: ignore[misc]  # of which three are refused
+    works += [
+        lambda: texts.contains_many(columns[3], nulls="skip"),
+        lambda: texts.update(columns[0], "one"),
+        lambda: encoded.update(columns[4]),
+    ]
     works += [lambda: many.update(keys[:3]), lambda: many.contains_many(ROWS[:3]), lambda: many.update([b"k", 5])]
     works += [lambda: made.update(iter(keys)), lambda: made.update(broken()), lambda: made.contains_many(broken())]
     for one, two in itertools.product([made, frozen, unmade], [other, made, *shapes, unmade, None]):

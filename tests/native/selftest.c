@@ -126,6 +126,7 @@ int main(int argc, char **argv) {
     test_hashes();
     test_headers();
     test_processors();
+    test_columns();
     test_walk();
     test_tables();
     test_threads();

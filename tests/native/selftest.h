@@ -30,6 +30,7 @@ void test_watch_scans(const real_block *blocks, size_t count);
 void test_tables(void);
 void test_threads(void);
 void test_bloom(void);
+void test_columns(void);
 void test_memory(const real_block *blocks, size_t count);
 
 #endif

@@ -72,6 +72,7 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "EnvelopeError": (("another network",), {"field": "magic"}),
     "MessageError": (("truncated",), {"command": "inv", "offset": 3, "field": "hash"}),
     "BlockFilterError": (("truncated",), {"offset": 3, "field": "count", "block_hash": bytes(32)}),
+    "ColumnError": (("from 5 to 3 of 9",), {"row": 7, "field": "offsets"}),
     "EventGapError": ((4, 9), {}),
     "NotConfirmedError": ((bytes(32), "conflicted", bytes(32)), {}),
     "FalseFilterError": ((7, bytes(32)), {}),

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
@@ -15,6 +15,7 @@ from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
+from spvfilter.bloom.redis.batch import Batch
 from spvfilter.bloom.redis.client import check_client, command, run
 from spvfilter.bloom.redis.layout import Layout, Shape, header_key
 from spvfilter.errors import (
@@ -29,6 +30,8 @@ from spvfilter.errors import (
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.masks import BoolMask
 
 SHARD_SIZE = 16 << 20  # bytes; growing a string to this size takes Redis about 10 ms, to its limit about half a second
 _CHUNK_KEYS = 1_000  # keys of a batch per script
@@ -156,17 +159,27 @@ class RedisBloomFilter:
         """Whether the key was added; false positives occur at the filter's rate. Raises TypeError."""
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
-    async def add_many(self, keys: Iterable[object]) -> bytes:
+    @overload
+    async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    async def add_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
+    async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
 
-        If it fails, the keys of some chunks have been added. Raises TypeError; CapacityError after adding the keys before the refused one.
+        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it fails, the keys of
+        some chunks have been added. Raises TypeError, ColumnError; CapacityError after adding the keys before the refused one.
         """
-        return b"".join([mask async for mask in self._added(keys)])
+        batch = Batch(keys, nulls, self._layout.shape.encoding)
+        return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]  # that of the keys' library
 
-    async def update(self, keys: Iterable[object]) -> int:
+    async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
         """Add a batch in constant memory, and return the number of new keys. Raises CapacityError and the other errors of `add_many`."""
         new = 0
-        async for mask in self._added(keys):
+        async for mask in self._added(Batch(keys, nulls, self._layout.shape.encoding)):
             new += mask.count(1)
         return new
 
@@ -207,13 +220,21 @@ class RedisBloomFilter:
         left = self.capacity - await self.approx_len() + spare_keys(self.bits, self.hash_funcs, self.capacity)
         self._room = share_of(left, self.capacity)
 
-    async def contains_many(self, keys: Iterable[object]) -> bytes:
-        """One byte per key of a batch, 1 if it is contained, else 0. Raises TypeError."""
-        return b"".join([await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(keys)])
+    @overload
+    async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    async def contains_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
+    async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+        """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`. Raises TypeError, ColumnError."""
+        batch = Batch(keys, nulls, self._layout.shape.encoding)
+        found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
+        return batch.answer(b"".join(found))  # type: ignore[return-value]  # that of the keys' library
 
     async def _chunks(self, keys: Iterable[object]) -> AsyncIterator[list[object]]:
-        if isinstance(keys, (bytes, bytearray, str)):
-            raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
         at_once = max(1, min(_CHUNK_KEYS, _CHUNK_PROBES // self.hash_funcs))
         iterator = iter(keys)
         while chunk := list(islice(iterator, at_once)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
 from spvfilter.kernel.pure.cells import Hashed
 from spvfilter.kernel.values import COUNTER_LIMIT
@@ -11,6 +11,9 @@ from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.masks import BoolMask
 
 
 _MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # a lookup takes less time than a shift
@@ -67,24 +70,42 @@ class BitCore(Hashed):
                 return False
         return True
 
-    def update(self, keys: Iterable[object] | Buffer, /) -> int:
-        """Add a batch of keys and return how many were new.
+    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
+        """Add a batch of keys, or several, and return how many were new.
 
-        A batch is an iterable of keys, or a contiguous buffer. For bytes-like keys, a two-dimensional buffer of n×w bytes holds n
-        keys of w bytes, and a one-dimensional buffer of integers holds one key for each, in the machine's byte order. For int keys, the
-        buffer is one-dimensional and of exactly the encoding's type, int64 or uint64. All other keys come as an iterable.
+        A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a Series of polars, an
+        array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C data interface), such as a relation of
+        DuckDB, also a table of one column. Each key must be what a single key has to be. Str keys come as Arrow's string, large_string and
+        string_view, NumPy's U and StringDType; bytes-like keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's
+        S; int keys as integers of any width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond
+        that, for bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or NumPy array
+        of integers, other than single bytes, holds one key for each, in the machine's byte order.
+
+        `nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: "raise" refuses it, "skip" leaves it out.
+        A list's None goes to the user's own `encode`, unless it is skipped.
 
         Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or OverflowError for a key that
-        the filter's encoding does not take, after adding the keys before it; ReadOnlyError.
+        the filter's encoding does not take, and ColumnError for a column that contradicts itself, after adding the keys before it; OSError
+        if a stream fails; ReadOnlyError; ParameterError. How long the buffers of an Arrow array are is its producer's word, as everywhere.
         """
-        return sum(map(self._set, self._batch(keys)))
+        return sum(self._set(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None)
 
-    def contains_many(self, keys: Iterable[object] | Buffer, /) -> bytes:
-        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
+    @overload
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0. A null that is skipped is not.
 
-        Raises TypeError or OverflowError as `update` does.
+        What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for polars a Boolean Series,
+        for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but ReadOnlyError.
         """
-        return bytes(map(self._all_set, self._batch(keys)))
+        batch, answer = self._batch(keys, nulls)
+        return answer(bytes(key is not None and self._all_set(self._positions(key)) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
 
     def set_bits(self) -> int:
         """The number of bits that are 1."""
@@ -209,16 +230,22 @@ class CounterCore(Hashed):
         """
         return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
 
-    def update(self, keys: Iterable[object] | Buffer, /) -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add a batch of keys, as BloomFilter.update takes it, and return how many were new. Raises the same errors."""
-        return sum(map(self._count_up, self._batch(keys)))
+        return sum(self._count_up(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None)
 
-    def contains_many(self, keys: Iterable[object] | Buffer, /) -> bytes:
-        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
-
-        Raises TypeError or OverflowError as `update` does.
-        """
-        return bytes(map(self._all_counted, self._batch(keys)))
+    @overload
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+        """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
+        batch, answer = self._batch(keys, nulls)
+        return answer(bytes(key is not None and self._all_counted(self._positions(key)) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
 
     def set_cells(self) -> int:
         """The number of counters that are not 0."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spvfilter.errors import CapacityError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
 from spvfilter.kernel.pure.arguments import snapshot, whole
+from spvfilter.kernel.pure.columns import opened
 from spvfilter.kernel.values import Encoding, Family
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from spvfilter.kernel.columns import Keys, Nulls
 
 MOST_TRIES = 10_000  # how often a key asks for room that other threads take first, before it is refused; ours
 _M64 = (1 << 64) - 1
@@ -72,25 +74,6 @@ def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Calla
     if own is None:
         return _ENCODERS[encoding]
     return lambda key: encode_bytes(own(key))
-
-
-def _check_batch(view: memoryview, encoding: Encoding) -> None:
-    """Raises TypeError for a buffer that is not a batch of keys in this encoding."""
-    kind = view.format.lstrip("@=<")
-    if not view.c_contiguous:
-        raise TypeError("a buffer of keys must be contiguous")
-    match encoding:
-        case Encoding.BYTES:
-            fits = (view.ndim == 2 and kind in ("B", "b", "c")) or (view.ndim == 1 and kind in tuple("hHiIlLqQ"))
-            wanted = "n×w bytes in two dimensions, or integers in one"
-        case Encoding.INT64 | Encoding.UINT64:
-            fits = view.ndim == 1 and view.itemsize == 8 and kind in (("l", "q") if encoding is Encoding.INT64 else ("L", "Q"))
-            wanted = f"{encoding.name.lower()} in one dimension"
-        case _:
-            fits = False
-            wanted = "an iterable of what `encode` takes"
-    if not fits:
-        raise TypeError(f"a batch of keys is here {wanted}, not a buffer of {view.format!r} in {view.ndim}")
 
 
 def _position_function(
@@ -258,27 +241,9 @@ class Hashed:
         """
         return list(self._positions(self._encode(key)))
 
-    def _batch(self, keys: Iterable[object] | Buffer) -> Iterator[Iterable[int]]:
-        """The cells of each key of a batch."""
-        return map(self._positions, self._keys(keys))
-
-    def _keys(self, keys: Iterable[object] | Buffer) -> Iterator[bytes]:
-        """The encoded keys of a batch: of an iterable, or of a contiguous buffer.
-
-        `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for
-        any other buffer.
-        """
-        if isinstance(keys, (bytes, bytearray, str)):
-            raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
-        try:
-            view = memoryview(keys)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
-        except TypeError:
-            return map(self._encode, keys)  # type: ignore[arg-type]  # without a buffer it is an iterable
-        _check_batch(view, self.encoding)
-        if not view.nbytes:
-            return repeat(b"", len(view))
-        flat, width = view.cast("B"), view.nbytes // len(view)
-        return (bytes(flat[at : at + width]) for at in range(0, len(flat), width))
+    def _batch(self, keys: Keys, nulls: Nulls) -> tuple[Iterator[bytes | None], Callable[[bytes], Any]]:
+        """The encoded keys of a batch, None for a null that is left out, and what makes a mask of one byte a key index the batch."""
+        return opened(keys, nulls, self._encode, self.encoding)
 
     def _writable(self) -> memoryview:
         """The cells, for writing. Raises ReadOnlyError."""

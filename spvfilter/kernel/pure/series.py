@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, overload
 
 from spvfilter.errors import CapacityError, MismatchError, ParameterError
 from spvfilter.kernel.pure.arguments import whole
@@ -13,6 +13,9 @@ from spvfilter.kernel.values import MAX_SLICES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.masks import BoolMask
 
 
 class SeriesCore:
@@ -90,22 +93,25 @@ class SeriesCore:
     def _has(self, data: bytes) -> bool:
         return any(slice._all_set(slice._positions(data)) for slice in reversed(self._slices))
 
-    def update(self, keys: Iterable[object] | Buffer, /) -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add a batch of keys, as BloomFilter.update takes it, and return how many were new.
 
         Raises the same errors, and what `make_room` raises, after adding the keys before.
         """
-        return sum(map(self._add, self._batch(keys)))
+        return sum(self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None)
 
-    def contains_many(self, keys: Iterable[object] | Buffer, /) -> bytes:
-        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
-
-        Raises TypeError or OverflowError as `update` does.
-        """
-        return bytes(map(self._has, self._batch(keys)))
-
-    def _batch(self, keys: Iterable[object] | Buffer) -> Iterator[bytes]:
-        return self._slices[0]._keys(keys)
+    @overload
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+        """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
+        batch, answer = self._slices[0]._batch(keys, nulls)
+        return answer(bytes(key is not None and self._has(key) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
 
 
 def _check(first: BitCore, slice: object) -> None:

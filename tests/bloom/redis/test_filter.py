@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from redis.asyncio import Redis
 
@@ -13,6 +14,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 from spvfilter.bloom.redis.filter import RedisBloomFilter
 from spvfilter.errors import RemoteMissingError
+from support.producers import Producer, integers
 from support.redisserver import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -36,6 +38,25 @@ async def test_add_says_what_was_new_and_contains_what_was_added(client: Redis) 
         assert await remote.add(key) == local.add(key)
     assert [await remote.contains(key) for key in keys(0, 600)] == [key in local for key in keys(0, 600)]
     assert (remote.bits, remote.hash_funcs, remote.capacity, remote.nominal_fp_rate) == (local.bits, local.hash_funcs, 1_000, 0.001)
+
+
+async def test_columns_go_in_as_in_a_local_filter_and_get_its_masks(client: Redis) -> None:
+    remote = await RedisBloomFilter.create(client, "columns", 5_000, 0.001, encode="utf-8")
+    local = BloomFilter(5_000, 0.001, encode="utf-8")
+    texts = np.array([f"text {number % 1_500}" for number in range(2_500)])
+    assert await remote.update(texts) == local.update(texts) == 1_500
+    with_nulls = np.array(["text 7", None, "new", None, "text 8"], object)
+    mask = await remote.contains_many(with_nulls, nulls="skip")
+    assert with_nulls[mask].tolist() == ["text 7", "text 8"]
+    assert (await remote.add_many(with_nulls, nulls="skip")).tolist() == [False, False, True, False, False]
+    assert local.update(with_nulls, nulls="skip") == 1
+    assert await remote.contains_many([None, "new"], nulls="skip") == b"\0\1"
+    column = Producer(b"u", 2, [None, integers(0, 3, 5), b"newno"])
+    assert await remote.contains_many(column) == b"\1\0"
+    assert column.released == 1
+    with pytest.raises(TypeError, match="a column of text expected by a filter that encodes utf-8, not of integers"):
+        await remote.update(np.arange(5))
+    assert await remote.snapshot() == local
 
 
 async def test_batches_of_any_length_agree_with_a_local_filter(client: Redis) -> None:

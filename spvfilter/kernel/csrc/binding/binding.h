@@ -43,7 +43,8 @@
         &(function), \
         PyObject *(*)(PyObject *, PyObject *): SPV_ANY_FUNCTION(function), \
         PyObject *(*)(PyObject *, PyObject *, PyObject *): SPV_ANY_FUNCTION(function), \
-        PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t): SPV_ANY_FUNCTION(function))
+        PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t): SPV_ANY_FUNCTION(function), \
+        PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *): SPV_ANY_FUNCTION(function))
 #define SPV_ROW(name, function, how, doc) {#name, SPV_CALLED(function), how, PyDoc_STR(doc)}
 #define SPV_FUNCTION(name, how) SPV_ROW(name, name, how, SPV_DOC_##name)
 #define SPV_METHOD(owner, name, function, how) SPV_ROW(name, function, how, SPV_DOC_##owner##_##name)
@@ -51,7 +52,7 @@
 /* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
    only. */
 typedef struct {
-    PyObject *FormatError, *UndoError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError; /* spvfilter.errors */
+    PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError; /* spvfilter.errors */
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
     PyObject *BitCore, *CounterCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;

@@ -76,7 +76,7 @@ static bool import(spv_state *state) {
 #define FROM(module, name) {"spvfilter." module, #name, &state->name}
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError), FROM("errors", CapacityError),
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
-        FROM("errors", UndoError),      FROM("kernel.values", SpentCoin),
+        FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
         FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
 #undef FROM

@@ -10,7 +10,7 @@ enum { FAR = 1 << 17 }; /* bytes of cells from which they are prefetched */
 
 static void end(PyObject *self);
 
-static const spv_state *state_of(spv_series *series) {
+const spv_state *spv_series_state(spv_series *series) {
     PyTypeObject *type = Py_TYPE((PyObject *)series);
     while (PyType_GetSlot(type, Py_tp_dealloc) != (void *)end) /* a class defined in Python has another one */
         type = PyType_GetSlot(type, Py_tp_base);
@@ -99,7 +99,7 @@ static void set_slices(spv_series *series, PyObject *slices) {
 }
 
 static PyObject *refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
-    const spv_state *state = state_of((spv_series *)self);
+    const spv_state *state = spv_series_state((spv_series *)self);
     if (state)
         PyErr_SetString(state->CapacityError, "there is no room for another key");
     return NULL;
@@ -288,7 +288,7 @@ static PyObject *checked(const spv_state *state, PyObject *iterable) {
 static int make(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {"slices", NULL};
     spv_series *series = (spv_series *)self;
-    const spv_state *state = state_of(series);
+    const spv_state *state = spv_series_state(series);
     PyObject *iterable;
     if (!state || !PyArg_ParseTupleAndKeywords(arguments, names, "O", keywords, &iterable))
         return -1;
@@ -320,7 +320,7 @@ static PyObject *longer(PyObject *slices, PyObject *slice) {
 static PyObject *append(PyObject *self, PyObject *const *arguments, Py_ssize_t given) {
     spv_series *series = (spv_series *)self;
     long long most;
-    const spv_state *state = spv_count_arguments("append", given, 2) ? state_of(series) : NULL;
+    const spv_state *state = spv_count_arguments("append", given, 2) ? spv_series_state(series) : NULL;
     PyObject *slices = state ? spv_slices_of(series) : NULL, *more = NULL, *old = NULL;
     if (!slices)
         return NULL;
@@ -371,9 +371,9 @@ static void end(PyObject *self) {
 static PyMethodDef methods[] = {
     SPV_METHOD(SeriesCore, add, add, METH_O),
     SPV_METHOD(SeriesCore, append, append, METH_FASTCALL),
-    SPV_METHOD(SeriesCore, contains_many, spv_series_contains_many, METH_O),
+    SPV_METHOD(SeriesCore, contains_many, spv_series_contains_many, METH_FASTCALL | METH_KEYWORDS),
     SPV_METHOD(SeriesCore, make_room, refuse, METH_NOARGS),
-    SPV_METHOD(SeriesCore, update, spv_series_update, METH_O),
+    SPV_METHOD(SeriesCore, update, spv_series_update, METH_FASTCALL | METH_KEYWORDS),
     {0},
 };
 

@@ -13,6 +13,9 @@ typedef struct {
     size_t count;
 } spv_series;
 
+/* The state of the module, also from an object of a derived class; NULL with an exception set if the module is gone. */
+const spv_state *spv_series_state(spv_series *series);
+
 /* A new reference to the slices; NULL with an exception set. */
 PyObject *spv_slices_of(spv_series *series);
 

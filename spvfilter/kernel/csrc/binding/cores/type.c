@@ -159,8 +159,8 @@ static int make_counters(PyObject *self, PyObject *arguments, PyObject *names) {
 
 static PyMethodDef bit_methods[] = {
     SPV_METHOD(BitCore, add, spv_core_add_method, METH_O),
-    SPV_METHOD(BitCore, update, spv_core_update, METH_O),
-    SPV_METHOD(BitCore, contains_many, spv_core_contains_many, METH_O),
+    SPV_METHOD(BitCore, update, spv_core_update, METH_FASTCALL | METH_KEYWORDS),
+    SPV_METHOD(BitCore, contains_many, spv_core_contains_many, METH_FASTCALL | METH_KEYWORDS),
     SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
     SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
     SPV_METHOD(Hashed, make_room, spv_core_refuse, METH_NOARGS),
@@ -175,8 +175,8 @@ static PyMethodDef counter_methods[] = {
     SPV_METHOD(CounterCore, add, spv_core_add_method, METH_O),
     SPV_METHOD(CounterCore, remove, spv_core_remove, METH_O),
     SPV_METHOD(CounterCore, count, spv_core_count, METH_O),
-    SPV_METHOD(CounterCore, update, spv_core_update, METH_O),
-    SPV_METHOD(CounterCore, contains_many, spv_core_contains_many, METH_O),
+    SPV_METHOD(CounterCore, update, spv_core_update, METH_FASTCALL | METH_KEYWORDS),
+    SPV_METHOD(CounterCore, contains_many, spv_core_contains_many, METH_FASTCALL | METH_KEYWORDS),
     SPV_METHOD(Hashed, positions, spv_core_positions, METH_O),
     SPV_METHOD(Hashed, same_shape, spv_core_same_shape, METH_O),
     SPV_METHOD(Hashed, make_room, spv_core_refuse, METH_NOARGS),

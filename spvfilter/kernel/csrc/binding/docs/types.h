@@ -21,24 +21,33 @@
     "\n" \
     "Raises TypeError or OverflowError for a key that the filter's encoding does not take, ReadOnlyError."
 #define SPV_DOC_BitCore_update \
-    "update($self, keys, /)\n" \
+    "update($self, *keys, nulls='raise')\n" \
     "--\n" \
     "\n" \
-    "Add a batch of keys and return how many were new.\n" \
+    "Add a batch of keys, or several, and return how many were new.\n" \
     "\n" \
-    "A batch is an iterable of keys, or a contiguous buffer. For bytes-like keys, a two-dimensional buffer of n×w bytes holds n\n" \
-    "keys of w bytes, and a one-dimensional buffer of integers holds one key for each, in the machine's byte order. For int keys, the\n" \
-    "buffer is one-dimensional and of exactly the encoding's type, int64 or uint64. All other keys come as an iterable.\n" \
+    "A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a Series of polars, an\n" \
+    "array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C data interface), such as a relation of\n" \
+    "DuckDB, also a table of one column. Each key must be what a single key has to be. Str keys come as Arrow's string, large_string and\n" \
+    "string_view, NumPy's U and StringDType; bytes-like keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's\n" \
+    "S; int keys as integers of any width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond\n" \
+    "that, for bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or NumPy array\n" \
+    "of integers, other than single bytes, holds one key for each, in the machine's byte order.\n" \
+    "\n" \
+    "`nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: \"raise\" refuses it, \"skip\" leaves it out.\n" \
+    "A list's None goes to the user's own `encode`, unless it is skipped.\n" \
     "\n" \
     "Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or OverflowError for a key that\n" \
-    "the filter's encoding does not take, after adding the keys before it; ReadOnlyError."
+    "the filter's encoding does not take, and ColumnError for a column that contradicts itself, after adding the keys before it; OSError\n" \
+    "if a stream fails; ReadOnlyError; ParameterError. How long the buffers of an Arrow array are is its producer's word, as everywhere."
 #define SPV_DOC_BitCore_contains_many \
-    "contains_many($self, keys, /)\n" \
+    "contains_many($self, keys, /, *, nulls='raise')\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.\n" \
+    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0. A null that is skipped is not.\n" \
     "\n" \
-    "Raises TypeError or OverflowError as `update` does."
+    "What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for polars a Boolean Series,\n" \
+    "for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but ReadOnlyError."
 #define SPV_DOC_BitCore_set_bits \
     "set_bits($self)\n" \
     "--\n" \
@@ -131,17 +140,15 @@
     "\n" \
     "Raises TypeError or OverflowError for a key that the filter's encoding does not take."
 #define SPV_DOC_CounterCore_update \
-    "update($self, keys, /)\n" \
+    "update($self, *keys, nulls='raise')\n" \
     "--\n" \
     "\n" \
     "Add a batch of keys, as BloomFilter.update takes it, and return how many were new. Raises the same errors."
 #define SPV_DOC_CounterCore_contains_many \
-    "contains_many($self, keys, /)\n" \
+    "contains_many($self, keys, /, *, nulls='raise')\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.\n" \
-    "\n" \
-    "Raises TypeError or OverflowError as `update` does."
+    "Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."
 #define SPV_DOC_CounterCore_set_cells \
     "set_cells($self)\n" \
     "--\n" \
@@ -190,19 +197,17 @@
     "\n" \
     "Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room` raises."
 #define SPV_DOC_SeriesCore_update \
-    "update($self, keys, /)\n" \
+    "update($self, *keys, nulls='raise')\n" \
     "--\n" \
     "\n" \
     "Add a batch of keys, as BloomFilter.update takes it, and return how many were new.\n" \
     "\n" \
     "Raises the same errors, and what `make_room` raises, after adding the keys before."
 #define SPV_DOC_SeriesCore_contains_many \
-    "contains_many($self, keys, /)\n" \
+    "contains_many($self, keys, /, *, nulls='raise')\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.\n" \
-    "\n" \
-    "Raises TypeError or OverflowError as `update` does."
+    "Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."
 #define SPV_DOC_ReadBuffer \
     "ReadBuffer()\n" \
     "--\n" \

@@ -1,0 +1,45 @@
+"""A batch of keys for a filter in Redis: whatever a local filter takes, as single keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spvfilter.kernel import Encoding
+from spvfilter.kernel.pure.columns import opened
+
+if TYPE_CHECKING:
+    from spvfilter.kernel.columns import Keys, Nulls
+
+
+class Batch:
+    """The keys of a batch, each an object as a single key is, without the nulls that are left out. It is iterated once.
+
+    Raises TypeError, OverflowError, ColumnError and ParameterError as BloomFilter.update does.
+    """
+
+    def __init__(self, keys: Keys, nulls: Nulls, encoding: Encoding) -> None:
+        self._keys, self._answer = opened(keys, nulls, lambda key: (key,), encoding)
+        self._left_out: list[int] = []  # numbers of the nulls among all keys, in order
+
+    def __iter__(self) -> Iterator[object]:
+        for number, key in enumerate(self._keys):
+            if key is None:
+                self._left_out.append(number)
+            else:
+                yield key[0]
+
+    def answer(self, mask: bytes) -> object:
+        """The mask that indexes what came in, from one byte for each key that was iterated."""
+        if self._left_out:
+            spread = bytearray(len(mask) + len(self._left_out))
+            left_out = iter([*self._left_out, len(spread)])
+            at, done = next(left_out), 0
+            for number in range(len(spread)):
+                if number == at:
+                    at = next(left_out)
+                else:
+                    spread[number] = mask[done]
+                    done += 1
+            mask = bytes(spread)
+        return self._answer(mask)

@@ -1,0 +1,204 @@
+"""What a batch of keys consists of where it is no list and no plain buffer: arrays and columns of NumPy, pandas, polars, Arrow and DuckDB.
+
+None of these libraries is imported here: an object of one of them shows that it is there already. Both kernels ask `batch_of`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from spvfilter._public import deferred
+from spvfilter.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy
+    from typing_extensions import Buffer
+
+    from spvfilter.kernel import masks
+
+    NumpyArray: TypeAlias = numpy.ndarray[Any, Any]
+else:
+    masks = deferred("spvfilter.kernel.masks")
+
+# kinds of pieces, as csrc/binding/cores/batch.c knows them
+KEYS = 0  # a list of keys
+BUFFER = 1  # a buffer: rows of bytes, and integers that stand for their bytes, as BitCore.update says
+VALUES = 2  # a buffer whose items are keys as single ones have to be
+ARRAY = 3  # what __arrow_c_array__ returned: two capsules in a tuple
+STREAM = 4  # what __arrow_c_stream__ returned: a capsule
+
+_AT_ONCE = 1 << 14  # objects of an array in one list
+_BUFFERED = "biufcSU?V"  # kinds of NumPy's types that have buffers; the kernel says which of them hold keys
+
+
+class ArrowArray(Protocol):
+    """An array of Arrow's C data interface."""
+
+    def __arrow_c_array__(self, requested_schema: object = None, /) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """A stream of arrays of Arrow's C data interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None, /) -> object: ...
+
+
+class HasArray(Protocol):
+    """An array, a column or a series of NumPy, pandas, polars or pyarrow."""
+
+    def __array__(self) -> object: ...
+
+
+class Mask(Protocol):
+    """A boolean array of the library that the keys came from."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[object]: ...
+    def __getitem__(self, at: int, /) -> object: ...
+
+
+Nulls = Literal["raise", "skip"]  # what a null among the keys of a batch is: an error, or left out
+Column: TypeAlias = "HasArray | ArrowArray | ArrowStream"
+Keys: TypeAlias = "Iterable[object] | Buffer | Column"
+
+
+class Batch(NamedTuple):
+    """The pieces of a batch, each with its kind, and what makes a mask that indexes the batch of one byte a key."""
+
+    pieces: Iterable[tuple[int, object]]
+    answer: Callable[[bytes], object]
+
+
+def skips(nulls: object) -> bool:
+    """Whether nulls are left out. Raises ParameterError unless `nulls` is "raise" or "skip"."""
+    if isinstance(nulls, str) and nulls in ("raise", "skip"):
+        return nulls == "skip"
+    raise ParameterError(f"nulls must be 'raise' or 'skip', not {nulls!r}")
+
+
+def is_missing(key: object) -> bool:
+    """Whether an object stands for no key: None, or a float that is not a number, as tables have it for a missing string."""
+    return key is None or (type(key) is float and key != key)
+
+
+def batch_of(keys: Any, skip: bool) -> Batch | None:
+    """The pieces of a batch; None for what is a buffer or an iterable and nothing else.
+
+    Raises TypeError for a table of several columns and for an array that holds no keys, and, unless `skip`, for nulls that the kernel
+    would not see.
+    """
+    rooms = _packages_of(keys)
+    if "numpy" in rooms and isinstance(keys, sys.modules["numpy"].ndarray):
+        return _of_numpy(keys, skip)
+    if "pandas" in rooms and isinstance(keys, _of_pandas_types(pandas := sys.modules["pandas"])):
+        return _of_pandas(pandas, keys, skip)
+    kind = type(keys)
+    if hasattr(kind, "__arrow_c_array__"):
+        capsules = keys.__arrow_c_array__()
+        if not isinstance(capsules, tuple) or len(capsules) != 2:
+            raise TypeError(f"__arrow_c_array__ returns two capsules, not {capsules!r}")
+        return Batch([(ARRAY, capsules)], _answer_for(keys))
+    if hasattr(kind, "__arrow_c_stream__"):
+        return Batch([(STREAM, keys.__arrow_c_stream__())], _answer_for(keys))
+    return None
+
+
+def _packages_of(keys: object) -> set[str]:
+    """The packages that define an object's classes: of one that is only just being imported by another thread there are no objects."""
+    return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
+
+
+def _of_pandas_types(pandas: Any) -> tuple[type, ...]:
+    return pandas.DataFrame, pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray
+
+
+def _answer_for(keys: Any) -> Callable[[bytes], object]:
+    """What makes the mask for an object of Arrow's C data interface."""
+    rooms = _packages_of(keys)
+    if "polars" in rooms and isinstance(keys, ((polars := sys.modules["polars"]).Series, polars.DataFrame)):
+        return partial(_polars_mask, polars)
+    if "pyarrow" in rooms:
+        return partial(_pyarrow_mask, sys.modules["pyarrow"])
+    return bytes
+
+
+def _polars_mask(polars: Any, mask: bytes) -> object:
+    numpy = sys.modules.get("numpy")
+    return polars.Series(list(map(bool, mask)) if numpy is None else numpy.frombuffer(mask, numpy.bool_), dtype=polars.Boolean)
+
+
+def _pyarrow_mask(pyarrow: Any, mask: bytes) -> object:
+    return pyarrow.Array.from_buffers(pyarrow.uint8(), len(mask), [None, pyarrow.py_buffer(mask)]).cast(pyarrow.bool_())
+
+
+def _of_numpy(keys: Any, skip: bool) -> Batch:
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(keys, masked.MaskedArray):
+        missing = masked.getmaskarray(keys)
+        if missing.ndim != 1 and missing.any():
+            raise TypeError(f"a masked array of keys has one dimension, not {missing.ndim}")
+        return _without(missing, masked.getdata(keys), masked.getdata, skip, BUFFER)
+    return Batch(_pieces_of(keys, BUFFER), masks.BoolMask.of)
+
+
+def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
+    """Those of a NumPy array."""
+    if array.dtype.kind in ("O", "T"):  # objects, and strings of any length, for which NumPy has no buffer
+        if array.ndim != 1:
+            raise TypeError(f"an array of objects that are keys has one dimension, not {array.ndim}")
+        return _lists(array)
+    if array.dtype.kind not in _BUFFERED:
+        raise TypeError(f"an array of keys holds text, byte strings or integers, not {array.dtype}")
+    return [(kind, array)]
+
+
+def _lists(array: Any) -> Iterator[tuple[int, object]]:
+    for at in range(0, len(array), _AT_ONCE):
+        yield KEYS, array[at : at + _AT_ONCE].tolist()
+
+
+def _of_pandas(pandas: Any, keys: Any, skip: bool) -> Batch:
+    if isinstance(keys, pandas.DataFrame):
+        if keys.shape[1] != 1:
+            raise TypeError(f"one column expected, not a table of {keys.shape[1]}: choose one of them")
+        keys = keys.iloc[:, 0]
+    import numpy  # which pandas has imported
+
+    values = keys if isinstance(keys, pandas.api.extensions.ExtensionArray) else keys.array
+    if _is_arrow(pandas, values.dtype):
+        return Batch([(STREAM, _chunks(values).__arrow_c_stream__())], masks.BoolMask.of)
+    return _without(numpy.asarray(values.isna()), values, lambda present: present.to_numpy(), skip, VALUES)
+
+
+def _is_arrow(pandas: Any, dtype: Any) -> bool:
+    """Whether pandas keeps a column in Arrow's memory."""
+    arrow: ModuleType | None = getattr(pandas, "ArrowDtype", None)
+    return (arrow is not None and isinstance(dtype, arrow)) or (  # type: ignore[arg-type]  # it is a class
+        isinstance(dtype, pandas.StringDtype) and dtype.storage == "pyarrow"
+    )
+
+
+def _chunks(values: Any) -> Any:
+    """pandas' column as pyarrow's ChunkedArray, which it is."""
+    array = values.__arrow_array__()
+    return array if hasattr(array, "__arrow_c_stream__") else sys.modules["pyarrow"].chunked_array([array])
+
+
+def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bool, kind: int) -> Batch:
+    """A column whose missing keys a mask tells; `as_array` makes NumPy's of it. Raises TypeError for the first one unless it is skipped."""
+    answer = masks.BoolMask.of
+    if not missing.any():
+        return Batch(_pieces_of(as_array(values), kind), answer)
+    if not skip:
+        raise TypeError(f"key {int(missing.argmax())} is null, which is no key: nulls='skip' leaves nulls out")
+
+    def answer_all(mask: bytes) -> object:
+        spread = answer(bytes(len(missing)))
+        spread[~missing] = answer(mask)
+        return spread
+
+    return Batch(_pieces_of(as_array(values[~missing]), kind), answer_all)

@@ -1,0 +1,388 @@
+"""Arrow's C data interface: the structs of a producer, read through ctypes and checked.
+
+A producer is a stranger: what its structs state is checked before it is followed. The interface does not tell how long buffers are, so
+that they are as long as the offsets and lengths say is taken on trust, as by every consumer.
+
+Source: https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from spvfilter.errors import ColumnError
+from spvfilter.kernel.pure.kinds import Column, Key, Kind, text_of
+
+_WIDEST = (1 << 31) - 1  # bytes of a fixed-size binary: Arrow's own limit
+_LONGEST = ((1 << 63) - 1) // 32  # rows, also before the first one
+_VIEW_INSIDE = 12  # bytes that a view holds itself
+
+
+class Schema(ctypes.Structure):
+    """ArrowSchema."""
+
+
+Schema._fields_ = [
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_void_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(Schema))),
+    ("dictionary", ctypes.POINTER(Schema)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class Array(ctypes.Structure):
+    """ArrowArray."""
+
+
+Array._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(Array))),
+    ("dictionary", ctypes.POINTER(Array)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class Stream(ctypes.Structure):
+    """ArrowArrayStream."""
+
+    _fields_ = (
+        ("get_schema", ctypes.c_void_p),
+        ("get_next", ctypes.c_void_p),
+        ("get_last_error", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # without the interpreter's lock: a producer may wait for threads
+_TELL = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+_RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_IS_VALID = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+class Layout(NamedTuple):
+    """How a type lays its keys out: by what, their kind, and the bytes of an item."""
+
+    name: str  # fixed, numbers, offsets, views, nulls
+    kind: Kind
+    width: int
+    signed: bool = False
+
+
+_LAYOUTS = {
+    "u": Layout("offsets", Kind.TEXT, 4),
+    "U": Layout("offsets", Kind.TEXT, 8),
+    "z": Layout("offsets", Kind.BINARY, 4),
+    "Z": Layout("offsets", Kind.BINARY, 8),
+    "vu": Layout("views", Kind.TEXT, 16),
+    "vz": Layout("views", Kind.BINARY, 16),
+    "n": Layout("nulls", Kind.NOTHING, 0),
+    **{letter: Layout("numbers", Kind.INTEGERS, 1 << at // 2, at % 2 == 0) for at, letter in enumerate("cCsSiIlL")},
+}
+_BUFFERS = {"nulls": 0, "fixed": 2, "numbers": 2, "offsets": 3, "views": 3}
+
+
+class Type(NamedTuple):
+    """What a schema says of a column of keys: how they, or the numbers and the values of a dictionary, are laid out."""
+
+    keys: Layout
+    values: Layout | None  # of a dictionary
+    within: bool  # the column is the only one of a table
+
+    @property
+    def kind(self) -> Kind:
+        return (self.values or self.keys).kind
+
+
+def _layout_of(format: str) -> Layout:
+    if format in _LAYOUTS:
+        return _LAYOUTS[format]
+    digits = format[2:]
+    if format.startswith("w:") and digits.isascii() and digits.isdecimal() and int(digits) <= _WIDEST:
+        return Layout("fixed", Kind.BINARY, int(digits))
+    raise TypeError(f"a column of text, binary or integers expected, not of Arrow's type '{format[:60]}'")
+
+
+def _format_of(schema: Schema) -> str:
+    return bytes(schema.format).decode("utf-8", "replace")
+
+
+def type_of(schema: Schema) -> Type:
+    """The type that a schema says. Raises ColumnError if it is malformed, TypeError for a type that holds no keys."""
+    if not schema.release or schema.format is None:
+        raise ColumnError("it has no format" if schema.release else "it was released", row=0, field="schema")
+    within = schema.format == b"+s"
+    if within:
+        if schema.n_children != 1:
+            raise TypeError(f"one column expected, not a table of {schema.n_children}: choose one of them")
+        child = schema.children[0] if schema.children else None
+        if not child or not child[0].release or child[0].format is None:
+            raise ColumnError("its column is missing", row=0, field="schema")
+        schema = child[0]
+    keys = _layout_of(_format_of(schema))
+    if not schema.dictionary:
+        return Type(keys, None, within)
+    if keys.name != "numbers":
+        raise ColumnError("a dictionary's numbers are not integers", row=0, field="schema")
+    values = schema.dictionary[0]
+    if not values.release or values.format is None:
+        raise ColumnError("the dictionary's is missing", row=0, field="schema")
+    if values.dictionary:
+        raise TypeError(f"a column of text, binary or integers expected, not of Arrow's type '{_format_of(values)[:60]}'")
+    return Type(keys, _layout_of(_format_of(values)), within)
+
+
+class Rows:
+    """The rows of one array, checked as they are read: no value read leads outside what the array's other values enclose."""
+
+    def __init__(self, layout: Layout, array: Array, skipped: int, length: int, first: int) -> None:
+        self.layout = layout
+        self.first = first  # the number of row 0 among the caller's keys
+        self.length = length
+        self._array = array
+        self._check_rows(skipped)
+        self._bit = array.offset + skipped
+        if layout.width and self._bit + length > _LONGEST // layout.width:
+            raise self._error("length", f"{self._bit + length} rows of {layout.width} bytes")
+        self._validity: int | None = None
+        self._items = self._end = 0
+        self._blocks: list[tuple[int | None, int]] = []
+        self._check_buffers()
+
+    def _error(self, field: str, message: str, row: int = 0) -> ColumnError:
+        return ColumnError(message, row=self.first + row, field=field)
+
+    def _check_rows(self, skipped: int) -> None:
+        array = self._array
+        if not array.release:
+            raise self._error("array", "it was released")
+        if array.length < 0 or array.offset < 0 or array.length > _LONGEST or array.offset > _LONGEST:
+            raise self._error("length", f"{array.length} from {array.offset}")
+        if skipped > array.length or self.length > array.length - skipped:
+            raise self._error("length", f"{array.length} where {skipped + self.length} are needed")
+        if array.null_count < -1 or array.null_count > array.length:
+            raise self._error("null_count", f"{array.null_count} of {array.length}")
+        if array.n_children:
+            raise self._error("children", f"{array.n_children} of them")
+
+    def _check_buffers(self) -> None:
+        array, layout = self._array, self.layout
+        wanted, views, parts = _BUFFERS[layout.name], layout.name == "views", layout.name == "offsets"
+        if not (wanted <= array.n_buffers <= _WIDEST if views else array.n_buffers == wanted):
+            raise self._error("buffers", f"{array.n_buffers} of them, not {wanted}")
+        if not wanted:
+            return
+        if not array.buffers:
+            raise self._error("buffers", "they are missing")
+        self._validity = array.buffers[0] if array.null_count else None
+        if array.null_count > 0 and not self._validity:
+            raise self._error("null_count", f"{array.null_count} without a validity buffer")
+        if not self.length:
+            return
+        if not array.buffers[1] and layout.width:
+            raise self._error("offsets" if parts else "data", "the buffer is missing")
+        self._items = (array.buffers[1] or 0) + self._bit * layout.width
+        if parts:
+            self._end = self._integer(self._items + self.length * layout.width, layout.width)
+            if self._end < 0:
+                raise self._error("offsets", f"the last one is {self._end}")
+        elif views:
+            self._read_blocks()
+
+    def _read_blocks(self) -> None:
+        array = self._array
+        count, sizes = array.n_buffers - 3, array.buffers[array.n_buffers - 1]
+        if count and not sizes:
+            raise self._error("sizes", "the buffer is missing")
+        for number in range(count):
+            size = self._integer(sizes + 8 * number, 8)
+            if size < 0:
+                raise self._error("sizes", f"{size} bytes of buffer {number}")
+            self._blocks.append((array.buffers[2 + number], size))
+
+    @staticmethod
+    def _integer(address: int, width: int, signed: bool = True) -> int:
+        return int.from_bytes(ctypes.string_at(address, width), "little", signed=signed)
+
+    def _is_valid(self, row: int) -> bool:
+        bit = self._bit + row
+        return not self._validity or bool(ctypes.string_at(self._validity + (bit >> 3), 1)[0] >> (bit & 7) & 1)
+
+    def number(self, row: int) -> int:
+        """An integer."""
+        width = self.layout.width
+        return self._integer(self._items + row * width, width, self.layout.signed)
+
+    def key(self, row: int, shown: int) -> Key:
+        """The key in a row, None if it is null; `shown` is the number of the row that is named in errors."""
+        if self.layout.name == "nulls" or not self._is_valid(row):
+            return None
+        match self.layout.name:
+            case "numbers":
+                return self.number(row)
+            case "fixed":
+                raw = ctypes.string_at(self._items + row * self.layout.width, self.layout.width)
+            case "offsets":
+                raw = self._part(row, shown)
+            case _:
+                raw = self._view(row, shown)
+        return text_of(raw, self.first + shown) if self.layout.kind is Kind.TEXT else raw
+
+    def _part(self, row: int, shown: int) -> bytes:
+        width = self.layout.width
+        at = self._items + row * width
+        start, end = self._integer(at, width), self._integer(at + width, width)
+        if not 0 <= start <= end <= self._end:
+            raise self._error("offsets", f"from {start} to {end} of {self._end}", shown)
+        data = self._array.buffers[2]
+        if not data and start < end:
+            raise self._error("data", "the buffer is missing", shown)
+        return ctypes.string_at(data + start, end - start) if data else b""
+
+    def _view(self, row: int, shown: int) -> bytes:
+        item = ctypes.string_at(self._items + row * 16, 16)
+        size, block, at = (int.from_bytes(item[from_ : from_ + 4], "little", signed=True) for from_ in (0, 8, 12))
+        if size < 0:
+            raise self._error("view", f"a size of {size}", shown)
+        if size <= _VIEW_INSIDE:
+            return item[4 : 4 + size]
+        if not 0 <= block < len(self._blocks):
+            raise self._error("view", f"buffer {block} of {len(self._blocks)}", shown)
+        address, whole = self._blocks[block]
+        if at < 0 or at + size > whole or not address:
+            raise self._error("view", f"from {at} to {at + size} of {whole}", shown)
+        raw = ctypes.string_at(address + at, size)
+        if raw[:4] != item[4:8]:
+            raise self._error("view", "its prefix is not that of the text", shown)
+        return raw
+
+    def keys(self) -> Iterator[Key]:
+        """The keys of all rows."""
+        return (self.key(row, row) for row in range(self.length))
+
+    def named(self, values: Rows) -> Iterator[Key]:
+        """The keys of all rows, which are the numbers of rows of a dictionary."""
+        for row in range(self.length):
+            if not self._is_valid(row):
+                yield None
+                continue
+            number = self.number(row)
+            if not 0 <= number < values.length:
+                raise self._error("dictionary", f"value {number} of {values.length}", row)
+            yield values.key(number, row)
+
+
+def column_of(type: Type, array: Array, first: int) -> Column:
+    """The column in an array of a type, whose first row is the caller's key number `first`. Raises ColumnError."""
+    skipped, keys = 0, array
+    if type.within:
+        _check_table(array, first)
+        skipped, keys = array.offset, array.children[0][0]
+    rows = Rows(type.keys, keys, skipped, array.length, first)
+    if bool(keys.dictionary) != (type.values is not None):
+        raise ColumnError("its type has none" if keys.dictionary else "it is missing", row=first, field="dictionary")
+    if type.values is None:
+        return Column(type.kind, rows.length, lambda _: rows.keys())
+    dictionary = keys.dictionary[0]
+    values = Rows(type.values, dictionary, 0, dictionary.length, first)
+    if dictionary.dictionary:
+        raise ColumnError("it has one itself", row=first, field="dictionary")
+    return Column(type.kind, rows.length, lambda _: rows.named(values))
+
+
+def _check_table(table: Array, first: int) -> None:
+    """A table of one column, which has no nulls of its own."""
+
+    def refusal(field: str, message: str) -> ColumnError:
+        return ColumnError(message, row=first, field=field)
+
+    if not table.release:
+        raise refusal("array", "it was released")
+    if table.n_children != 1 or not table.children or not table.children[0]:
+        raise refusal("children", f"{table.n_children} of them, not 1")
+    if table.length < 0 or table.offset < 0 or table.length > _LONGEST or table.offset > _LONGEST:
+        raise refusal("length", f"{table.length} from {table.offset}")
+    if table.null_count and table.n_buffers > 0 and table.buffers and table.buffers[0]:
+        raise refusal("null_count", "rows of a table are null")
+
+
+@contextmanager
+def _moved(struct: type[Any], capsule: object, name: str) -> Iterator[Any]:
+    """The struct of a capsule, moved out of it, and released at the end. Raises TypeError for anything else."""
+    if not _IS_VALID(capsule, name.encode()):
+        raise TypeError(f"a capsule '{name}' of Arrow's C data interface expected, not {capsule!r}")
+    given = struct.from_address(_POINTER(capsule, name.encode()))
+    mine = struct.from_buffer_copy(given)
+    given.release = None
+    try:
+        yield mine
+    finally:
+        _release(mine)
+
+
+def _release(struct: Any) -> None:
+    if struct.release:
+        _RELEASE(struct.release)(ctypes.addressof(struct))
+
+
+@contextmanager
+def taken_array(schema: object, array: object, check: Callable[[Kind], None]) -> Iterator[Callable[[int], Column]]:
+    """The column in the capsules that __arrow_c_array__ returned, which are released at the end."""
+    for capsule, name in ((schema, b"arrow_schema"), (array, b"arrow_array")):
+        if not _IS_VALID(capsule, name):
+            raise TypeError(f"a capsule '{name.decode()}' of Arrow's C data interface expected, not {capsule!r}")
+    with _moved(Schema, schema, "arrow_schema") as described, _moved(Array, array, "arrow_array") as moved:
+        type = type_of(described)
+        check(type.kind)
+        yield lambda first: column_of(type, moved, first)
+
+
+@contextmanager
+def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Iterator[Callable[[int], Column]]]:
+    """The columns in the capsule that __arrow_c_stream__ returned, each released before the next. Raises OSError if the stream fails."""
+    with _moved(Stream, capsule, "arrow_array_stream") as stream:
+        if not stream.release or not stream.get_schema or not stream.get_next:
+            raise ColumnError("it was released, or is incomplete", row=0, field="stream")
+        schema = Schema()
+        try:
+            _fill(stream, stream.get_schema, schema)
+            type = type_of(schema)
+            check(type.kind)
+            yield _arrays(stream, type)
+        finally:
+            _release(schema)
+
+
+def _arrays(stream: Stream, type: Type) -> Iterator[Callable[[int], Column]]:
+    while True:
+        array = Array()
+        _fill(stream, stream.get_next, array)
+        if not array.release:
+            return
+        try:
+            yield lambda first, array=array: column_of(type, array, first)  # type: ignore[misc]
+        finally:
+            _release(array)
+
+
+def _fill(stream: Stream, function: int, struct: ctypes.Structure) -> None:
+    code = _FILL(function)(ctypes.addressof(stream), ctypes.addressof(struct))
+    if code:
+        said = _TELL(stream.get_last_error)(ctypes.addressof(stream)) if stream.get_last_error else None
+        why = "it does not say why" if said is None else said.decode("utf-8", "replace")
+        raise OSError(code, f"a stream of Arrow arrays failed: {why}")

@@ -1,0 +1,171 @@
+"""Columns of keys: buffers of every format that holds keys, and the rows of any column as keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from struct import iter_unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from spvfilter._public import deferred
+from spvfilter.errors import ColumnError
+from spvfilter.kernel.pure.kinds import Column, Kind
+from spvfilter.kernel.values import Encoding
+
+if TYPE_CHECKING:
+    from spvfilter.kernel import columns
+    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.pure import arrow
+else:
+    arrow = deferred("spvfilter.kernel.pure.arrow")
+    columns = deferred("spvfilter.kernel.columns")
+
+Encoded = TypeVar("Encoded")
+_SIGNED = "bhilqn"
+_LAST = 0x10FFFF
+_ROWS_AT_ONCE = 1 << 12
+
+
+def check_kind(kind: Kind, encoding: Encoding) -> None:
+    """Raises TypeError for a column of what the encoding does not take."""
+    if kind is Kind.NOTHING or encoding is Encoding.CALLABLE:
+        return
+    match encoding:
+        case Encoding.BYTES if kind is not Kind.BINARY:
+            raise TypeError(f"a column of binary expected, not of {kind}: other keys need `encode`")
+        case Encoding.UTF8 if kind is not Kind.TEXT:
+            raise TypeError(f"a column of text expected by a filter that encodes utf-8, not of {kind}")
+        case Encoding.INT64 | Encoding.UINT64 if kind is not Kind.INTEGERS:
+            raise TypeError(f"a column of integers expected by a filter that encodes integers, not of {kind}")
+
+
+def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
+    """The column in a buffer. Raises TypeError for one that holds no keys of this encoding.
+
+    If `strict`, its items are what single keys have to be; else rows of bytes and integers of a size stand for the bytes that they are.
+    """
+    if any(offset >= 0 for offset in view.suboffsets or ()):
+        raise TypeError("a buffer of keys must be without pointers in it")
+    kind = view.format.lstrip("@=<>!")
+    digits, letter = kind[:-1], kind[-1:]
+    swapped, bytes_ = view.format[:1] in (">", "!"), encoding is Encoding.BYTES
+    legacy = bytes_ and not strict
+    if digits and not digits.isdecimal():
+        letter = "?"
+    if legacy and view.ndim == 2 and letter in "Bbc" and not digits:
+        return Column(Kind.BINARY, len(view), lambda first: _items(view))
+    if view.ndim == 1 and letter == "s" and digits:
+        return Column(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
+    if view.ndim == 1 and letter == "w" and not view.itemsize % 4:
+        return Column(Kind.TEXT, len(view), lambda first: _texts(view, "big" if swapped else "little", first))
+    if view.ndim == 1 and not digits and letter in "hHiIlLqQ" and legacy and not swapped:
+        return Column(Kind.BINARY, len(view), lambda first: _items(view))
+    if view.ndim == 1 and not digits and letter in "bBhHiIlLqQnN" and not legacy:
+        order, signed = "big" if swapped else "little", letter in _SIGNED
+        return Column(Kind.INTEGERS, len(view), lambda first: (int.from_bytes(item, order, signed=signed) for item in _items(view)))  # type: ignore[arg-type]
+    match encoding:
+        case Encoding.BYTES:
+            wanted = "a row of byte strings" if strict else "n×w bytes in two dimensions, or integers or byte strings in one"
+        case Encoding.INT64 | Encoding.UINT64:
+            wanted = "integers in one dimension"
+        case Encoding.UTF8:
+            wanted = "an iterable of what `encode` takes, or text in one dimension"
+        case _:
+            wanted = "an iterable of what `encode` takes, or a row of text, byte strings or integers"
+    raise TypeError(f"a batch of keys is here {wanted}, not a buffer of {view.format!r} in {view.ndim}")
+
+
+def _items(view: memoryview) -> Iterator[bytes]:
+    """The bytes of each row of a buffer, whatever its strides."""
+    width = view.itemsize * ((view.shape or ())[1] if view.ndim == 2 else 1)
+    for at in range(0, len(view), _ROWS_AT_ONCE):
+        rows = view[at : at + _ROWS_AT_ONCE]
+        raw = rows.tobytes()
+        yield from (raw[row * width : (row + 1) * width] for row in range(len(rows)))
+
+
+def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
+    """UTF-32, padded with zeros."""
+    for row, item in enumerate(_items(view), first):
+        codes = [code for (code,) in iter_unpack(">I" if order == "big" else "<I", item)]
+        while codes and not codes[-1]:
+            codes.pop()
+        for code in codes:
+            if code > _LAST or 0xD800 <= code <= 0xDFFF:
+                raise ColumnError(f"U+{code:04X} is no character", row=row, field="text")
+        yield "".join(map(chr, codes))
+
+
+def opened(
+    keys: Keys, nulls: Nulls, encode: Callable[[object], Encoded], encoding: Encoding
+) -> tuple[Iterator[Encoded | None], Callable[[bytes], object]]:
+    """The keys of a batch, each encoded, None for a null that is left out, and what makes the mask of one byte a key index the batch.
+
+    `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for any
+    other buffer; ParameterError.
+    """
+    skip = columns.skips(nulls)
+    reader = Reader(encode, encoding, skip)
+    if isinstance(keys, (bytes, bytearray, str)):
+        raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
+    batch = columns.batch_of(keys, skip)
+    if batch is not None:
+        return reader.read(batch.pieces), batch.answer
+    try:
+        view = memoryview(keys)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
+    except TypeError:
+        return reader.iterable(keys), bytes  # type: ignore[arg-type]  # without a buffer it is an iterable
+    return reader.read([(columns.BUFFER, view)]), bytes
+
+
+class Reader(Generic[Encoded]):
+    """The encoded keys of a batch, in order, None where a null is left out."""
+
+    def __init__(self, encode: Callable[[object], Encoded], encoding: Encoding, skip: bool) -> None:
+        self._encode = encode
+        self._encoding = encoding
+        self._skip = skip
+        self._rows = 0  # of columns, done
+
+    def read(self, pieces: Iterable[tuple[int, Any]]) -> Iterator[Encoded | None]:
+        """The keys of pieces that columns.batch_of makes."""
+        for kind, piece in pieces:
+            match kind:
+                case columns.KEYS:
+                    yield from self.iterable(piece)
+                case columns.BUFFER | columns.VALUES:
+                    yield from self.column(of_buffer(memoryview(piece), self._encoding, kind == columns.VALUES))
+                case columns.ARRAY:
+                    with arrow.taken_array(piece[0], piece[1], self._check) as column:
+                        yield from self.column(column(self._rows))
+                case _:
+                    with arrow.taken_stream(piece, self._check) as arrays:
+                        for of in arrays:
+                            yield from self.column(of(self._rows))
+
+    def _check(self, kind: Kind) -> None:
+        check_kind(kind, self._encoding)
+
+    def iterable(self, keys: Iterable[object]) -> Iterator[Encoded | None]:
+        """The keys of an iterable."""
+        for key in keys:
+            yield None if self._skip and columns.is_missing(key) else self._encode(key)
+
+    def column(self, column: Column) -> Iterator[Encoded | None]:
+        """The keys of a column. Raises TypeError for a null that is not left out, OverflowError for a number that does not fit."""
+        check_kind(column.kind, self._encoding)
+        for row, key in enumerate(column.rows(self._rows), self._rows):
+            if key is None:
+                if not self._skip:
+                    raise TypeError(f"key {row} is null, which is no key: nulls='skip' leaves nulls out")
+                yield None
+                continue
+            if isinstance(key, int):
+                self._check_range(key, row)
+            yield self._encode(key)
+        self._rows += column.length
+
+    def _check_range(self, key: int, row: int) -> None:
+        ranges = {Encoding.INT64: (-(1 << 63), (1 << 63) - 1), Encoding.UINT64: (0, (1 << 64) - 1)}
+        least, most = ranges.get(self._encoding, (key, key))
+        if not least <= key <= most:
+            raise OverflowError(f"key {row}: {key} does not fit into {self._encoding.name.lower()}")

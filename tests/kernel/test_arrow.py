@@ -1,0 +1,523 @@
+"""Arrow's C data interface, in both kernels: every layout, producers that contradict themselves, and that everything is released once."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import ColumnError
+from spvfilter.kernel import Encoding, Family, backend
+from support.kernelentries import Kernel, core
+from support.producers import Producer, Streamed, capsule, integers, view
+from support.vectors import EFFORT
+
+ROUNDS = {"quick": 60, "ci": 200, "full": 5_000}[EFFORT]
+KINDS = ("BitCore", "CounterCore", "SeriesCore")
+LONG = b"a text of twenty six bytes"
+
+
+@pytest.fixture(params=[pytest.param("native", marks=pytest.mark.native), "pure"])
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    return type("Kernel", (), backend.compiled() if request.param == "native" else backend.reference())
+
+
+def made(kernel: Kernel, encoding: Encoding = Encoding.UTF8, kind: str = "BitCore", **changes: Any) -> Any:
+    if kind == "SeriesCore":
+        return kernel.SeriesCore([made(kernel, encoding, hash_funcs=functions, **changes) for functions in (5, 7)])
+    return core(kernel, kind, encoding=encoding, **changes)
+
+
+def contents(of: Any) -> object:
+    return [bytes(slice.body) for slice in of.slices] if hasattr(of, "slices") else bytes(of.body)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+# Layouts
+
+
+def packed(rng: random.Random, flags: list[bool], offset: int) -> bytes:
+    """A validity bitmap, noise before and behind it."""
+    bits = [rng.random() < 0.5 for _ in range(offset)] + flags + [True] * 9
+    return bytes(sum(bit << at for at, bit in enumerate(bits[byte : byte + 8])) for byte in range(0, len(bits), 8))
+
+
+def some_texts(rng: random.Random, count: int) -> list[bytes]:
+    return ["".join(rng.choices("abcé€😀", [9, 9, 9, 1, 1, 1], k=rng.choice([0, 1, 3, 12, 13, 20]))).encode() for _ in range(count)]
+
+
+def a_part(rng: random.Random, texts: list[bytes], kind: bytes, offset: int) -> tuple[bytes, list[bytes | None]]:
+    """Format and buffers, without validity, of texts in any layout."""
+    before = some_texts(rng, offset)
+    everything, text = before + texts, kind == b"u"
+    match rng.choice(["offsets", "large", "views", "fixed"] if not text else ["offsets", "large", "views"]):
+        case "views":
+            blocks, views = [b"", b""], []
+            for item in everything:
+                block = rng.randrange(2)
+                views.append(view(item, block, len(blocks[block])))
+                blocks[block] += item
+            return b"v" + kind, [b"".join(views), *blocks, integers(*map(len, blocks), width=8)]
+        case "fixed":
+            width = rng.choice([0, 1, 20])
+            texts[:] = [item[:width].ljust(width, b".") for item in texts]
+            return b"w:%d" % width, [b"".join([*(bytes(width) for _ in before), *texts])]
+        case size:
+            ends = [rng.randrange(5)]
+            for item in everything:
+                ends.append(ends[-1] + len(item))
+            data = bytes(ends[0]) + b"".join(everything)
+            return (kind if size == "offsets" else kind.upper()), [integers(*ends, width=4 if size == "offsets" else 8), data]
+
+
+def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
+    """A column of random keys in a random layout, and its keys as single ones, None for nulls."""
+    count, offset = rng.choice([0, 1, 5, 70]), rng.choice([0, 0, 1, 9])
+    valid = [rng.random() < 0.8 for _ in range(count)] if rng.random() < 0.5 else [True] * count
+    validity = None if all(valid) and rng.random() < 0.5 else packed(rng, valid, offset)
+    nulls = rng.choice([-1, valid.count(False)]) if validity else 0
+    shape: dict[str, Any] = {"null_count": nulls, "offset": offset}
+    encoding = rng.choice([Encoding.UTF8, Encoding.BYTES, Encoding.INT64, Encoding.UINT64])
+    if encoding in (Encoding.INT64, Encoding.UINT64):
+        letter = rng.choice("cCsSiIlL")
+        width, signed = 1 << "cCsSiIlL".index(letter) // 2, letter.islower()
+        low = -(1 << 8 * width - 1) if signed and encoding is Encoding.INT64 else 0
+        numbers = [rng.randrange(low, 1 << 8 * width - (signed or encoding is Encoding.INT64)) for _ in range(offset + count)]
+        raw = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
+        keys: list[Any] = numbers[offset:]
+        producer = Producer(letter.encode(), count, [validity, raw], **shape)
+    else:
+        texts = some_texts(rng, count)
+        format, buffers = a_part(rng, texts, b"u" if encoding is Encoding.UTF8 else b"z", offset)
+        keys = [text.decode() for text in texts] if encoding is Encoding.UTF8 else texts
+        producer = Producer(format, count, [validity, *buffers], **shape)
+    keys = [key if there else None for key, there in zip(keys, valid, strict=True)]
+    if rng.random() < 0.3:  # a dictionary of it
+        chosen = [rng.randrange(count) for _ in range(rng.randrange(50))] if count else []
+        letter = rng.choice("cCsSiIlL")
+        indexes = integers(*chosen, width=1 << "cCsSiIlL".index(letter) // 2)
+        producer, keys = Producer(letter.encode(), len(chosen), [None, indexes], dictionary=producer), [keys[at] for at in chosen]
+    if rng.random() < 0.2:  # a table that has it as its only column
+        skipped = rng.randrange(len(keys) + 1)
+        keys = keys[skipped:]
+        producer = Producer(b"+s", len(keys), [None], children=[producer], offset=skipped)
+    return producer, encoding, keys
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_column_is_its_keys_one_by_one(kernel: Kernel, kind: str) -> None:
+    for seed in range(ROUNDS):
+        producer, encoding, keys = a_column(random.Random(seed))
+        again, _, _ = a_column(random.Random(seed))
+        family = random.Random(seed).choice([Family.FAST, Family.SIPHASH, Family.BIP37])
+        by_column, by_key, half = (made(kernel, encoding, kind, family=family) for _ in range(3))
+        there = [key for key in keys if key is not None]
+        assert by_column.update(producer, nulls="skip") == sum(by_key.add(key) for key in there), f"seed {seed}"
+        assert contents(by_column) == contents(by_key), f"seed {seed}"
+        half.update(there[::2])
+        assert list(half.contains_many(again, nulls="skip")) == [key is not None and key in half for key in keys], f"seed {seed}"
+        for each in (producer, again):
+            assert (each.released, each.schemas_released) == (1, 1), f"seed {seed}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_of_many_keys_goes_in_piece_by_piece(kernel: Kernel, kind: str) -> None:
+    count = 20_000 if kernel.BitCore.__module__.endswith("native") else 300  # more than are taken at once
+    keys = [b"%d" % number for number in range(count)]
+    ends = [0]
+    for key in keys:
+        ends.append(ends[-1] + len(key))
+    whole, single = made(kernel, kind=kind, cells=300_000), made(kernel, kind=kind, cells=300_000)
+    new = sum(single.add(key.decode()) for key in keys)
+    assert whole.update(Producer(b"u", count, [None, integers(*ends), b"".join(keys)])) == new
+    assert contents(whole) == contents(single)
+    assert whole.contains_many(Producer(b"u", count, [None, integers(*ends), b"".join(keys)])) == b"\1" * count
+
+
+@pytest.mark.parametrize("keys", [[LONG, b"b"], [None, b"\xc3\xa9"]])
+def test_the_users_functions_get_what_a_single_key_is(kernel: Kernel, keys: list[Any]) -> None:
+    seen: list[object] = []
+    own = made(
+        kernel,
+        Encoding.CALLABLE,
+        encode=lambda key: (seen.append(key), repr(key).encode())[1],  # type: ignore[func-returns-value]  # for its effect
+    )
+    flags = bytes([sum((key is not None) << at for at, key in enumerate(keys))])
+    views = b"".join(view(key or b"") for key in keys)
+    for format in (b"vu", b"vz"):
+        own.update(Producer(format, 2, [flags, views, LONG, integers(len(LONG), width=8)], null_count=-1), nulls="skip")
+    own.update(Producer(b"L", 1, [None, b"\xff" * 8]), Producer(b"l", 1, [None, b"\xff" * 8]))
+    there = [key for key in keys if key is not None]
+    assert seen == [*(key.decode() for key in there), *there, 2**64 - 1, -1]
+
+
+# Streams
+
+
+def test_a_stream_is_its_arrays_in_order(kernel: Kernel) -> None:
+    arrays = [Producer(b"u", 2, [None, integers(0, 1, 2), b"%c%c" % (97 + at, 98 + at)]) for at in range(0, 6, 2)]
+    stream = Streamed(Producer(b"u", 0, []), arrays)
+    of = made(kernel)
+    assert of.update(stream) == 6
+    assert all(letter in of for letter in "abcdef")
+    assert [array.released for array in arrays] == [1, 1, 1]
+    assert stream.released == 1
+
+
+def test_nulls_are_numbered_over_the_whole_stream(kernel: Kernel) -> None:
+    def stream() -> Streamed:
+        arrays = [Producer(b"u", 2, [None, integers(0, 1, 2), b"ab"]), Producer(b"u", 2, [b"\1", integers(0, 1, 1), b"c"], null_count=1)]
+        return Streamed(Producer(b"u", 0, []), arrays)
+
+    of = made(kernel)
+    with pytest.raises(TypeError, match=r"^key 3 is null, which is no key: nulls='skip' leaves nulls out$"):
+        of.update(stream())
+    assert "c" in of  # the keys before it are added
+    assert of.contains_many(stream(), nulls="skip") == b"\1\1\1\0"
+    with pytest.raises(TypeError, match="key 3 is null"):
+        of.contains_many(stream())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"code": 5, "message": b"the disk is gone"}, (OSError, "[Errno 5] a stream of Arrow arrays failed: the disk is gone")),
+        ({"code": 12, "message": None}, (OSError, "[Errno 12] a stream of Arrow arrays failed: it does not say why")),
+        ({"code": 5, "message": b"\xff\xfe", "at": "schema"}, (OSError, "[Errno 5] a stream of Arrow arrays failed: \ufffd\ufffd")),
+    ],
+)
+def test_a_stream_that_fails_says_why(kernel: Kernel, given: dict[str, Any], expected: object) -> None:
+    array = Producer(b"u", 1, [None, integers(0, 1), b"a"])
+    stream = Streamed(Producer(b"u", 0, []), [array], **given)
+    of = made(kernel)
+    assert outcome(lambda: of.update(stream)) == expected
+    assert stream.released == 1
+    assert ("a" in of, array.released) == ((False, 0) if "at" in given else (True, 1))
+
+
+def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
+    stream = Streamed(Producer(b"z", 0, []), [])
+    with pytest.raises(TypeError, match="a column of text expected by a filter that encodes utf-8, not of binary"):
+        made(kernel).update(stream)
+    assert stream.released == 1
+
+
+# What single keys refuse
+
+
+@pytest.mark.parametrize(
+    ("encoding", "producer", "expected"),
+    [
+        (Encoding.BYTES, ("u",), (TypeError, "a column of binary expected, not of text: other keys need `encode`")),
+        (Encoding.BYTES, ("l",), (TypeError, "a column of binary expected, not of integers: other keys need `encode`")),
+        (Encoding.UTF8, ("w:3",), (TypeError, "a column of text expected by a filter that encodes utf-8, not of binary")),
+        (Encoding.INT64, ("vu",), (TypeError, "a column of integers expected by a filter that encodes integers, not of text")),
+        (Encoding.UTF8, ("g",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'g'")),
+        (Encoding.INT64, ("b",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'b'")),
+        (Encoding.INT64, ("tdD",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'tdD'")),
+        (Encoding.UTF8, ("+l",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type '+l'")),
+        (Encoding.UTF8, ("",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type ''")),
+        (Encoding.BYTES, ("w:",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:'")),
+        (Encoding.BYTES, ("w:-1",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:-1'")),
+        (
+            Encoding.BYTES,
+            ("w:99999999999",),
+            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:99999999999'"),
+        ),
+        (Encoding.UTF8, ("x" * 99,), (TypeError, f"a column of text, binary or integers expected, not of Arrow's type '{'x' * 60}'")),
+    ],
+)
+def test_a_column_of_another_type_is_refused(kernel: Kernel, encoding: Encoding, producer: tuple[str], expected: object) -> None:
+    column = Producer(producer[0].encode(), 0, [None, None, None])
+    assert outcome(lambda: made(kernel, encoding).update(column)) == expected
+    assert (column.released, column.schemas_released) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "format", "raw", "message"),
+    [
+        (Encoding.UINT64, b"c", b"\1\xff", "key 1: -1 does not fit into uint64"),
+        (Encoding.UINT64, b"l", integers(7, -(2**63), width=8), "key 1: -9223372036854775808 does not fit into uint64"),
+        (Encoding.INT64, b"L", integers(7, -1, width=8), "key 1: 18446744073709551615 does not fit into int64"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_named(kernel: Kernel, encoding: Encoding, format: bytes, raw: bytes, message: str) -> None:
+    of = made(kernel, encoding)
+    with pytest.raises(OverflowError, match=f"^{message}$"):
+        of.update(Producer(format, 2, [None, raw]))
+    assert (7 if len(raw) > 2 else 1) in of
+
+
+def test_a_table_of_several_columns_is_refused(kernel: Kernel) -> None:
+    column = Producer(b"u", 0, [None, None, None])
+    table = Producer(b"+s", 0, [None], children=[column, column])
+    with pytest.raises(TypeError, match=r"^one column expected, not a table of 2: choose one of them$"):
+        made(kernel).update(table)
+    assert table.released == 1
+
+
+@pytest.mark.parametrize("nulls", ["ignore", None, 1, "RAISE"])
+def test_what_becomes_of_nulls_is_one_of_two(kernel: Kernel, nulls: Any) -> None:
+    of = made(kernel)
+    for call in (of.update, of.contains_many):
+        with pytest.raises(ValueError, match=f"^nulls must be 'raise' or 'skip', not {nulls!r}$"):
+            call(["a"], nulls=nulls)
+
+
+# Producers that contradict themselves
+
+
+def texts(
+    length: int = 2, ends: bytes | None = integers(0, 1, 2), data: bytes | None = b"ab", without_buffers: bool = False, **changes: Any
+) -> Producer:
+    if without_buffers:
+        producer = Producer(b"u", length, [], n_buffers=3)
+        producer.array.buffers = None
+        return producer
+    return Producer(b"u", length, [None, ends, data], **changes)
+
+
+def views(*items: bytes, blocks: tuple[bytes | None, ...] = (LONG,), sizes: bytes | None = None, **changes: Any) -> Producer:
+    sizes = integers(*(len(block or b"") for block in blocks), width=8) if sizes is None else sizes
+    return Producer(b"vu", len(items), [None, b"".join(items), *blocks, sizes], **changes)
+
+
+def named(index: int, **changes: Any) -> Producer:
+    return Producer(b"c", 1, [None, integers(index, width=1)], dictionary=texts(), **changes)
+
+
+HUGE = 1 << 62
+UNKEPT = {"dictionary": ctypes.pointer(texts().schema)}  # a schema's, that no array has
+MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
+    "length": (lambda: texts(-1), "length of a column, key 0: -1 from 0"),
+    "offset": (lambda: texts(offset=-5), "length of a column, key 0: 2 from -5"),
+    "huge length": (lambda: texts(HUGE), f"length of a column, key 0: {HUGE} from 0"),
+    "huge offset": (lambda: texts(offset=HUGE), f"length of a column, key 0: 2 from {HUGE}"),
+    "large": (lambda: texts((1 << 57) + 1), f"length of a column, key 0: {(1 << 57) + 1} rows of 4 bytes"),
+    "null_count": (lambda: texts(null_count=-2), "null_count of a column, key 0: -2 of 2"),
+    "too many nulls": (lambda: texts(null_count=3), "null_count of a column, key 0: 3 of 2"),
+    "no validity": (lambda: texts(null_count=1), "null_count of a column, key 0: 1 without a validity buffer"),
+    "children": (lambda: texts(n_children=1), "children of a column, key 0: 1 of them"),
+    "two buffers": (lambda: texts(n_buffers=2), "buffers of a column, key 0: 2 of them, not 3"),
+    "negative buffers": (lambda: texts(n_buffers=-1), "buffers of a column, key 0: -1 of them, not 3"),
+    "no buffers": (lambda: texts(without_buffers=True), "buffers of a column, key 0: they are missing"),
+    "no offsets": (lambda: texts(ends=None), "offsets of a column, key 0: the buffer is missing"),
+    "no data": (lambda: texts(data=None), "data of a column, key 0: the buffer is missing"),
+    "negative start": (lambda: texts(ends=integers(-1, 1, 2)), "offsets of a column, key 0: from -1 to 1 of 2"),
+    "decreasing": (lambda: texts(3, integers(0, 2, 1, 2)), "offsets of a column, key 1: from 2 to 1 of 2"),
+    "beyond the end": (lambda: texts(ends=integers(0, 9, 2)), "offsets of a column, key 0: from 0 to 9 of 2"),
+    "negative end": (lambda: texts(ends=integers(0, 1, -2)), "offsets of a column, key 0: the last one is -2"),
+    "large offsets": (
+        lambda: Producer(b"U", 2, [None, integers(0, 1 << 40, 2, width=8), b"ab"]),
+        f"offsets of a column, key 0: from 0 to {1 << 40} of 2",
+    ),
+    "utf-8": (lambda: texts(ends=integers(0, 1, 2), data=b"a\xff"), "text of a column, key 1: it is not valid UTF-8"),
+    "cut": (lambda: texts(ends=integers(0, 1, 2), data="é".encode()), "text of a column, key 0: it is not valid UTF-8"),
+    "surrogate": (lambda: texts(1, integers(0, 3), b"\xed\xa0\x80"), "text of a column, key 0: it is not valid UTF-8"),
+    "overlong": (lambda: texts(1, integers(0, 2), b"\xc0\x80"), "text of a column, key 0: it is not valid UTF-8"),
+    "too high": (lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"), "text of a column, key 0: it is not valid UTF-8"),
+    "released": (lambda: texts(release=None), "array of a column, key 0: it was released"),
+    "schema released": (lambda: texts(schema_changes={"release": None}), "schema of a column, key 0: it was released"),
+    "no format": (lambda: texts(schema_changes={"format": None}), "schema of a column, key 0: it has no format"),
+    "unasked dictionary": (lambda: named(0, schema_changes={"dictionary": None}), "not of integers"),
+    "its type has none": (
+        lambda: Producer(b"u", 0, [None, None, None], dictionary=texts(), schema_changes={"dictionary": None}),
+        "dictionary of a column, key 0: its type has none",
+    ),
+    "no dictionary": (lambda: Producer(b"c", 1, [None, b"\0"], schema_changes=UNKEPT), "dictionary of a column, key 0: it is missing"),
+    "dictionary by text": (lambda: texts(dictionary=texts()), "schema of a column, key 0: a dictionary's numbers are not integers"),
+    "dictionary released": (
+        lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(schema_changes={"release": None})),
+        "schema of a column, key 0: the dictionary's is missing",
+    ),
+    "values released": (
+        lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(release=None)),
+        "array of a column, key 0: it was released",
+    ),
+    "values malformed": (
+        lambda: Producer(b"c", 1, [None, b"\1"], dictionary=texts(ends=integers(0, 2, 1))),
+        "offsets of a column, key 0: from 2 to 1 of 1",
+    ),
+    "dictionary of dictionaries": (lambda: Producer(b"c", 1, [None, b"\0"], dictionary=named(0)), "not of Arrow's type 'c'"),
+    "index": (lambda: named(2), "dictionary of a column, key 0: value 2 of 2"),
+    "negative index": (lambda: named(-1), "dictionary of a column, key 0: value -1 of 2"),
+    "largest index": (
+        lambda: Producer(b"L", 1, [None, b"\xff" * 8], dictionary=texts()),
+        f"dictionary of a column, key 0: value {2**64 - 1} of 2",
+    ),
+    "view size": (lambda: views(view(b"a", size=-1)), "view of a column, key 0: a size of -1"),
+    "view block": (lambda: views(view(b"a"), view(LONG, 1)), "view of a column, key 1: buffer 1 of 1"),
+    "view negative block": (lambda: views(view(LONG, -1)), "view of a column, key 0: buffer -1 of 1"),
+    "view beyond": (lambda: views(view(LONG, 0, 1)), "view of a column, key 0: from 1 to 27 of 26"),
+    "view overflow": (lambda: views(view(LONG, 0, 2**31 - 1)), f"view of a column, key 0: from {2**31 - 1} to {2**31 + 25} of 26"),
+    "view before": (lambda: views(view(LONG, 0, -1)), "view of a column, key 0: from -1 to 25 of 26"),
+    "view prefix": (lambda: views(view(b"A" + LONG[1:])), "view of a column, key 0: its prefix is not that of the text"),
+    "view no block": (
+        lambda: views(view(LONG), blocks=(None,), sizes=integers(26, width=8)),
+        "view of a column, key 0: from 0 to 26 of 26",
+    ),
+    "view sizes": (lambda: views(view(b"a"), sizes=integers(-1, width=8)), "sizes of a column, key 0: -1 bytes of buffer 0"),
+    "view no sizes": (
+        lambda: Producer(b"vu", 1, [None, view(b"a"), LONG, None]),
+        "sizes of a column, key 0: the buffer is missing",
+    ),
+    "view buffers": (lambda: views(view(b"a"), n_buffers=2), "buffers of a column, key 0: 2 of them, not 3"),
+    "view many buffers": (lambda: views(view(b"a"), n_buffers=1 << 40), f"buffers of a column, key 0: {1 << 40} of them, not 3"),
+    "table released": (lambda: Producer(b"+s", 2, [None], children=[texts()], release=None), "array of a column, key 0: it was released"),
+    "table of none": (
+        lambda: Producer(b"+s", 2, [None], children=[texts()], n_children=0),
+        "children of a column, key 0: 0 of them, not 1",
+    ),
+    "table longer": (lambda: Producer(b"+s", 3, [None], children=[texts()]), "length of a column, key 0: 2 where 3 are needed"),
+    "table further": (lambda: Producer(b"+s", 2, [None], children=[texts()], offset=1), "length of a column, key 0: 2 where 3 are needed"),
+    "table length": (lambda: Producer(b"+s", -1, [None], children=[texts()]), "length of a column, key 0: -1 from 0"),
+    "table huge": (
+        lambda: Producer(b"+s", (1 << 63) - 1, [None], children=[texts()], offset=(1 << 63) - 1),
+        f"length of a column, key 0: {(1 << 63) - 1} from {(1 << 63) - 1}",
+    ),
+    "table nulls": (
+        lambda: Producer(b"+s", 2, [b"\0"], children=[texts()], null_count=2),
+        "null_count of a column, key 0: rows of a table are null",
+    ),
+    "table without schema": (
+        lambda: Producer(b"+s", 2, [None], children=[texts(schema_changes={"release": None})]),
+        "schema of a column, key 0: its column is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+@pytest.mark.parametrize("method", ["update", "contains_many"])
+def test_a_producer_that_contradicts_itself_is_refused(kernel: Kernel, case: str, method: str) -> None:
+    make, message = MALFORMED[case]
+    producer, of = make(), made(kernel)
+    kind, said = outcome(lambda: getattr(of, method)(producer))
+    assert (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    released = 0 if case in ("released", "table released") else 1  # by somebody else
+    assert producer.released == released
+    if not released:  # which is the end of a stream
+        return
+    producer = make()
+    stream = Streamed(producer, [producer])
+    kind, said = outcome(lambda: getattr(of, method)(stream))
+    assert (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    assert stream.released == 1
+
+
+def test_the_keys_before_a_malformed_one_are_added(kernel: Kernel) -> None:
+    of = made(kernel)
+    with pytest.raises(ColumnError) as refusal:
+        of.update(texts(ends=integers(0, 1, 2), data=b"a\xff"))
+    assert "a" in of
+    assert (refusal.value.row, refusal.value.field, refusal.value.message) == (1, "text", "it is not valid UTF-8")
+
+
+class Given:
+    """An object that returns what a test says."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def __arrow_c_array__(self, requested_schema: object = None, /) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("given", [None, [1, 2], (1, 2, 3), (1, 2), b"", (None, None)])
+def test_what_is_no_pair_of_capsules_is_refused(kernel: Kernel, given: Any) -> None:
+    with pytest.raises(TypeError, match="capsule"):
+        made(kernel).update(Given(given))
+
+
+def test_capsules_of_other_names_are_refused_and_left_alone(kernel: Kernel) -> None:
+    producer = texts()
+    schema, array = producer.__arrow_c_array__()
+    for given in ((array, schema), (schema, schema), (schema, capsule(producer.array, b"other"))):
+        with pytest.raises(TypeError, match=r"capsule 'arrow_(schema|array)' of Arrow's C data interface expected"):
+            made(kernel).update(Given(given))
+    assert (producer.released, producer.schemas_released) == (0, 0)
+    assert made(kernel).update(Given((schema, array))) == 2
+    with pytest.raises(ColumnError, match="it was released"):
+        made(kernel).update(Given((schema, array)))
+    assert (producer.released, producer.schemas_released) == (1, 1)
+
+
+def test_a_stream_that_was_taken_is_gone(kernel: Kernel) -> None:
+    stream = Streamed(texts(), [texts()])
+    assert made(kernel).update(stream) == 2
+    with pytest.raises(ColumnError, match="stream of a column, key 0: it was released, or is incomplete"):
+        made(kernel).update(stream)
+    assert stream.released == 1
+
+
+def test_an_error_of_the_filters_own_code_releases_the_column(kernel: Kernel) -> None:
+    def refuse(key: object) -> bytes:
+        raise LookupError(key)
+
+    producer = texts()
+    with pytest.raises(LookupError, match=r"^a$"):
+        made(kernel, Encoding.CALLABLE, encode=refuse).update(producer)
+    assert (producer.released, producer.schemas_released) == (1, 1)
+
+
+class Owner:
+    """An object with a weak reference, which iterates over nothing."""
+
+    def __init__(self) -> None:
+        self.producer = texts()
+
+    def __arrow_c_array__(self, requested_schema: object = None, /) -> Any:
+        return self.producer.__arrow_c_array__()
+
+    def __iter__(self) -> Iterator[object]:
+        raise AssertionError("it is a column")
+
+
+def test_nothing_holds_a_column_afterwards(kernel: Kernel) -> None:
+    owner = Owner()
+    gone = weakref.ref(owner)
+    assert made(kernel).contains_many(owner) == b"\0\0"
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.native
+def test_offsets_that_change_meanwhile_lead_nowhere() -> None:
+    """Another thread writes to a column that is read: every key is still within what the last offset encloses."""
+    native = type("Kernel", (), backend.compiled())
+    count = 4_096
+    stop = threading.Event()
+    of = made(native, Encoding.BYTES)
+    producers = [Producer(b"z", count, [None, integers(*range(count + 1)), bytes(count)]) for _ in range(60)]
+    fill = integers(*(random.Random(1).randrange(-9, 1 << 31) for _ in range(count)))
+
+    def change() -> None:
+        while not stop.is_set():
+            for producer in producers:
+                memory = producer.memory[1]
+                assert memory is not None
+                ctypes.memmove(memory, fill, 4 * count)
+                ctypes.memmove(memory, integers(*range(count)), 4 * count)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for producer in producers:
+            result = outcome(lambda producer=producer: of.update(producer))  # type: ignore[misc]
+            assert isinstance(result, int) or result[0] is ColumnError
+            assert producer.released == 1
+    finally:
+        stop.set()
+        changing.join()
