@@ -23,6 +23,8 @@ PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
 GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}  # by the kernel, whose name for its room is the room's own
 HIDDEN = {  # classes that signatures name and users never hold
+    ("bloom.BloomFilter", "_Owner"): "the value of a private attribute",
+    ("bloom.CountingBloomFilter", "_Owner"): "the same",
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
     ("light.EventStream", "EventHub"): "made by LightClient.events",
