@@ -23,6 +23,7 @@ HINTS = {
     "redis": "install redis-server (Debian: redis-server)",
     "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
     "descriptors": "pip install 'spvfilter[descriptors]'",
+    "plot": "pip install 'spvfilter[plot]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -50,6 +51,8 @@ def missing(name: str) -> bool:
             return importlib.util.find_spec("bdkpython") is None
         case "descriptors":
             return importlib.util.find_spec("wallycore") is None
+        case "plot":
+            return importlib.util.find_spec("matplotlib") is None
         case "native":
             return not is_compiled()
     raise AssertionError(name)

@@ -15,6 +15,7 @@ from spvfilter.bloom.fileformat import MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
+from spvfilter.cli.bloom.size import configure as configure_size, show
 from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
@@ -65,6 +66,14 @@ def configure(parser: Parser) -> None:
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
     _add_force(merge)
+
+    size = parser.add_action(
+        "size", "tell how large a filter has to be",
+        "Tell how large a filter has to be and what is to be expected of it: plain, counting and scalable. Give two of --capacity, "
+        "--fp-rate and --bits; the third follows.",
+    )  # fmt: skip
+    configure_size(size)
+    size.set_defaults(perform=lambda store, args: show(args), redis=None)
 
     for action, perform in ((create, _create), (add, _add), (check, _check), (dedupe, _dedupe), (info, _info), (merge, _merge)):
         action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path")

@@ -19,7 +19,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
     ("argv", "said"),
     [
         ([], "the following arguments are required: ACTION"),
-        (["frobnicate"], "unknown action, expected one of: create, add, check, dedupe, info, merge (see 'spvfilter bloom --help')"),
+        (["frobnicate"], "unknown action, expected one of: create, add, check, dedupe, info, merge, size (see 'spvfilter bloom --help')"),
         *[([action], "the following arguments are required: FILTER") for action in ("add", "check", "info")],
         (["create", *SHAPE], "the following arguments are required: FILTER (see 'spvfilter bloom create --help')"),
         (["merge", "--output", "new"], "the following arguments are required: FILTER"),
