@@ -24,6 +24,7 @@ HINTS = {
     "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
     "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
     "descriptors": "pip install 'spvfilter[descriptors]'",
+    "plot": "pip install 'spvfilter[plot]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -53,6 +54,8 @@ def missing(name: str) -> bool:
             return any(importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow"))
         case "descriptors":
             return importlib.util.find_spec("wallycore") is None
+        case "plot":
+            return importlib.util.find_spec("matplotlib") is None
         case "native":
             return not is_compiled()
     raise AssertionError(name)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.bloom.fileformat import FileHeader as FileHeader
     from spvfilter.bloom.filter import BloomBits as BloomBits, BloomFilter as BloomFilter
-    from spvfilter.bloom.growth import Growth as Growth
+    from spvfilter.bloom.growth import Grown as Grown, Growth as Growth
     from spvfilter.bloom.hashing import (
         Bip37Hash as Bip37Hash,
         CustomHash as CustomHash,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SipHash as SipHash,
     )
     from spvfilter.bloom.scalable import ScalableBloomFilter as ScalableBloomFilter
+    from spvfilter.bloom.size import Expected as Expected, Size as Size
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -27,7 +28,8 @@ else:
         counting="CountingBloomFilter",
         fileformat="FileHeader",
         filter="BloomBits BloomFilter",
-        growth="Growth",
+        growth="Grown Growth",
         hashing="Bip37Hash CustomHash FastHash HashFamily SipHash",
         scalable="ScalableBloomFilter",
+        size="Expected Size",
     )

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, Self
 
@@ -17,6 +17,8 @@ from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader, body_size
 from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
+from spvfilter.bloom.sample import glance
+from spvfilter.bloom.shape import cells_and_functions
 from spvfilter.errors import CapacityError, CapacityWarning, FormatError, ParameterError, TooLargeError
 from spvfilter.kernel import Encoding, Family
 
@@ -92,11 +94,10 @@ class GenericFilter:
         buffer: Buffer | None = None,
         on_full: OnFull = "raise",
     ) -> None:
-        cells, functions = _shape(capacity, fp_rate, hash_funcs, bits, partitioned)
+        cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = (Encoding.BYTES, None) if encode is None else _encoding(encode)
         family, key = (_DEFAULT_HASHING, _DEFAULT_KEY) if hashing is None else (hashing, hashing.key)
-        if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
-            raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
+        _refuse_bip37(family, cells)
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # the kernel has memory of its own for small ones
             buffer = allocate(body_size(self.KIND, cells))
@@ -313,6 +314,45 @@ class GenericFilter:
         made._set_up(*shape, header.capacity, header.fp_rate, buffer=buffer, private=private, on_full=on_full)
         return made
 
+    def dump(self) -> bytes:
+        """The cells alone, without the header and the CRC of a file.
+
+        Bits are ⌈m/8⌉ bytes, bit b being 1 << (b & 7) of byte b >> 3; counters are ⌈m/2⌉ bytes, even ones in the low nibble. `body` is the
+        same without a copy, `load` the way back.
+        """
+        return bytes(self.body)
+
+    @classmethod
+    def load(
+        cls,
+        raw: Buffer,
+        capacity: int | None = None,
+        fp_rate: float | None = None,
+        hash_funcs: int | None = None,
+        *,
+        bits: int | None = None,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+        partitioned: bool = False,
+        on_full: OnFull = "raise",
+    ) -> Self:
+        """A filter of a copy of the cells that `dump` gave; the other arguments are those that the filter was made with.
+
+        Cells tell nothing of hash functions, family and encoding: with others than theirs, a filter misses keys. Raises FormatError for
+        another number of bytes than the shape takes and for set bits beyond m; ParameterError and TooLargeError as the constructor does.
+        """
+        cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
+        encoding, function = _encoding(encode)
+        family = hashing or _DEFAULT_HASHING
+        rate = float(fp_rate or 0)
+        shape = (family.family, encoding, FLAG_PARTITIONED if partitioned else 0, functions, cells, capacity or 0, rate, family.key)
+        header, view = FileHeader(cls.KIND, *shape), memoryview(raw).cast("B")
+        _refuse_bip37(family, cells)
+        fileformat.check_cells(header, view)
+        buffer = allocate(len(view))
+        memoryview(buffer).cast("B")[:] = view
+        return cls._made(header, family, function, buffer, private=True, on_full=on_full)
+
     def close(self) -> None:
         """Complete a writable mapped file: write the CRC, clear the flag, flush. The filter is read-only afterwards.
 
@@ -359,42 +399,17 @@ class GenericFilter:
         return partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full), (bytes(self),)
 
     def __repr__(self) -> str:
+        """Its shape, fill and rate: of more than 64 KiB of cells by a sample of them, which ≈ marks, so that it takes no time."""
         made_for = f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
         layout = ", partitioned" if self.partitioned else ""
-        return f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}>"
+        seen = glance(self.body, self.cells, self.KIND == fileformat.KIND_COUNTERS)
+        state = seen.told(seen.fill**self.hash_funcs)
+        return f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"
 
 
-def _shape(capacity: int | None, fp_rate: float | None, hash_funcs: int | None, bits: int | None, partitioned: bool) -> tuple[int, int]:
-    """(m, k) from the given arguments. Raises ParameterError unless they determine both."""
-    if bits is not None:
-        if capacity is not None or fp_rate is not None or hash_funcs is None:
-            raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
-        if not isinstance(bits, int) or not 1 <= bits <= fileformat.MAX_CELLS:
-            raise ParameterError(f"bits must be from 1 to {fileformat.MAX_CELLS}: {bits!r}")
-        if not isinstance(hash_funcs, int) or not 1 <= hash_funcs <= fileformat.MAX_HASH_FUNCS:
-            raise ParameterError(f"hash_funcs must be from 1 to {fileformat.MAX_HASH_FUNCS}: {hash_funcs!r}")
-        cells, functions = bits, hash_funcs
-        if partitioned and cells % functions:
-            raise ParameterError(f"the bits of a partitioned filter must be a multiple of its functions: {bits} and {hash_funcs}")
-        return cells, functions
-    if capacity is None or fp_rate is None:
-        raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
-    if type(capacity) is int and type(fp_rate) is float and (hash_funcs is None or type(hash_funcs) is int):
-        return _sized(capacity, fp_rate, hash_funcs, bool(partitioned))
-    return _sized.__wrapped__(capacity, fp_rate, hash_funcs, bool(partitioned))  # types that sizing refuses, or that equal others
-
-
-@lru_cache(maxsize=256)
-def _sized(capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool) -> tuple[int, int]:
-    """(m, k) for keys at a rate: many small filters are of one size."""
-    if hash_funcs is None:
-        cells, functions = sizing.optimal(capacity, fp_rate)
-    else:
-        cells, functions = sizing.bits_for(capacity, fp_rate, hash_funcs), hash_funcs
-    cells = sizing.align_bits(cells)
-    if partitioned:
-        cells += -cells % functions
-    return cells, functions
+def _refuse_bip37(family: HashFamily, cells: int) -> None:
+    if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
+        raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
 
 
 def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import SLOTS, GenericFilter
 from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.filter import BloomFilter
-from spvfilter.kernel import CounterCore
+from spvfilter.errors import ReadOnlyError
+from spvfilter.kernel import CounterCore, Encoding
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @public
@@ -37,6 +42,52 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         both = self.copy()
         both |= other
         return both
+
+    def union(self, *others: CountingBloomFilter) -> Self:
+        """A new filter with the keys of this and the others, with the sums of their counts, as `|`.
+
+        Raises MismatchError, TypeError for other objects, TooLargeError.
+        """
+        self._match(others)
+        both = self.copy()
+        both.union_update(*others)
+        return both
+
+    def union_update(self, *others: CountingBloomFilter) -> None:
+        """Add the keys of the others with their counts, as `|=`; `update` adds keys.
+
+        Raises MismatchError, TypeError for other objects, both before anything is changed; ReadOnlyError.
+        """
+        self._match(others)
+        for other in others:
+            self |= other
+
+    def _match(self, others: Iterable[CountingBloomFilter]) -> None:
+        for other in others:
+            if not isinstance(other, CountingBloomFilter):
+                raise TypeError(f"a counting Bloom filter expected, not {type(other).__name__}")
+            self.same_shape(other)
+
+    def remove_many(self, keys: Iterable[object] | Buffer) -> bytes:
+        """Count each key of a batch, as `update` takes it, once less: one byte for each, 1 if it was removed, 0 if it was not contained.
+
+        Nothing is changed for a key that is not contained: to take something from its counters would lose other keys. A key that comes
+        several times is removed as often as it is contained. All are looked up first, so that a key of a wrong type changes nothing at all.
+        As with `remove`, a key that was never added but is contained, a false positive, takes from other keys' counters.
+
+        Raises TypeError and OverflowError as `update` does, ReadOnlyError.
+        """
+        if memoryview(self.buffer).readonly:
+            raise ReadOnlyError("the filter is read-only")
+        batch = _listed(keys)
+        there = bytearray(self.contains_many(batch))
+        for at, key in enumerate(batch if isinstance(batch, list) else _rows(memoryview(batch), self.encoding)):
+            if there[at]:
+                try:
+                    self.remove(key)
+                except KeyError:  # removed before, by the same batch or another thread
+                    there[at] = 0
+        return bytes(there)
 
     def __bool__(self) -> bool:
         """Whether the filter contains anything."""
@@ -70,3 +121,24 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         """A BloomFilter with the same keys: a bit is set if its counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
         return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full)
+
+
+def _listed(keys: Iterable[object] | Buffer) -> list[object] | Buffer:
+    """A batch that can be gone through twice: a buffer as it is, anything else as a list. Raises TypeError for a str."""
+    if isinstance(keys, str):
+        raise TypeError("a batch of keys expected, not one str")
+    try:
+        memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for an iterable
+    except TypeError:
+        return list(keys)  # type: ignore[arg-type]  # an iterable, since it is not a buffer
+    return keys  # type: ignore[return-value]  # a buffer
+
+
+def _rows(view: memoryview, encoding: Encoding) -> list[object]:
+    """The keys in a buffer that `contains_many` takes."""
+    if encoding in (Encoding.INT64, Encoding.UINT64):
+        return list(view)
+    if not view.nbytes:
+        return [b""] * len(view)
+    flat, width = view.cast("B"), view.nbytes // len(view)
+    return [bytes(flat[at : at + width]) for at in range(0, len(flat), width)]

@@ -161,6 +161,16 @@ def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None
         raise FormatError("the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC")
 
 
+def check_cells(header: FileHeader, cells: memoryview) -> None:
+    """Raises FormatError unless these are the cells alone, of the length that the header determines."""
+    if len(cells) != header.body_size:
+        hint = ", which start like the file of a filter" if cells[: len(MAGIC)] == MAGIC else ""
+        kind = "4-bit counters" if header.kind == KIND_COUNTERS else "bits"
+        message = f"{header.cells} {kind} take {header.body_size} bytes, not {len(cells)}{hint}"
+        raise FormatError(message, offset=min(len(cells), header.body_size), field="cells")
+    check_padding(header, cells[-1])
+
+
 def check_padding(header: FileHeader, last: int) -> None:
     """Raises FormatError if the last byte has set bits beyond m."""
     used = header.cells % 8 if header.kind == KIND_BITS else header.cells % 2 * 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from threading import Event, Lock
@@ -62,6 +62,57 @@ class BloomBits(BitCore):
         common = self.copy()
         common &= other
         return common
+
+    def union(self, *others: BloomBits) -> Self:
+        """A new filter that contains the keys of this and the others, as `|`.
+
+        Raises MismatchError, TypeError for other objects, TooLargeError.
+        """
+        self._match(others)
+        both = self.copy()
+        both.union_update(*others)
+        return both
+
+    def intersection(self, *others: BloomBits) -> Self:
+        """A new filter that contains the keys in this and all others, as `&`.
+
+        Raises MismatchError, TypeError for other objects, TooLargeError.
+        """
+        self._match(others)
+        common = self.copy()
+        common.intersection_update(*others)
+        return common
+
+    def union_update(self, *others: BloomBits) -> None:
+        """Add the keys of the others, as `|=`; `update` adds keys.
+
+        Raises MismatchError, TypeError for other objects, both before anything is changed; ReadOnlyError.
+        """
+        self._match(others)
+        for other in others:
+            self |= other
+
+    def intersection_update(self, *others: BloomBits) -> None:
+        """Keep what the others contain, too, as `&=`. Raises as `union_update` does: MismatchError, TypeError, ReadOnlyError."""
+        self._match(others)
+        for other in others:
+            self &= other
+
+    def issubset(self, other: BloomBits) -> bool:
+        """Whether the other contains every key that this contains, as `<=`. Raises MismatchError, TypeError for other objects."""
+        self._match((other,))
+        return self <= other
+
+    def issuperset(self, other: BloomBits) -> bool:
+        """Whether this contains every key that the other contains, as `>=`. Raises MismatchError, TypeError for other objects."""
+        self._match((other,))
+        return other <= self
+
+    def _match(self, others: Iterable[BloomBits]) -> None:
+        for other in others:
+            if not isinstance(other, BloomBits):
+                raise TypeError(f"a Bloom filter expected, not {type(other).__name__}")
+            self.same_shape(other)
 
     def __bool__(self) -> bool:
         """Whether any key was added."""

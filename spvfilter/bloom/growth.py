@@ -10,11 +10,24 @@ from spvfilter.bloom import sizing
 from spvfilter.bloom.base import Encode
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
+from spvfilter.bloom.shape import cells_and_functions
 from spvfilter.errors import ParameterError
+from spvfilter.kernel import MAX_SLICES
 
 MAX_GROWTH = 1024
 _COUNTED_AGAIN = 16  # the share of a slice that is left when its bits are first counted: more than chance adds to them
 _FEWER = 0.75  # of the optimal number of functions: 3 % more bits for a quarter less time
+
+
+@public
+class Grown(NamedTuple):
+    """What is to be expected of a scalable filter that holds `items` distinct keys."""
+
+    items: int
+    slices: int
+    bits: int
+    most_hash_funcs: int  # those of the last slice
+    fp_rate: float  # by the approximate formula
 
 
 @public
@@ -55,6 +68,21 @@ class Growth(NamedTuple):
             room += self.capacity * self.growth**count
             count += 1
         return count
+
+    def expected(self, items: int) -> Grown:
+        """What is to be expected with so many keys. Raises ParameterError beyond 64 slices, and what can be sized."""
+        count = self.slices_for(items)
+        if count > MAX_SLICES:
+            raise ParameterError(f"{items} keys take {count} slices, at most {MAX_SLICES} are possible")
+        left, bits, most, log_right = items, 0, 0, 0.0
+        for number in range(count):
+            shape = self.shape(number)
+            cells, most = cells_and_functions(*shape, None, False)
+            held = min(left, shape[0])
+            left -= held
+            bits += cells
+            log_right += math.log1p(-sizing.fp_rate(cells, most, held))
+        return Grown(items, count, bits, most, -math.expm1(log_right))
 
     def slice(self, number: int, hashing: HashFamily | None, encode: Encode) -> BloomFilter:
         """An empty slice. Raises ParameterError, TooLargeError."""

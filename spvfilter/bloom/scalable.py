@@ -14,6 +14,7 @@ from spvfilter.bloom.base import Encode, GenericFilter, counting_lock, given_or_
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
+from spvfilter.bloom.sample import Glance, glance
 from spvfilter.errors import MismatchError
 from spvfilter.kernel import Encoding, Family, SeriesCore
 
@@ -227,5 +228,10 @@ class ScalableBloomFilter(SeriesCore):
         return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
 
     def __repr__(self) -> str:
+        """Its parameters, fill and rate; ≈ marks those of a sample of its bits, as large filters are not counted here."""
         shape = f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening {self.tightening:g}"
-        return f"<{type(self).__name__} {shape}, {len(self.slices)} slices, m={self.bits}, {self.hashing!r}>"
+        seen = [(glance(slice.body, slice.bits, False), slice) for slice in self.slices]
+        fill = sum(part.fill * slice.bits for part, slice in seen) / self.bits
+        rate = 1 - math.prod(1 - part.fill**slice.hash_funcs for part, slice in seen)
+        state = Glance(fill, all(part.is_exact for part, _ in seen)).told(rate)
+        return f"<{type(self).__name__} {shape}, {len(seen)} slices, m={self.bits}, {self.hashing!r}, {state}>"

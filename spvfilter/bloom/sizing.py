@@ -18,6 +18,30 @@ if TYPE_CHECKING:
 else:
     decimal = deferred("decimal")
 
+__all__ = [
+    "MAX_COUNT",
+    "MAX_COUNTER",
+    "MAX_HASH_FUNCS",
+    "align_bits",
+    "bits_for",
+    "bits_for_taylor",
+    "capacity_for",
+    "counter_overflow",
+    "estimate_deviation",
+    "estimate_intersection",
+    "estimate_items",
+    "estimate_union",
+    "fp_rate",
+    "fp_rate_bound",
+    "fp_rate_exact",
+    "fp_rate_of_fill",
+    "fp_rate_while_filling",
+    "optimal",
+    "optimal_bits_per_item",
+    "optimal_capacity",
+    "optimal_hash_funcs",
+]
+
 MAX_COUNT = 2**63 - 1  # bits or items; more than any machine holds, and floats are too coarse for larger numbers
 MAX_HASH_FUNCS = 1075  # the optimum for the smallest positive float is 1074, and the next integer is tried too
 MAX_COUNTER = 2**16 - 1  # the largest counter value, of 16-bit counters
@@ -66,6 +90,41 @@ def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
     _hash_funcs(hash_funcs)
     fill = math.exp(math.log(_probability(fp_rate)) / hash_funcs)  # c
     return _whole_bits(hash_funcs * capacity, fill + fill * fill / 2, capacity, fp_rate, hash_funcs)
+
+
+def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
+    """The largest number of items with which m bits and k functions stay at or below p: n = -(m/k) ln(1 - p^(1/k)), rounded down.
+
+    0 if a single item exceeds it. Raises ParameterError for arguments outside their domain.
+    """
+    _filter(bits, hash_funcs)
+    items = math.floor(bits / hash_funcs * -_log1mexp(math.log(_probability(fp_rate)) / hash_funcs))
+    step = 1
+    while items and _approximate(bits, hash_funcs, items) > fp_rate:  # by rounding errors
+        items, step = max(0, items - step), 2 * step
+    return min(items, MAX_COUNT)
+
+
+def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
+    """The largest number of items that m bits hold at or below p, and the number of hash functions with which they do.
+
+    As for `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside their domain.
+    """
+    _bits(bits)
+    below = max(1, math.floor(-math.log2(_probability(fp_rate))))
+    capacity, fewer = max((capacity_for(bits, fp_rate, hash_funcs), -hash_funcs) for hash_funcs in (below, below + 1))
+    return capacity, -fewer
+
+
+def optimal_hash_funcs(bits: int, capacity: int) -> int:
+    """The number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate: an integer next to (m/n) ln 2.
+
+    Raises ParameterError for counts outside their domain.
+    """
+    _bits(bits)
+    _items("capacity", capacity, least=1)
+    below = min(max(1, math.floor(bits / capacity * _LN2)), MAX_HASH_FUNCS - 1)
+    return min((below, below + 1), key=lambda hash_funcs: hash_funcs * _log1mexp(-hash_funcs * capacity / bits))
 
 
 def align_bits(bits: int, unit: int = 32) -> int:

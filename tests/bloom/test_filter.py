@@ -52,7 +52,7 @@ def test_planes_are_whole_and_of_one_size() -> None:
 def test_a_rate_may_be_a_decimal() -> None:
     made = BloomFilter(100, Decimal("0.01"))  # type: ignore[arg-type]
     assert made.nominal_fp_rate == 0.01
-    assert repr(made) == "<BloomFilter 100 keys at 0.01, m=960, k=7, FastHash(seed=0)>"
+    assert repr(made) == "<BloomFilter 100 keys at 0.01, m=960, k=7, FastHash(seed=0), fill 0.0%, rate 0>"
 
 
 @pytest.mark.parametrize(

@@ -312,6 +312,35 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
     assert mean - sizing.fp_rate(1024, 7, 107) > 2.5 * deviation
 
 
+@given(st.integers(1, TERA), RATES, st.integers(1, 60))
+def test_a_capacity_is_the_largest_that_keeps_the_rate(bits: int, rate: float, hash_funcs: int) -> None:
+    capacity = sizing.capacity_for(bits, rate, hash_funcs)
+    assert sizing.fp_rate(bits, hash_funcs, capacity) <= rate
+    assert sizing.fp_rate(bits, hash_funcs, capacity + 1) > rate * (1 - 1e-12)
+    if capacity:
+        assert sizing.bits_for(capacity, rate, hash_funcs) <= bits * (1 + 1e-14) + 1
+
+
+@given(st.integers(1, TERA), RATES)
+def test_the_best_capacity_is_that_of_the_best_number_of_functions(bits: int, rate: float) -> None:
+    capacity, hash_funcs = sizing.optimal_capacity(bits, rate)
+    assert capacity == sizing.capacity_for(bits, rate, hash_funcs)
+    assert capacity >= max(sizing.capacity_for(bits, rate, other) for other in range(1, 61))
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_the_best_number_of_functions_has_the_lowest_rate(bits: int, capacity: int) -> None:
+    hash_funcs = sizing.optimal_hash_funcs(bits, capacity)
+    here = sizing.fp_rate(bits, hash_funcs, capacity)
+    others = {*range(1, 30), max(1, hash_funcs - 1), min(hash_funcs + 1, sizing.MAX_HASH_FUNCS)}
+    assert all(here <= sizing.fp_rate(bits, other, capacity) * (1 + 1e-12) for other in others)
+
+
+def test_the_best_number_of_functions_has_a_limit() -> None:
+    assert sizing.optimal_hash_funcs(TERA, 1) == sizing.MAX_HASH_FUNCS
+    assert sizing.optimal_hash_funcs(1, TERA) == 1
+
+
 # Bad input
 
 
@@ -337,6 +366,13 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
         ),
         (lambda: sizing.bits_for_taylor(0, 0.01, 3), "capacity must be at least 1: 0"),
         (lambda: sizing.bits_for_taylor(10, 2, 3), "fp_rate must be between 0 and 1, both excluded: 2"),
+        (lambda: sizing.capacity_for(0, 0.01, 3), "bits must be at least 1: 0"),
+        (lambda: sizing.capacity_for(10, 0.01, 0), "hash_funcs must be at least 1: 0"),
+        (lambda: sizing.capacity_for(10, math.nan, 3), "fp_rate is not a number"),
+        (lambda: sizing.optimal_capacity(0, 0.01), "bits must be at least 1: 0"),
+        (lambda: sizing.optimal_capacity(10, 1.0), "fp_rate must be between 0 and 1, both excluded: 1.0"),
+        (lambda: sizing.optimal_hash_funcs(10, 0), "capacity must be at least 1: 0"),
+        (lambda: sizing.optimal_hash_funcs(2**63, 1), "bits must be at most 9223372036854775807: 9223372036854775808"),
         (lambda: sizing.align_bits(0), "bits must be at least 1: 0"),
         (lambda: sizing.align_bits(8, unit=0), "unit must be at least 1: 0"),
         (lambda: sizing.fp_rate(0, 7, 10), "bits must be at least 1: 0"),

@@ -104,7 +104,7 @@ def test_a_spend_of_unknown_value_is_not_counted_as_nothing(run: Any, tmp_path: 
     block = tmp_path / "4.raw"
     block.write_bytes(chain[3])
     watch = tmp_path / "w"
-    watch.write_text(f"outpoint:{p2pkh_events(chain)[0]['outpoint']},rent\n")
+    watch.write_text(f"outpoint:{p2pkh_events(chain)[0]['outpoint_txid']}:0,rent\n")
     ran = run("scan", block, "--watch", watch, "--network", "regtest")
     assert re.search(r"^ +4  spent +\?  \w{64}:0 +\(output not seen\)  rent$", ran.out, re.MULTILINE)
     assert re.search(r"\(output not seen\)  rent +0\.00000000  0\.00000000 \+ 1 unknown +1\n", ran.out)

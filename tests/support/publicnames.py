@@ -10,7 +10,7 @@ from typing import Any
 
 from support.raising import COMPILED, plain
 
-MODULES = ["address", "errors", "hashes", "network", "primitives", "transaction"]
+MODULES = ["address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction"]
 ROOMS = [
     *("bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "scan", "store", "wallet", "watch", "watch.descriptor"),
     *("wire", "wire.messages"),

@@ -7,7 +7,7 @@ from operator import methodcaller
 from pathlib import Path
 
 from spvfilter import errors
-from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, ScalableBloomFilter, SipHash
+from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, ScalableBloomFilter, SipHash, Size
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
@@ -98,7 +98,8 @@ def bloom_filters() -> list[object]:
     counting = CountingBloomFilter(10, 0.01, encode="int64")
     scalable = ScalableBloomFilter(10, 0.01, encode="int64")
     scalable.update(range(50))
-    return [*plain, encoded, counting, scalable, Growth(10, 0.01), *hashings, counting.header()]
+    growth, size = Growth(10, 0.01), Size.of(10, 0.01)
+    return [*plain, encoded, counting, scalable, growth, growth.expected(50), size, size.expected(5), *hashings, counting.header()]
 
 
 def bip37_filters() -> list[object]:

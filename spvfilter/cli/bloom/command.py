@@ -11,17 +11,19 @@ from math import isfinite, sqrt
 from pathlib import Path
 
 from spvfilter.bloom.base import OnFull
-from spvfilter.bloom.fileformat import MAX_HASH_FUNCS
+from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
-from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, RedisStorage, Shape, is_filter
+from spvfilter.cli.bloom.raw import read_raw, write_raw
+from spvfilter.cli.bloom.size import configure as configure_size, show
+from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, Kind, RedisStorage, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
 
 SEEN_CAPACITY, SEEN_FP_RATE = 1_000_000, 1e-6  # of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
-_SHAPE = ("capacity", "fp_rate", "hash_funcs", "key")
+Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 
 
 def configure(parser: Parser) -> None:
@@ -33,14 +35,26 @@ def configure(parser: Parser) -> None:
     create.add_argument("filter", metavar="FILTER", help="the file to make")
     _add_inputs(create, "lines to add; default: none")
     _add_shape(create, required=True)
-    create.add_argument("--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with")
+    _add_kind(create)
     _add_on_full(create)
     _add_force(create)
 
-    add = parser.add_action("add", "add lines", "Add the lines of the INPUTs to a filter.")
+    add = parser.add_action(
+        "add", "add lines", "Add the lines of the INPUTs to a filter. --capacity and --fp-rate make it if it does not exist.",
+    )  # fmt: skip
     add.add_argument("filter", metavar="FILTER")
     _add_inputs(add, "lines to add")
+    _add_shape(add, required=False)
+    _add_kind(add)
     _add_on_full(add)
+
+    remove = parser.add_action(
+        "remove", "remove lines from a counting filter",
+        "Remove the lines of the INPUTs, once each, from a filter made by create --counting. Lines that are not in it change nothing and "
+        "are counted, exit code 1. Remove only lines that were added: any other that the filter reports takes something from those.",
+    )  # fmt: skip
+    remove.add_argument("filter", metavar="FILTER")
+    _add_inputs(remove, "lines to remove")
 
     check = parser.add_action("check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter.")
     check.add_argument("filter", metavar="FILTER")
@@ -50,14 +64,29 @@ def configure(parser: Parser) -> None:
 
     dedupe = parser.add_action(
         "dedupe", "print each line once",
-        "Print each line the first time it occurs. FILTER, an existing filter, remembers lines across runs; without one the lines are "
-        "remembered in memory, in a filter that grows (with --hash-funcs, in one of N lines).",
+        "Print each line the first time it occurs. FILTER remembers lines across runs; with --capacity it is made if it does not exist. "
+        "Without one the lines are remembered in memory. A filter that is made grows (with --hash-funcs or --redis it is one of N lines).",
     )  # fmt: skip
-    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="an existing filter, if any, then lines")
+    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then lines")
     _add_null(dedupe)
-    _add_shape(dedupe, required=False)
+    _add_shape(dedupe, required=False, defaults=(f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}"))
     _add_on_full(dedupe)
+    actions = ((create, _create), (add, _add), (remove, _remove), (check, _check), (dedupe, _dedupe), *_configure_whole(parser))
+    for action, perform in actions:
+        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path")
+        action.set_defaults(perform=perform)
 
+    size = parser.add_action(
+        "size", "tell how large a filter has to be",
+        "Tell how large a filter has to be and what is to be expected of it: plain, counting and scalable. Give two of --capacity, "
+        "--fp-rate and --bits; the third follows.",
+    )  # fmt: skip
+    configure_size(size)
+    size.set_defaults(perform=lambda store, args: show(args), redis=None)
+
+
+def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
+    """The actions on whole filters."""
     info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
     info.add_argument("filters", metavar="FILTER", nargs="+")
 
@@ -66,9 +95,28 @@ def configure(parser: Parser) -> None:
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
     _add_force(merge)
 
-    for action, perform in ((create, _create), (add, _add), (check, _check), (dedupe, _dedupe), (info, _info), (merge, _merge)):
-        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path")
-        action.set_defaults(perform=perform)
+    dump = parser.add_action(
+        "dump", "write a filter's raw bits or counters",
+        "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b & 7) of byte "
+        "b >> 3; of two counters in a byte the first is the low half. Standard error tells the options that load them.",
+    )  # fmt: skip
+    dump.add_argument("filter", metavar="FILTER")
+    dump.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
+    _add_force(dump, "replace an existing file")
+
+    load = parser.add_action(
+        "load", "make a filter of raw bits or counters",
+        "Make a filter of bits or 4-bit counters that dump wrote, with the options that the filter was made with: --capacity and "
+        "--fp-rate, or --bits and --hash-funcs. Wrong options of the same size cannot be noticed: such a filter misses lines.",
+    )  # fmt: skip
+    load.add_argument("filter", metavar="FILTER", help="the filter to make")
+    load.add_argument("raw", metavar="RAW", nargs="?", default="-", help="the bits or counters; default: standard input")
+    _add_shape(load, required=False)
+    load.add_argument("--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity")
+    load.add_argument("--counting", action="store_true", help="these are counters")
+    load.add_argument("--partitioned", action="store_true", help="each hash function has bits of its own")
+    _add_force(load)
+    return [(info, _info), (merge, _merge), (dump, write_raw), (load, read_raw)]
 
 
 def _add_inputs(parser: Parser, help: str) -> None:
@@ -80,19 +128,24 @@ def _add_null(parser: Parser) -> None:
     parser.add_argument("-0", "--null", action="store_true", help="lines end with NUL instead of newline")
 
 
-def _add_shape(parser: Parser, *, required: bool) -> None:
-    default = ("", "") if required else (f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}")
+def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("", "")) -> None:
     parser.add_argument(
-        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size the filter for{default[0]}"
+        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size the filter for{defaults[0]}"
     )
     parser.add_argument(
         "--fp-rate", metavar="P", type=probability, required=required,
-        help=f"false-positive rate: share of other lines that a filter of N lines also reports{default[1]}",
+        help=f"false-positive rate: share of other lines that a filter of N lines also reports{defaults[1]}",
     )  # fmt: skip
     parser.add_argument(
         "--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="number of hash functions; default: the best for P"
     )
     parser.add_argument("--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines")
+
+
+def _add_kind(parser: Parser) -> None:
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with")
+    kinds.add_argument("--counting", action="store_true", help="make a filter from which lines can be removed, four times as large")
 
 
 def _add_on_full(parser: Parser) -> None:
@@ -106,21 +159,20 @@ def _on_full(args: argparse.Namespace) -> OnFull:
     return "warn" if args.on_full == "warn" else "raise"
 
 
-def _add_force(parser: Parser) -> None:
-    parser.add_argument("--force", action="store_true", help="replace an existing filter")
+def _add_force(parser: Parser, help: str = "replace an existing filter") -> None:
+    parser.add_argument("--force", action="store_true", help=help)
 
 
 def run(args: argparse.Namespace) -> int:
     with _store(args.redis) as store:
         try:
-            args.perform(store, args)
+            return int(args.perform(store, args) or 0)
         except CapacityError as error:
             advice = "make a larger one, or one that grows (create --scalable), or take more false positives (--on-full warn)"
             raise SourceError(
                 f"{store.name} is full: made for {error.capacity} lines, it holds {error.count} and has a false-positive rate of "
                 f"{error.fp_rate:.3g} now: {advice}"
             ) from None
-    return 0
 
 
 @contextmanager
@@ -132,18 +184,21 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
         yield store
 
 
-def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, capacity: int, fp_rate: float) -> None:
-    hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
-    scalable = args.scalable if "scalable" in args else name is None and args.hash_funcs is None
-    if scalable and args.hash_funcs is not None:
+def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, kind: Kind, capacity: int, fp_rate: float) -> None:
+    hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key) if args.key else SipHash()
+    if kind is Kind.SCALABLE and args.hash_funcs is not None:
         raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
-    shape = Shape(capacity, fp_rate, args.hash_funcs, scalable, _on_full(args))
+    shape = Shape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args))
     store.create(name, shape, hashing, replace="force" in args and args.force)
+
+
+def _kind(args: argparse.Namespace) -> Kind:
+    return Kind.SCALABLE if args.scalable else Kind.COUNTING if args.counting else Kind.PLAIN
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
     keys = Keys(args.inputs, args.null) if args.inputs else None
-    _make(store, args.filter, args, args.capacity, args.fp_rate)
+    _make(store, args.filter, args, _kind(args), args.capacity, args.fp_rate)
     if keys is not None:
         _fill(store, keys)
     store.finish()
@@ -151,9 +206,55 @@ def _create(store: FilterStorage, args: argparse.Namespace) -> None:
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
     keys = Keys(args.inputs, args.null)
-    store.open(args.filter, change=True, on_full=_on_full(args))
+    chosen = _kind(args)
+    if not store.exists(args.filter) and (args.capacity is None or args.fp_rate is None):
+        raise SourceError(f"{store.absent(args.filter)}: --capacity and --fp-rate make it")
+    _open_or_make(store, args.filter, args, chosen, args.fp_rate)
+    if chosen is not Kind.PLAIN and chosen is not store.asked().kind:
+        raise ParameterError(f"{store.name} is a {store.asked().kind.value}: leave --{chosen.name.lower()} out")
     _fill(store, keys)
     store.finish()
+
+
+def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
+    """Open a filter to change it, or make one. Raises ParameterError for options that an existing one was not made with."""
+    if not store.exists(name):
+        try:
+            _make(store, name, args, kind, args.capacity, fp_rate)
+        except SourceError:
+            if not store.exists(name):  # else another writer to Redis was faster
+                raise
+        else:
+            complain(f"{name} did not exist: made {'one that grows from' if kind is Kind.SCALABLE else 'one for'} {args.capacity} lines")
+            return
+    store.open(name, change=True, on_full=_on_full(args))
+    asked = store.asked()
+    for option, there in (("capacity", asked.capacity), ("fp_rate", asked.fp_rate), ("hash_funcs", asked.hash_funcs)):
+        given = getattr(args, option)
+        if given is not None and given != there:
+            flag = f"--{option.replace('_', '-')}"
+            made = f"without {flag}" if there is None else f"with {flag} {there}, not {given}"
+            raise ParameterError(f"{name} exists and was made {made}: leave it out")
+    if args.key is not None and (asked.key is None or args.key not in (b"", asked.key)):
+        raise ParameterError(f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave it out")
+
+
+def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
+    keys = Keys(args.inputs, args.null)
+    store.open(args.filter, change=True)
+    store.remove_many([])  # raises if nothing can be removed from it
+    seen = removed = 0
+    with _progress(keys) as shown:
+        for batch in keys.batches():
+            seen += len(batch)
+            removed += sum(store.remove_many(batch))
+            shown.update(keys.done, keys.total)
+    store.finish()
+    if removed == seen:
+        complain(f"{seen} lines, all of them removed")
+        return 0
+    complain(f"{seen} lines, {removed} of them removed: the other {seen - removed} were not in it")
+    return 1
 
 
 def _fill(store: FilterStorage, keys: Keys) -> None:
@@ -196,16 +297,17 @@ def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
 def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     if args.redis is not None and not args.names:
         raise ParameterError("bloom dedupe --redis needs the key of a filter as FILTER (see 'spvfilter bloom dedupe --help')")
-    kept = bool(args.names) and (args.redis is not None or is_filter(Path(args.names[0])))
-    if kept and any(getattr(args, name) is not None for name in _SHAPE):
-        raise ParameterError("an existing filter has its own --capacity, --fp-rate, --hash-funcs and --key: leave these options out")
+    first: str = args.names[0] if args.names else "-"
+    kept = args.redis is not None or (first != "-" and (is_filter(Path(first)) or not store.exists(first)))
+    if kept and args.capacity is None and not store.exists(first):
+        raise SourceError(f"{store.absent(first)}: --capacity makes a filter of that name")
     keys = Keys(args.names[1:] if kept else args.names, args.null)
+    kind = Kind.PLAIN if args.hash_funcs is not None or args.redis is not None else Kind.SCALABLE
     if kept:
-        store.open(args.names[0], change=True, on_full=_on_full(args))
+        _open_or_make(store, first, args, kind, args.fp_rate or SEEN_FP_RATE)
     else:
-        _make(store, None, args, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
-    facts = store.facts()
-    if facts.counting:
+        _make(store, None, args, kind, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
+    if store.asked().kind is Kind.COUNTING:
         raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain one")
     try:
         with _progress(keys, prints=True) as shown:
@@ -303,8 +405,9 @@ def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _key(text: str) -> bytes:
+    """Argument type: a key of SipHash; none for a random one."""
     if text == "random":
-        return SipHash().key
+        return b""
     key = hex_bytes(text)
     if len(key) != 16:
         raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), not of {len(key)}")

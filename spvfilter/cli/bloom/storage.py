@@ -8,6 +8,7 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
@@ -18,8 +19,17 @@ from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, 
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
-from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError, RemoteExistsError, SourceError, SpvFilterError
-from spvfilter.kernel import Encoding
+from spvfilter.errors import (
+    CapacityError,
+    FormatError,
+    MismatchError,
+    ParameterError,
+    RemoteExistsError,
+    RemoteMissingError,
+    SourceError,
+    SpvFilterError,
+)
+from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.filter import RedisBloomFilter
@@ -28,13 +38,21 @@ T = TypeVar("T")
 Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter
 
 
+class Kind(Enum):
+    """The kinds of filters."""
+
+    PLAIN = "Bloom filter"
+    SCALABLE = "scalable Bloom filter"
+    COUNTING = "counting Bloom filter"
+
+
 class Shape(NamedTuple):
     """What a new filter is made for."""
 
     capacity: int
     fp_rate: float
     hash_funcs: int | None
-    scalable: bool
+    kind: Kind
     on_full: OnFull
 
     @property
@@ -43,10 +61,19 @@ class Shape(NamedTuple):
         return self.capacity, self.fp_rate, self.hash_funcs
 
 
+class Asked(NamedTuple):
+    """The options that a filter was made with; None where there are none."""
+
+    kind: Kind
+    capacity: int | None
+    fp_rate: float | None
+    hash_funcs: int | None
+    key: bytes | None  # of SipHash
+
+
 class Facts(NamedTuple):
     """The parameters and the state of a filter."""
 
-    counting: bool
     kind: str
     family: str
     bits: int
@@ -74,12 +101,27 @@ class FilterStorage(ABC):
         """Open a filter; with `on_full`, what happens to a new line when it is full."""
 
     @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is something of that name, be it a filter or not."""
+
+    def absent(self, name: str) -> str:
+        """Says that there is nothing of that name."""
+        return f"{name}: No such file or directory"
+
+    @abstractmethod
+    def asked(self) -> Asked: ...
+
+    @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
         """Add the lines and return one byte for each: whether it was new. Fewer, if the filter has no room for the next one."""
 
     @abstractmethod
     def update(self, lines: list[bytes]) -> int:
         """Add the lines and return how many were new. Raises CapacityError."""
+
+    @abstractmethod
+    def remove_many(self, lines: list[bytes]) -> bytes:
+        """Remove the lines from a counting filter and return one byte for each: whether it was there. Raises ParameterError for others."""
 
     @abstractmethod
     def contains_many(self, lines: list[bytes]) -> bytes: ...
@@ -150,10 +192,13 @@ class FileStorage(FilterStorage):
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
         if name is not None:
             self._claim(name, replace)
-        if shape.scalable:
-            self._filter = ScalableBloomFilter(shape.capacity, shape.fp_rate, hashing=hashing)
-        else:
-            self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
+        match shape.kind:
+            case Kind.SCALABLE:
+                self._filter = ScalableBloomFilter(shape.capacity, shape.fp_rate, hashing=hashing)
+            case Kind.COUNTING:
+                self._filter = CountingBloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
+            case Kind.PLAIN:
+                self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
     def _claim(self, name: str, replace: bool) -> None:
         """Let `finish` write to this file. Only a filter is ever replaced."""
@@ -175,6 +220,17 @@ class FileStorage(FilterStorage):
             self._keys([])  # raises if the filter does not hold lines
             self._claim(name, replace=True)
 
+    def exists(self, name: str) -> bool:
+        return Path(name).exists()
+
+    def asked(self) -> Asked:
+        made = self._opened
+        key = made.hashing.key if made.family == Family.SIPHASH else None
+        if isinstance(made, ScalableBloomFilter):
+            return Asked(Kind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
+        kind = Kind.COUNTING if isinstance(made, CountingBloomFilter) else Kind.PLAIN
+        return Asked(kind, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
+
     def add_many(self, lines: list[bytes]) -> bytes:
         new = bytearray()
         with suppress(CapacityError):
@@ -184,6 +240,13 @@ class FileStorage(FilterStorage):
 
     def update(self, lines: list[bytes]) -> int:
         return self._opened.update(self._keys(lines))
+
+    def remove_many(self, lines: list[bytes]) -> bytes:
+        made = self._opened
+        if not isinstance(made, CountingBloomFilter):
+            kind = self.asked().kind.value
+            raise ParameterError(f"{self.name} is a {kind}, from which nothing can be removed: make a counting one (create --counting)")
+        return made.remove_many(self._keys(lines))
 
     def contains_many(self, lines: list[bytes]) -> bytes:
         return self._opened.contains_many(self._keys(lines))
@@ -195,10 +258,8 @@ class FileStorage(FilterStorage):
         made = self._opened
         if isinstance(made, ScalableBloomFilter):
             return _scalable_facts(made)
-        counting = isinstance(made, CountingBloomFilter)
-        kind = "counting Bloom filter" if counting else "Bloom filter"
+        kind = self.asked().kind.value
         return Facts(
-            counting=counting,
             kind=f"{kind}, partitioned" if made.partitioned else kind,
             family=made.family.name.lower(),
             bits=made.cells,
@@ -241,8 +302,7 @@ class FileStorage(FilterStorage):
 def _scalable_facts(made: ScalableBloomFilter) -> Facts:
     functions = [slice.hash_funcs for slice in made.slices]
     return Facts(
-        counting=False,
-        kind="scalable Bloom filter",
+        kind=Kind.SCALABLE.value,
         family=made.family.name.lower(),
         bits=made.bits,
         size=sum(slice.header().body_size for slice in made.slices),
@@ -298,13 +358,30 @@ class RedisStorage(FilterStorage):
         from spvfilter.bloom.redis.filter import RedisBloomFilter
 
         assert name is not None
-        if shape.scalable:
+        if shape.kind is Kind.SCALABLE:
             raise ParameterError("--scalable needs a filter in a file: those in Redis have a fixed size")
+        if shape.kind is Kind.COUNTING:
+            raise ParameterError("--counting needs a filter in a file: those in Redis have bits")
         make = partial(RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full)
         self._run(self._make(name, make, replace))
 
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         self.name, self._filter = name, self._run(self._there(name, on_full))
+
+    def absent(self, name: str) -> str:
+        return f"no filter at {name!r}: it was never created, has expired, was deleted or evicted"
+
+    def exists(self, name: str) -> bool:
+        try:
+            self._run(self._there(name))
+        except RemoteMissingError:
+            return False
+        return True
+
+    def asked(self) -> Asked:
+        made = self._opened
+        key = made.hashing.key if made.hashing.family == Family.SIPHASH else None
+        return Asked(Kind.PLAIN, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
 
     def add_many(self, lines: list[bytes]) -> bytes:
         async def add() -> bytes:
@@ -319,6 +396,9 @@ class RedisStorage(FilterStorage):
     def update(self, lines: list[bytes]) -> int:
         return self._run(self._opened.update(self._keys(lines)))
 
+    def remove_many(self, lines: list[bytes]) -> bytes:
+        raise ParameterError(f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file")
+
     def contains_many(self, lines: list[bytes]) -> bytes:
         return self._run(self._opened.contains_many(self._keys(lines)))
 
@@ -331,7 +411,7 @@ class RedisStorage(FilterStorage):
 
         made = self._opened
         kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
-        shape = (False, kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
+        shape = (kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
         return Facts(*shape, made.capacity, made.nominal_fp_rate, *self._run(ask()))
 
     def read(self, name: str) -> Local:
@@ -341,7 +421,8 @@ class RedisStorage(FilterStorage):
     def write(self, name: str, made: Local, *, replace: bool) -> None:
         from spvfilter.bloom.redis.filter import RedisBloomFilter
 
-        assert isinstance(made, BloomFilter)  # Redis holds no other kind
+        if not isinstance(made, BloomFilter):
+            raise ParameterError("Redis holds plain Bloom filters alone")
         self._run(self._make(name, partial(RedisBloomFilter.create_from, self._client, name, made), replace))
 
     def finish(self) -> None:

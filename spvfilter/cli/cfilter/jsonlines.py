@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from binascii import unhexlify
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.filters.bip158 import filter_hash
@@ -19,12 +19,20 @@ from spvfilter.protocol import MAX_BLOCK_SIZE
 
 _MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
+_FIRST = {bytes(32), *_GENESIS}  # that of a block or of the one before it tells which network a filter is of
 _START = 4_096  # bytes per read until something other than blanks is found
+_BUFFER = 1 << 20  # bytes; several lines of large filters
+_HASH = rb'"([0-9a-fA-F]{64})"'
+_COUNT = rb"(?:0|[1-9][0-9]{0,17})"
+# What `FilterRecord.line` gives as compact JSON, before and after the digits of the filter: such lines need no JSON parser.
+_BEFORE = re.compile(
+    rb'\{"block":' + _HASH + rb',"previous":(?:null|' + _HASH + rb'),"height":(?:null|(' + _COUNT + rb')),"n":' + _COUNT + rb',"filter":"'
+)
+_AFTER = re.compile(rb'","filter_hash":' + _HASH + rb',"filter_header":(?:null|' + _HASH + rb")\}[ \t\r\n]*")
 _OBJECT = re.compile(rb'\{\s*"[a-z]')  # the bytes of one filter in ten million begin like this
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRecord:
+class FilterRecord(NamedTuple):
     """One filter, a line of the file. Hashes are in wire order; `header` is None if the filter headers before it are unknown."""
 
     block: bytes
@@ -51,7 +59,7 @@ def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
     if name == "-":
         yield from _records(standard_input(), "standard input")
         return
-    with Path(name).open("rb") as file:
+    with Path(name).open("rb", _BUFFER) as file:
         yield from _records(file, name)
 
 
@@ -61,7 +69,9 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
             raise SourceError(f"{name}: line {number}: more than {_MAX_LINE} bytes")
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
-        if line.strip():
+        if (written := _as_written(line)) is not None:
+            yield number, written
+        elif line.strip():
             try:
                 yield number, _record(line)
             except ValueError as error:  # ParameterError among them
@@ -83,6 +93,32 @@ def is_of_lines(name: str) -> bool:
             return _OBJECT.match(start + file.read(_START)) is not None
     except (OSError, ValueError):
         return False
+
+
+def _as_written(line: bytes) -> FilterRecord | None:
+    """The record of a sound line as `build` and `export` write it; None for any other line, which `_record` reads or refuses."""
+    before = _BEFORE.match(line)
+    if before is None:
+        return None
+    end = line.find(b'"', before.end())
+    after = _AFTER.fullmatch(line, max(end, 0))
+    if after is None:
+        return None
+    try:
+        data = unhexlify(line[before.end() : end])
+    except ValueError:
+        return None
+    block, previous, height = before.groups()
+    stated, header = after.groups()
+    if unhexlify(stated)[::-1] != filter_hash(data):
+        return None
+    return FilterRecord(
+        unhexlify(block)[::-1],
+        None if previous is None else unhexlify(previous)[::-1],
+        None if height is None else int(height),
+        data,
+        None if header is None else unhexlify(header)[::-1],
+    )
 
 
 def _record(line: bytes) -> FilterRecord:
@@ -111,6 +147,8 @@ def _record(line: bytes) -> FilterRecord:
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
     """Raises SourceError if the record's block or the one before it is a genesis block, but not this network's."""
+    if record.height not in (0, 1) and record.block not in _FIRST and record.previous not in _FIRST:
+        return
     genesis = network.genesis_hash
     first = None  # the block that would be the genesis block
     if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:

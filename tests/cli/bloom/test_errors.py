@@ -9,7 +9,8 @@ import pytest
 
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
-from spvfilter.bloom.hashing import CustomHash
+from spvfilter.bloom.hashing import CustomHash, SipHash
+from spvfilter.bloom.scalable import ScalableBloomFilter
 from support.processes import LINES, process
 
 SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
@@ -19,7 +20,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
     ("argv", "said"),
     [
         ([], "the following arguments are required: ACTION"),
-        (["frobnicate"], "unknown action, expected one of: create, add, check, dedupe, info, merge (see 'spvfilter bloom --help')"),
+        (["frobnicate"], "unknown action, expected one of: create, add, remove, check, dedupe, info, merge, dump, load, size (see"),
         *[([action], "the following arguments are required: FILTER") for action in ("add", "check", "info")],
         (["create", *SHAPE], "the following arguments are required: FILTER (see 'spvfilter bloom create --help')"),
         (["merge", "--output", "new"], "the following arguments are required: FILTER"),
@@ -46,7 +47,50 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["create", "lines.txt/new", *SHAPE], "lines.txt/new: "),
         (["create", "/proc/new", *SHAPE], "/proc/new: "),
         (["create", "made.bloom", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
-        (["add", "missing", "lines.txt"], "missing: No such file or directory"),
+        (["add", "missing", "lines.txt"], "missing: No such file or directory: --capacity and --fp-rate make it"),
+        (["add", "missing", "lines.txt", "--capacity", "9"], "missing: No such file or directory: --capacity and --fp-rate make it"),
+        (["add", "missing", "nowhere", *SHAPE], "nowhere: No such file or directory"),
+        (["add", "nowhere/new", "lines.txt", *SHAPE], "nowhere/new: "),
+        (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: header at byte 0: truncated"),
+        (["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"], "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave"),
+        (["add", "made.bloom", "lines.txt", "--hash-funcs", "3"], "made.bloom exists and was made with --hash-funcs 20, not 3: leave"),
+        (["add", "made.bloom", "lines.txt", "--key", "random"], "made.bloom exists and was made without --key: leave it out"),
+        (["add", "keyed.bloom", "lines.txt", "--key", "00" * 16], "keyed.bloom exists and was made with another --key: leave it out"),
+        (["add", "made.bloom", "lines.txt", "--counting"], "made.bloom is a Bloom filter: leave --counting out"),
+        (["add", "counting.bloom", "lines.txt", "--scalable"], "counting.bloom is a counting Bloom filter: leave --scalable out"),
+        (["add", "new", "lines.txt", *SHAPE, "--counting", "--scalable"], "argument --scalable: not allowed with argument --counting"),
+        (["add", "new", "lines.txt", *SHAPE, "--scalable", "--hash-funcs", "3"], "--scalable chooses the number of hash functions"),
+        (["dedupe", "missing"], "missing: No such file or directory: --capacity makes a filter of that name"),
+        (["dedupe", "missing", "nowhere", "--capacity", "5"], "nowhere: No such file or directory"),
+        (["dedupe", "nowhere/new", "lines.txt", "--capacity", "5"], "nowhere/new: "),
+        (["dedupe", "counting.bloom", "lines.txt"], "counting.bloom is a counting filter, which would count repeated lines"),
+        (["remove", "missing", "lines.txt"], "missing: No such file or directory"),
+        (["remove", "counting.bloom", "missing"], "missing: No such file or directory"),
+        (["remove", "made.bloom", "lines.txt"], "made.bloom is a Bloom filter, from which nothing can be removed: make a counting one"),
+        (["remove", "scalable.bloom", "lines.txt"], "scalable.bloom is a scalable Bloom filter, from which nothing"),
+        (["remove", "counting.bloom", "lines.txt", "--counting"], "unknown option --counting (see 'spvfilter bloom remove --help')"),
+        (["dump", "missing"], "missing: No such file or directory"),
+        (["dump", "flipped.bloom", "--output", "new"], "flipped.bloom: CRC at byte "),
+        (["dump", "scalable.bloom", "--output", "new"], "scalable.bloom is a scalable filter, which is several filters: it has no raw"),
+        (["dump", "made.bloom", "--output", "lines.txt"], "lines.txt exists: --force replaces it"),
+        (["dump", "made.bloom", "--output", "folder", "--force"], "folder exists and is no file"),
+        (["dump", "made.bloom", "--output", "nowhere/new"], "nowhere/new: nowhere is not a writable directory"),
+        (["load", "new", "missing", *SHAPE], "missing: No such file or directory"),
+        (["load", "new", "folder", *SHAPE], "folder: Is a directory"),
+        (["load", "new", "lines.txt", *SHAPE], "lines.txt: 12 bytes wanted, 17 present"),
+        (["load", "new", "lines.txt"], "give the options that the filter was made with: --capacity and --fp-rate, or --bits"),
+        (["load", "new", "lines.txt", "--capacity", "5"], "give the options that the filter was made with"),
+        (["load", "new", "lines.txt", "--bits", "136"], "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
+        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--capacity", "5"], "give capacity and fp_rate (and hash"),
+        (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: 18 bytes wanted, 17 present"),
+        (["load", "new", "lines.txt", "--bits", "130", "--hash-funcs", "3"], "lines.txt: bits at byte 80: padding bits are set"),
+        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--partitioned"], "the bits of a partitioned filter must be"),
+        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--key", "random"], "--key random makes a new key: give the"),
+        (["load", "new", "made.bloom", "--capacity", "1000", "--fp-rate", "1e-6"], "made.bloom: 3596 bytes wanted, 3664 present: it is"),
+        (["load", "made.bloom", "lines.txt", "--bits", "136", "--hash-funcs", "3"], "made.bloom exists: --force replaces it"),
+        (["load", "lines.txt", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--force"], "lines.txt exists and is not a filter"),
+        (["load", "new", "lines.txt", "--bits", str(1 << 50), "--hash-funcs", "3"], "lines.txt: 140737488355328 bytes wanted, 17 present"),
+        (["load", "new", "/dev/zero", "--bits", str(1 << 50), "--hash-funcs", "3"], "a filter of "),
         (["add", "made.bloom", "lines.txt", "missing"], "missing: No such file or directory"),
         (["add", "made.bloom", "other.bloom"], "other.bloom: a filter, where lines are expected"),
         (["add", "folder", "lines.txt"], "folder: Is a directory"),
@@ -55,7 +99,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["check", "made.bloom", "lines.txt", "--allow", "flipped.bloom"], "flipped.bloom: CRC at byte"),
         (["dedupe", "made.bloom", "missing"], "missing: No such file or directory"),
         (["dedupe", "lines.txt", "made.bloom"], "made.bloom: a filter, where lines are expected"),
-        (["dedupe", "made.bloom", "lines.txt", "--capacity", "5"], "an existing filter has its own --capacity"),
+        (["dedupe", "made.bloom", "lines.txt", "--capacity", "5"], "made.bloom exists and was made with --capacity 1000, not 5: leave"),
         *[([action, "empty", "lines.txt"], "empty: header at byte 0: truncated") for action in ("add", "check", "info")],
         *[([action, "lines.txt", "lines.txt"], "lines.txt: header at byte 0: truncated") for action in ("add", "check", "info")],
         *[([action, "cut.bloom", "lines.txt"], "cut.bloom: file at byte ") for action in ("add", "check", "dedupe", "info")],
@@ -72,7 +116,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["merge", "made.bloom", "made.bloom", "--output", "other.bloom"], "other.bloom exists: --force replaces it"),
         (["merge", "made.bloom", "made.bloom", "--output", "nowhere/new"], "nowhere/new: "),
         (["create", "new", *SHAPE, "--invert"], "unknown option --invert (see 'spvfilter bloom create --help')"),
-        (["add", "made.bloom", "--capacity", "5"], "unknown option --capacity (see 'spvfilter bloom add --help')"),
+        (["check", "made.bloom", "--capacity", "5"], "unknown option --capacity (see 'spvfilter bloom check --help')"),
         (["check", "made.bloom", "--force"], "unknown option --force (see 'spvfilter bloom check --help')"),
         (["check", "made.bloom", "--hash-funcs", "5"], "unknown option --hash-funcs (see 'spvfilter bloom check --help')"),
         (["dedupe", "--allow", "lines.txt"], "unknown option --allow (see 'spvfilter bloom dedupe --help')"),
@@ -87,6 +131,8 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     raw = made.read_bytes()
     BloomFilter(50, 0.01).save("other.bloom")
     CountingBloomFilter(1_000, 1e-6).save("counting.bloom")
+    ScalableBloomFilter(50, 0.01).save("scalable.bloom")
+    BloomFilter(50, 0.01, hashing=SipHash(bytes([1] * 16))).save("keyed.bloom")
     BloomFilter(50, 0.01, encode="int64").save("int.bloom")
     BloomFilter(50, 0.01, hashing=CustomHash("own", lambda key, i: i)).save("own.bloom")
     for name, damaged in {

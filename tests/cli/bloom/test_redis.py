@@ -70,6 +70,23 @@ def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_p
 
 
 @needs_redis
+def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any, tmp_path: Path) -> None:
+    source = text(tmp_path, "source", "alpha", "beta")
+    told = "spvfilter: one did not exist: made one for 1000 lines\n"
+    assert redis("add", "one", source, *SHAPE) == (0, "", told + "spvfilter: 2 lines, 2 of them new\n")
+    assert redis("add", "one", source, *SHAPE) == (0, "", "spvfilter: 2 lines, 0 of them new\n")
+    assert redis("dedupe", "seen", source, *SHAPE) == (0, "alpha\nbeta\n", told.replace("one did", "seen did"))
+    assert redis("dedupe", "seen", source, *SHAPE) == (0, "", "")
+    raw = tmp_path / "raw"
+    assert redis("dump", "one", "--output", raw).code == 0
+    assert redis("load", "two", raw, *SHAPE) == (0, "", "")
+    assert redis("check", "two", source).out == "alpha\nbeta\n"
+    assert redis("load", "two", raw, *SHAPE).err == "spvfilter: a filter at 'two' already exists: --force replaces it\n"
+    raw.write_bytes(bytes(4 * len(raw.read_bytes())))
+    assert redis("load", "three", raw, *SHAPE, "--counting").err == "spvfilter: Redis holds plain Bloom filters alone\n"
+
+
+@needs_redis
 def test_two_processes_share_what_they_have_seen(redis: Any, server: RedisServer) -> None:
     assert redis("create", "seen", *SHAPE).code == 0
     lines = b"".join(b"%d\n" % number for number in range(1_000))
@@ -106,7 +123,11 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     ("argv", "said"),
     [
         (["dedupe"], "bloom dedupe --redis needs the key of a filter"),
-        (["dedupe", "there", "--capacity", "5"], "an existing filter has its own --capacity"),
+        (["dedupe", "there", "--capacity", "5"], "there exists and was made with --capacity 1000, not 5: leave it out"),
+        (["add", "absent", "--capacity", "5"], "no filter at 'absent'"),
+        (["add", "there", "--scalable"], "there is a Bloom filter: leave --scalable out"),
+        (["create", "new", *SHAPE, "--counting"], "--counting needs a filter in a file"),
+        (["remove", "there"], "there is in Redis, where filters have bits"),
         (["create", "there", *SHAPE], "a filter at 'there' already exists: --force replaces it"),
         (["create", "there", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
         (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),

@@ -1,0 +1,96 @@
+"""`spvfilter bloom dump` and `load`: a filter's raw bits or counters, without a header, for and from other programs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from spvfilter.bloom.base import allocate
+from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.fileformat import body_size
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
+from spvfilter.bloom.scalable import ScalableBloomFilter
+from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.cli.arguments import standard_input
+from spvfilter.cli.bloom.storage import FilterStorage, is_filter
+from spvfilter.cli.term.page import complain
+from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.files import replacing
+from spvfilter.kernel import Encoding, Family
+from spvfilter.primitives import chunks
+
+_CHUNK = 1 << 20  # bytes
+
+
+def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
+    """`dump`. Raises SourceError, ParameterError, OSError."""
+    path = None if args.output is None else Path(args.output)
+    if path is None and sys.stdout.isatty():
+        raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
+    if path is not None and path.exists() and not (args.force and path.is_file()):
+        raise SourceError(f"{args.output} exists{': --force replaces it' if path.is_file() else ' and is no file'}")
+    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SourceError(f"{args.output}: {path.parent} is not a writable directory")
+    made = store.read(args.filter)
+    if isinstance(made, ScalableBloomFilter):
+        raise ParameterError(f"{args.filter} is a scalable filter, which is several filters: it has no raw form")
+    if path is None:
+        for chunk in chunks(made.body):
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    else:
+        with replacing(path) as file:
+            for chunk in chunks(made.body):
+                file.write(chunk)
+    complain(f"{len(made.body)} bytes: {_said(made)}")
+
+
+def _said(made: BloomFilter | CountingBloomFilter) -> str:
+    """How to load them."""
+    if made.encoding is not Encoding.BYTES or (made.family != Family.SIPHASH and made.hashing != FastHash()):
+        keys, hashes = made.encoding.name.lower(), made.family.name.lower()
+        return f"`load` cannot make the filter again, whose keys are {keys} and hashed by {hashes}: a Python program can"
+    options = [f"--bits {made.cells}"]
+    if made.capacity and made.nominal_fp_rate:
+        options = [f"--capacity {made.capacity}", f"--fp-rate {made.nominal_fp_rate!r}"]
+    options.append(f"--hash-funcs {made.hash_funcs}")
+    options += ["--counting"] * isinstance(made, CountingBloomFilter) + ["--partitioned"] * made.partitioned
+    return f"load them with {' '.join(options)}{' and its --key' if made.family == Family.SIPHASH else ''}"
+
+
+def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
+    """`load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    if args.key == b"":
+        raise ParameterError("--key random makes a new key: give the one that the filter was made with")
+    hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
+    kind = CountingBloomFilter if args.counting else BloomFilter
+    if args.bits is None and (args.capacity is None or args.fp_rate is None):
+        raise ParameterError("give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs")
+    cells, _ = cells_and_functions(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
+    raw = _read(args.raw, body_size(kind.KIND, cells))
+    shape = (args.capacity, args.fp_rate, args.hash_funcs)
+    try:
+        made = kind.load(raw, *shape, bits=args.bits, hashing=hashing, partitioned=args.partitioned)
+    except FormatError as error:
+        raise SourceError(f"{'standard input' if args.raw == '-' else args.raw}: {error}") from None
+    store.write(args.filter, made, replace=args.force)
+
+
+def _read(name: str, size: int) -> memoryview:
+    """At most so many bytes of a file or of standard input, and one more if there are more. Raises SourceError, TooLargeError, OSError."""
+    with ExitStack() as stack:
+        stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))
+        status = os.fstat(stream.fileno())
+        if name != "-" and stat.S_ISREG(status.st_mode) and status.st_size != size:
+            hint = ": it is the file of a filter" if is_filter(Path(name)) else ""
+            raise SourceError(f"{name}: {size} bytes wanted, {status.st_size} present{hint}")
+        view = memoryview(allocate(size + 1)).cast("B")
+        at = 0
+        while at <= size and (count := stream.readinto(view[at : min(at + _CHUNK, size + 1)])):  # type: ignore[attr-defined]  # of both readers
+            at += count
+        return view[:at]
