@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -23,6 +23,8 @@ PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
 GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}  # by the kernel, whose name for its room is the room's own
 HIDDEN = {  # classes that signatures name and users never hold
+    ("scan.BlockFiles", "BlockFile"): "handed to Plan",
+    ("scan.BlockFiles", "UndoFile"): "handed to Plan",
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
     ("light.EventStream", "EventHub"): "made by LightClient.events",
@@ -30,9 +32,10 @@ HIDDEN = {  # classes that signatures name and users never hold
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }
-ABSENT = dict.fromkeys(
-    ["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object
-)  # names in annotations that only type checkers import
+ABSENT = {  # names in annotations that only type checkers import
+    **dict.fromkeys(["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object),
+    **dict.fromkeys(["pa", "pd"], SimpleNamespace(Table=object, DataFrame=object)),
+}
 FIRST = range(30, 41)  # names that a first program needs
 
 

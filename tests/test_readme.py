@@ -46,7 +46,7 @@ def test_example_with_redis_prints_what_the_readme_shows(tmp_path: Path) -> None
 
 
 def test_the_readme_has_its_examples() -> None:
-    assert len(EXAMPLES) == 13
+    assert len(EXAMPLES) == 14
 
 
 def test_ten_lines_are_ten_lines() -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, scan_parts as scan_parts
+    from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
+    from spvfilter.scan.parts import PartTask as PartTask
     from spvfilter.scan.plan import Part as Part, Plan as Plan, PlannedBlock as PlannedBlock, PlannedFile as PlannedFile
     from spvfilter.scan.sources import (
         BlockFiles as BlockFiles,
@@ -34,6 +36,8 @@ else:
         engines="Engine Processes Threads",
         matcher="Matcher",
         outputs="OutputFormat scan_parts",
+        partfile="BlockHits PartFile PartSummary",
+        parts="PartTask",
         plan="Part Plan PlannedBlock PlannedFile",
         sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable hex_blocks",
         tables="to_arrow to_pandas",

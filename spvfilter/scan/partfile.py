@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from spvfilter._dataclass import dataclass, field
+from spvfilter._public import public
 from spvfilter.errors import SourceError
 from spvfilter.files import replacing
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
@@ -39,6 +40,7 @@ _MAX_SUMMARY = 1 << 28  # bytes
 _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL
 
 
+@public
 class BlockHits(NamedTuple):
     """The packed hits of one block."""
 
@@ -48,6 +50,7 @@ class BlockHits(NamedTuple):
     packed: bytes
 
 
+@public
 @dataclass(slots=True)
 class PartSummary:
     """What the scan of a part has found out, and how it was done."""
@@ -62,6 +65,7 @@ class PartSummary:
     undo_problems: list[str] = field(default_factory=list)  # records that could not be used
 
     def add(self, other: PartSummary) -> None:
+        """Count what another part's scan has found out, too."""
         self.blocks += other.blocks
         self.bytes_scanned += other.bytes_scanned
         self.matches += other.matches
@@ -109,6 +113,7 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
         writer.end(summary)
 
 
+@public
 class PartFile:
     """A file that was written whole. Raises OSError; SourceError for one that is not, as far as its ends tell."""
 
@@ -135,7 +140,7 @@ class PartFile:
                 yield found
 
     def summary(self) -> PartSummary:
-        """Its summary, after a reading of the whole file. Raises as `blocks` does."""
+        """Its summary, after a reading of the whole file. Raises OSError; SourceError for a damaged file."""
         last = None
         for last in self._read():  # noqa: B007  the last one is wanted
             pass

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from spvfilter._dataclass import dataclass
+from spvfilter._public import public
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import ReadBuffer, WatchTable, check_block, hit_sums
@@ -21,6 +22,7 @@ from spvfilter.scan.undo import UndoMode, UndoPlace
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class PartTask:
     """What is to be done with a part: where its file goes, and the key in it, which says what was done."""
@@ -112,7 +114,10 @@ class _PartScan:
                 raise StoppedError
             together = self._together(batch)
             for number, row in enumerate(batch):
-                packed, by_undo = self._alone(row) if together is None else together[number]
+                try:
+                    packed, by_undo = self._alone(row) if together is None else together[number]
+                except _LackingError as error:
+                    raise SourceError(str(error)) from error
                 if packed is None:
                     continue
                 self._count(row.block, by_undo)
@@ -161,8 +166,6 @@ class _PartScan:
                     check_block(raw)
                 return self._hits(ref, raw)
             except _UNREADABLE as error:
-                if isinstance(error, _RequiredUndoError):
-                    raise
                 self._summary.problems.append(str(Problem.of(self._source.name(ref), error)))
         return None, False
 
@@ -179,7 +182,7 @@ class _PartScan:
         if first is not None:
             problem = Problem.of(f"{self._source.name(ref)}: its undo record", first)
             if self._source.mode is UndoMode.REQUIRE:
-                raise _RequiredUndoError(f"{problem.where} cannot be used: {problem.message}") from first
+                raise _LackingError(f"{problem.where} cannot be used: {problem.message}") from first
             self._summary.undo_problems.append(str(problem))
         return self._scan(raw, None), False
 
@@ -198,5 +201,5 @@ class _PartScan:
             self._summary.unseen += not block.is_rooted
 
 
-class _RequiredUndoError(SourceError):
+class _LackingError(Exception):
     """A required undo record cannot be used: the scan ends."""

@@ -32,7 +32,24 @@ from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.scan import BlockRef, Problem, RawBlock, ScanReport, UndoMode, UndoPlace
+from spvfilter.scan import (
+    BlockHits,
+    BlockRef,
+    BlockSpan,
+    OutputFormat,
+    Part,
+    PartsReport,
+    PartSummary,
+    PartTask,
+    Plan,
+    PlannedBlock,
+    PlannedFile,
+    Problem,
+    RawBlock,
+    ScanReport,
+    UndoMode,
+    UndoPlace,
+)
 from spvfilter.store import (
     Balance,
     Batch,
@@ -143,6 +160,7 @@ def node_values() -> list[object]:
     return [lock, TxIn(OutPoint(H1, 0), witness=(b"",)), second, TipChange([first], [second]), *second.spent.values()]
 
 
+PART = Part(0, "mainnet", (PlannedFile("blk0", b"", False, ("rev0", b"")),), bytes(73), {0: H1}, {0: ((0, 1, 2),)}, 90)
 VALUES: dict[str, list[object]] = {
     "errors": [of_class(getattr(errors, name)) for name in errors.__all__],
     "network": [*NETWORKS],
@@ -173,7 +191,10 @@ VALUES: dict[str, list[object]] = {
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
     "scan": [
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
-        *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode),
+        *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
+        *(Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), (("blk0", 1, H1),), ScanReport(1)), PlannedFile("blk0", b"", False, None)),
+        *(PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True), PartsReport(2, 1), PartSummary(1, 90)),
+        *(PartTask(PART, Path("0.part"), H1, "auto", False, None), BlockHits(H1, 5, 6, b"")),
     ],
     "store": [
         Batch(headers=BLOCK[:80], compact_filters=CompactFilterBatch(1)),
