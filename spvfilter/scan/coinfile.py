@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
-from spvfilter.errors import SourceError
+from spvfilter.errors import FormatError, SourceError
 from spvfilter.files import replacing
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable, pack_hits, unpack_hits
+from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.partfile import PartFile
 
 MOST_COINS = 20_000_000  # outpoints kept in memory, some 150 bytes each
@@ -16,7 +19,7 @@ _CHUNK = 4_096  # hits
 
 def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
     """Write the outputs among the hits of parts, in their order. Raises OSError; SourceError if they are more than `most`."""
-    count = 0
+    digest, count = sha256(), 0
     with replacing(path) as file:
         for chunk in _chunks(_outputs(parts)):
             count += len(chunk)
@@ -26,7 +29,10 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
                     "blocks, which say what each block spends"
                 )
             packed = pack_hits(chunk)
-            file.write(len(packed).to_bytes(4, "little") + packed)
+            piece = len(packed).to_bytes(4, "little") + packed
+            digest.update(piece)
+            file.write(piece)
+        file.write(digest.digest())
 
 
 def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:
@@ -47,14 +53,23 @@ def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
 
 
 def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
-    """A copy of a table that also watches the outpoints in a file. Raises OSError, FormatError, SourceError."""
-    twin = table.copy()
+    """A copy of a table that also watches the outpoints in a file. Raises OSError; SourceError for a damaged file."""
+    twin, digest = table.copy(), sha256()
     with path.open("rb") as file:
-        while size := file.read(4):
-            packed = file.read(int.from_bytes(size, "little"))
-            if len(packed) != int.from_bytes(size, "little"):
-                raise SourceError(f"{path}: cut off")
-            twin.learn(hit._replace(entry=_entry(table, hit)) for hit in unpack_hits(packed))
+        left = os.fstat(file.fileno()).st_size - HASH_SIZE
+        while left > 0:
+            head = file.read(4)
+            packed = file.read(min(int.from_bytes(head, "little"), max(left - 4, 0)))
+            left -= 4 + int.from_bytes(head, "little")
+            digest.update(head + packed)
+            if left < 0:
+                break
+            try:
+                twin.learn(hit._replace(entry=_entry(table, hit)) for hit in unpack_hits(packed))
+            except FormatError:
+                break
+        if left or file.read() != digest.digest():
+            raise SourceError(f"{path}: damaged: delete it and scan again")
     return twin
 
 

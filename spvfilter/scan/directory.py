@@ -12,6 +12,7 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import unpack_hits
+from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine, Threads
 from spvfilter.scan.manifest import Manifest, table_digest
@@ -102,8 +103,6 @@ class PartScan:
             held.write(self.directory)
         held.refuse_other(self._wanted, self.directory)
         (self.directory / _PARTS).mkdir(exist_ok=True)
-        for left in (self.directory / _PARTS).glob(".spvfilter-*"):
-            left.unlink(missing_ok=True)  # of a process that was killed; another that runs now raises FileNotFoundError
         return held
 
     def _whole(self, manifest: Manifest) -> list[PartFile] | None:
@@ -170,7 +169,7 @@ class PartScan:
         coins = self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
         if not coins.exists():
             await asyncio.to_thread(write_coins, coins, [PartFile(task.path) for task in (*stale, *tasks)], self._most_coins)
-        if not coins.stat().st_size:
+        if coins.stat().st_size == HASH_SIZE:  # no output was found
             return tasks, summaries
         self.report.passes += 1
         again = [self._task(parts[number], digest, coins, key) for number in blind]
@@ -215,6 +214,6 @@ class PartScan:
         manifest.write(self.directory)
         kept = set(manifest.finished)
         for path in (self.directory / _PARTS).iterdir():
-            if path.name not in kept:
+            if path.name not in kept:  # of an earlier pass, or of a process that was killed
                 path.unlink(missing_ok=True)
         return [PartFile(task.path) for task in tasks]

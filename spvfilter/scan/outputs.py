@@ -58,4 +58,6 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     write_totals(scan.directory / TOTALS, totals, scan.watch)
     manifest.rendered[path.name] = labels
     manifest.write(scan.directory)
+    for left in scan.directory.glob(".spvfilter-*"):  # of processes that were killed
+        left.unlink(missing_ok=True)
     return path

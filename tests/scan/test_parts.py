@@ -17,7 +17,8 @@ from spvfilter.kernel import WatchTable
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, scan_parts
-from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.coinfile import table_with_coins, write_coins
+from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
@@ -410,6 +411,33 @@ async def test_more_outpoints_than_are_kept_in_memory_are_refused(tmp_path: Path
     source = files(tmp_path / "blocks", blocks)
     with pytest.raises(SourceError, match="more than 5 outputs"):
         await in_parts(source, tmp_path / "out", ledger.interest.watch(), most_coins=5)
+
+
+async def test_a_damaged_file_of_outpoints_is_an_error(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(18)
+    source = files(tmp_path / "blocks", blocks, records)
+    path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    parts = [PartFile(each) for each in sorted((path.parent / "parts").glob("*.part"))]
+    coins = tmp_path / "coins"
+    write_coins(coins, parts)
+    table = ledger.interest.watch().table
+    whole = set(table_with_coins(table, coins).coins())
+    assert len(whole) > sum(1 for _ in table.coins())
+    raw, rng = coins.read_bytes(), random.Random(18)
+    for _ in range(200):
+        damaged = bytearray(raw)
+        match rng.randrange(3):
+            case 0:
+                damaged[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            case 1:
+                del damaged[rng.randrange(len(raw)) :]
+            case 2:
+                damaged += bytes(rng.randrange(1, 50))
+        coins.write_bytes(damaged)
+        with pytest.raises(SourceError, match="damaged"):
+            table_with_coins(table, coins)
+    coins.write_bytes(raw)
+    assert set(table_with_coins(table, coins).coins()) == whole
 
 
 async def test_windows_of_keychains_grow_until_nothing_changes(tmp_path: Path) -> None:
