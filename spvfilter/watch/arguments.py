@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from unicodedata import category
 
 from spvfilter.errors import ParameterError
@@ -19,6 +20,11 @@ def checked_label(label: str | None) -> str | None:
 def script_of(script: object) -> bytes:
     """What the `script_at` of a keychain gave, as bytes; what is none is left for Keychain to refuse."""
     return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]  # any object
+
+
+def single_script(script_at: Callable[[int], object], index: int) -> tuple[bytes, ...]:
+    """The scripts of an index of a keychain whose maker gives one for each."""
+    return (script_of(script_at(index)),)
 
 
 def pubkey_scripts(key: bytes) -> list[bytes]:

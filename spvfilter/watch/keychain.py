@@ -49,7 +49,7 @@ class Keychain:
         self.lookahead = lookahead
         self.size = size
         self.descriptor = descriptor
-        self._scripts_at = scripts_at
+        self.scripts_at = scripts_at
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
@@ -145,7 +145,7 @@ class Keychain:
 
     def _derived(self, index: int) -> tuple[bytes, ...]:
         try:
-            scripts = self._scripts_at(index)
+            scripts = self.scripts_at(index)
         except KeychainError:
             raise
         except Exception as error:  # of the caller's own function, which may raise anything
@@ -165,7 +165,7 @@ class Keychain:
 
     def copy(self) -> Keychain:
         """One with the same window, that derives in the same way."""
-        twin = Keychain(self.name, self._scripts_at, label=self.label, lookahead=self.lookahead, size=self.size, descriptor=self.descriptor)
+        twin = Keychain(self.name, self.scripts_at, label=self.label, lookahead=self.lookahead, size=self.size, descriptor=self.descriptor)
         twin._end, twin._known, twin._floor = self._end, self._known, self._floor
         twin._used, twin._last_used, twin._next = self._used.copy(), self._last_used, self._next
         return twin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from spvfilter._public import public
@@ -16,11 +17,12 @@ from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
-from spvfilter.watch.arguments import checked_label, pubkey_scripts, script_of
+from spvfilter.watch.arguments import checked_label, pubkey_scripts, single_script
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import Windows
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
@@ -171,7 +173,7 @@ class WatchList:
         self._check_free()
         if self._windows.get(name) is not None:
             raise ParameterError(f"the watch list has a keychain {name[:80]!r} already")
-        return self._add_keychain(Keychain(name, lambda index: (script_of(script_at(index)),), label=label, lookahead=lookahead))
+        return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
     def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
         """Watch a keychain, at least up to index `end`. One that is watched already takes a new label and a larger lookahead."""
@@ -301,6 +303,15 @@ class WatchList:
         twin._windows = self._windows.copy(twin._table)
         return twin
 
+    def __reduce__(self) -> tuple[object, ...]:  # without the clients that use it; a keychain's function by its name
+        return WatchList._restored, (self.network, state_of(self._table, self._labels, self._windows))
+
+    @classmethod
+    def _restored(cls, network: Network, state: State) -> WatchList:
+        made = cls(network)
+        made._table, made._labels, made._windows = restored(network, state)
+        return made
+
     @property
     def table(self) -> WatchTable:
         """The kernel's table of entries and outpoints, which scans search for."""
@@ -355,8 +366,6 @@ class WatchList:
     def take_uses(self, other: WatchList) -> None:
         """Know the uses that a copy's keychains have, with windows that reach as far. Raises KeychainError."""
         self._windows.take_uses(other.keychains)
-
-    # In use by a light client
 
     def hold(self) -> None:
         """A light client works with the list: until `release`, `add_address` and the like raise."""
@@ -444,10 +453,7 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Turn the table's hits into matches, as `matches` does, learn the outpoints of their outputs, and let keychains' windows move.
-
-        Raises WatchListInUseError, KeychainError.
-        """
+        """As `matches`, and learn the outpoints of outputs, and let windows move. Raises WatchListInUseError, KeychainError."""
         found = list(hits)
         self._table.learn(found)
         self.advance(found)

@@ -15,6 +15,7 @@ from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 _NOBODY = 0  # in the place of a keychain's number, which counts from 1
 _MAX_KEYCHAINS = 10_000
 
+Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]  # of entries: what Windows keeps of them
 Ahead = list[list[tuple[bytes, ...]]]  # by keychain: the scripts of each index that is next in its window
 
 
@@ -34,6 +35,21 @@ class Windows:
         self._owners = array("H")  # by entry: the number of its keychain
         self._indexes = array("I")  # by entry: its index there
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
+
+    @classmethod
+    def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
+        """The windows of keychains whose scripts the table has, with what `places` gave."""
+        made = cls(table)
+        made._chains, made._names = chains, {chain.name: number for number, chain in enumerate(chains, 1)}
+        owners, indexes, made._shared = places
+        made._owners.frombytes(owners)
+        made._indexes.frombytes(indexes)
+        return made
+
+    @property
+    def places(self) -> Places:
+        """By entry: the number of its keychain, and its index there; and what further keychains have it."""
+        return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
     def __len__(self) -> int:
         return len(self._chains)

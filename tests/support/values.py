@@ -73,7 +73,7 @@ from spvfilter.store import (
 )
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
-from spvfilter.watch import Completeness, Match, MatchKind
+from spvfilter.watch import Completeness, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
@@ -221,7 +221,7 @@ VALUES: dict[str, list[object]] = {
         BlockDisconnected(7, H1),
     ],
     "transaction": [Transaction.parse(WITNESS)],
-    "watch": [MATCH],
+    "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],
     "wire": [
         Frame("verack", b""),
         Settings(REGTEST),

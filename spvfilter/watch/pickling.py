@@ -1,0 +1,58 @@
+"""A watch list as a pickle: another process that unpickles it finds the same, with the same numbers of entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spvfilter.kernel import Coin, EntryKind, WatchTable
+from spvfilter.network import Network
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.windows import Places, Windows
+
+ScriptsAt = Callable[[int], tuple[bytes, ...]]
+KeychainState = tuple[str, ScriptsAt | None, str | None, int, int, str | None, int, list[int]]  # as `_state` makes it
+State = tuple[list[tuple[EntryKind, bytes]], dict[int, str], list[tuple[bytes, Coin]], list[KeychainState], Places]
+
+
+def state_of(table: WatchTable, labels: dict[int, str], windows: Windows) -> State:
+    """What a pickle has of a list besides its network."""
+    return list(table.entries()), labels, list(table.coins()), [_state(each) for each in windows], windows.places
+
+
+def _state(keychain: Keychain) -> KeychainState:
+    """A keychain, by its descriptor; else by the caller's function, which must be one that can be pickled."""
+    scripts_at = keychain.scripts_at if keychain.descriptor is None else None
+    made = keychain.name, scripts_at, keychain.label, keychain.lookahead, keychain.size, keychain.descriptor
+    return *made, keychain.end, sorted(keychain.used)
+
+
+def restored(network: Network, state: State) -> tuple[WatchTable, dict[int, str], Windows]:
+    """The parts of a list. Raises DescriptorError where it has descriptors and the extra `descriptors` is missing."""
+    entries, labels, coins, keychains, places = state
+    table = WatchTable()
+    for kind, value in entries:
+        table.add(kind, value)
+    for outpoint, coin in coins:
+        table.set_coin(outpoint, coin.entry, coin.value, coin.script)
+    return table, labels, Windows.with_places(table, [_keychain(network, *each) for each in keychains], places)
+
+
+def _keychain(
+    network: Network,
+    name: str,
+    own: ScriptsAt | None,
+    label: str | None,
+    lookahead: int,
+    size: int,
+    descriptor: str | None,
+    end: int,
+    used: list[int],
+) -> Keychain:
+    scripts_at = own or next(each.scripts for each in parse_descriptor(descriptor or "", network) if each.text == name)
+    made = Keychain(name, scripts_at, label=label, lookahead=lookahead, size=size, descriptor=descriptor)
+    made.reach(end)
+    made.grow()
+    for index in used:
+        made.use(index)
+    return made
