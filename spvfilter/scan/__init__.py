@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Problem as Problem,
         RawBlock as RawBlock,
         Readable as Readable,
-        hex_blocks as hex_blocks,
     )
+    from spvfilter.scan.streams import hex_blocks as hex_blocks, stream_blocks as stream_blocks
     from spvfilter.scan.tables import to_arrow as to_arrow, to_pandas as to_pandas
     from spvfilter.scan.undo import UndoMode as UndoMode, UndoPlace as UndoPlace, block_coins as block_coins
 else:
@@ -39,7 +39,8 @@ else:
         partfile="BlockHits PartFile PartSummary",
         parts="PartTask",
         plan="Part Plan PlannedBlock PlannedFile",
-        sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable hex_blocks",
+        sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable",
+        streams="hex_blocks stream_blocks",
         tables="to_arrow to_pandas",
         undo="UndoMode UndoPlace block_coins",
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
@@ -20,7 +20,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import Place
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, read_compact_size, to_bytes
-from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.protocol import HEADER_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoMode, UndoPlace
 
@@ -387,19 +387,3 @@ def _descriptors(paths: dict[int, Path]) -> Iterator[dict[int, int] | None]:
     finally:
         for descriptor in descriptors.values():
             os.close(descriptor)
-
-
-@public
-def hex_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex", offset the line number)."""
-    limit = 2 * MAX_BLOCK_SIZE + 2
-    for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
-        if len(line) > limit:
-            raise FormatError(f"a line of more than {limit} digits", offset=number, field="hex line")
-        text = line.strip()
-        if not text:
-            continue
-        try:
-            yield bytes.fromhex(text.decode("ascii"))
-        except ValueError:
-            raise FormatError(f"not hex: {text[:40]!r}", offset=number, field="hex line") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import select
@@ -15,6 +16,8 @@ import pytest
 
 from spvfilter.cli.demo.chain import wallet_addresses
 from spvfilter.hashes import sha256d
+from spvfilter.network import MAINNET, REGTEST
+from support.chains import record
 from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 P2PKH = wallet_addresses()["P2PKH"]
@@ -43,7 +46,11 @@ def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -
     ("stdin", "said"),
     [
         (b"", "no block in standard input"),
-        (b"\n\nzz\n", "standard input: line 3: not hex"),
+        (b"\xff\xfe12", "neither lines of hex nor a blk*.dat"),
+        (MAINNET.magic + bytes(200), "these are blocks of mainnet, not of regtest"),
+        (REGTEST.magic + b"\xff\xff\xff\xff", "no block record of regtest at byte 0"),
+        (b"\x1f\x8b\x08garbage", "the compressed stream is damaged"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd: pip install zstandard"),
         (b"00\n", "standard input: header at byte 0: truncated"),
     ],
 )
@@ -52,6 +59,37 @@ def test_bad_standard_input_is_one_line_and_exit_code_2(stdin: bytes, said: str)
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert ran.stderr.decode().startswith(f"spvfilter: {said}")
     assert ran.stderr.count(b"\n") == 1
+
+
+def test_a_line_that_is_not_hex_is_named_and_the_next_ones_are_read(chain: Sequence[bytes]) -> None:
+    lines = hex_lines(chain).splitlines(keepends=True)
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]]))
+    assert ran.returncode == 1
+    assert b"standard input: line 4: not hex: b'zz'\n" in ran.stderr
+    assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", ran.stdout.decode())
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"zz\n")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.endswith(b"nothing could be read\n")
+
+
+@pytest.mark.parametrize("form", ["records", "gzip", "twice", "padded", "hex gzip"])
+def test_a_blk_file_and_what_is_compressed_are_read_from_standard_input(chain: Sequence[bytes], form: str) -> None:
+    plain = b"".join(map(record, chain))
+    stdin = {
+        "records": plain,
+        "gzip": gzip.compress(plain),
+        "twice": gzip.compress(gzip.compress(plain)),
+        "padded": record(chain[0]) + bytes(70_000) + b"".join(map(record, chain[1:])) + bytes(5_000),
+        "hex gzip": gzip.compress(hex_lines(chain)),
+    }[form]
+    expected = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=hex_lines(chain)).stdout
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=stdin)
+    assert (ran.returncode, ran.stdout) == (0, expected)
+    assert len(expected.splitlines()) == 3
+    end = stdin if form == "gzip" else plain
+    cut = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=end[:-9])
+    assert cut.returncode == (2 if form == "gzip" else 1)
+    assert b"cut off" in cut.stderr
 
 
 def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(chain: Sequence[bytes]) -> None:

@@ -18,7 +18,8 @@ from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.matcher import Matcher
-from spvfilter.scan.sources import BlockFiles, BlockSpan, hex_blocks
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.streams import stream_blocks
 from spvfilter.scan.undo import UndoMode
 from spvfilter.watch.watchlist import WatchList
 
@@ -46,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="*",
         help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of either; "
-        "- alone: blocks on standard input, one per line in hex",
+        "- alone: blocks on standard input, one per line in hex, or a blk*.dat, also compressed by gzip or zstd",
     )  # fmt: skip
     add_watch_file(parser)
     parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses or descriptors; repeatable")
@@ -143,6 +144,7 @@ class _Scan:
         self._quiet = args.quiet
         self._page = page
         self._totals = Totals()
+        self._bad: list[str] = []  # parts of standard input that are no blocks
 
     async def run(self) -> int:
         start = time.monotonic()
@@ -157,12 +159,12 @@ class _Scan:
                 ticker.cancel()
             shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
         report = self._matcher.report
-        for problem in (*report.problems, *report.undo_problems):
+        for problem in (*report.problems, *report.undo_problems, *(f"standard input: {bad}" for bad in self._bad)):
             complain(str(problem))
         if not report.blocks:
             raise SourceError(
                 "nothing could be read"
-                if report.problems
+                if report.problems or self._bad
                 else f"no block in {'standard input' if self._paths == [_STDIN] else ', '.join(self._paths)}"
             )
         discarded = self._totals.discard(report.stale)
@@ -170,11 +172,13 @@ class _Scan:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
             self._summarise(time.monotonic() - start, discarded)
-        return 0 if complete and not report.undo_problems else _INCOMPLETE
+        return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = printer(self._page, self._format)
-        blocks = hex_blocks(standard_input()) if self._paths == [_STDIN] else BlockFiles(self._paths, undo=self._undo, span=self._span)
+        blocks: BlockFiles | Iterator[bytes] = BlockFiles(self._paths, undo=self._undo, span=self._span)
+        if self._paths == [_STDIN]:
+            blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
         try:
             async with aclosing(self._matcher.scan(blocks)) as matches:
                 async for match in matches:

@@ -1,0 +1,135 @@
+"""Blocks on a stream that is read once: lines of hex, or the records of a blk*.dat, as they are or compressed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
+
+from spvfilter._public import public
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.network import NETWORKS, Network
+from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # ASCII that may be printed, tab and the ends of lines
+_BUFFER = 1 << 20  # bytes
+_DEEPEST = 2  # compressions around each other
+
+
+@public
+def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    """Yield the raw blocks on a stream, which starts as lines of hex or as a blk*.dat, perhaps compressed by gzip or zstd.
+
+    Zstandard needs Python 3.14 or the package zstandard. A line that is not hex, and a record that is cut off, is told to `bad` in a
+    sentence, and the next one is read; without `bad` it is an error. Raises FormatError (field "hex line", offset its number); SourceError
+    for blocks of another network, and for what is none of these.
+    """
+    try:
+        plain, head = _begun(_unpacked(stream))
+        owner = next((each for each in NETWORKS if head == each.magic), None)
+        if owner is network:
+            yield from _records(plain, network, bad)
+        elif owner is not None:
+            raise SourceError(f"these are blocks of {owner}, not of {network}")
+        elif _TEXT.issuperset(head):
+            yield from hex_blocks(plain, bad)
+        else:
+            raise SourceError("neither lines of hex nor a blk*.dat (those of Bitcoin Core 28 are XORed: name the file instead)")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SourceError(f"the compressed stream is damaged or cut off: {error}") from None
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream of which some bytes were read already."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        super().__init__()
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast("bytearray", buffer)).cast("B")
+        taken = self._head[: len(view)] or self._rest.read1(len(view))  # type: ignore[attr-defined]  # all are buffered readers
+        self._head = self._head[len(view) :]
+        view[: len(taken)] = taken
+        return len(taken)
+
+
+def _begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
+    """The stream, and its first four bytes, or fewer that end with a line; no more is waited for."""
+    head = stream.readline(4)
+    return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
+
+
+def _unpacked(stream: BinaryIO) -> io.BufferedReader:
+    reader, head = _begun(stream)
+    for _ in range(_DEEPEST):
+        if head.startswith(_GZIP):
+            reader, head = _begun(io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=reader)), _BUFFER))
+        elif head.startswith(_ZSTD):
+            reader, head = _begun(io.BufferedReader(_zstd(reader), _BUFFER))
+    return reader
+
+
+def _zstd(reader: BinaryIO) -> io.RawIOBase:
+    try:
+        from compression import zstd  # type: ignore[import-not-found]  # since Python 3.14
+    except ImportError:
+        pass
+    else:
+        return cast("io.RawIOBase", zstd.open(reader))
+    try:
+        import zstandard  # type: ignore[import-not-found]  # it is no dependency
+    except ImportError:
+        raise SourceError("compressed by zstd: pip install zstandard, or decompress it first (zstd -dc)") from None
+    return cast("io.RawIOBase", zstandard.ZstdDecompressor().stream_reader(reader, read_across_frames=True))
+
+
+@public
+def hex_blocks(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex line", offset the line number).
+
+    A line that is not hex is told to `bad` in a sentence, if that is given, and the next one is read.
+    """
+    limit = 2 * MAX_BLOCK_SIZE + 2
+    for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
+        if len(line) > limit:
+            raise FormatError(f"a line of more than {limit} digits", offset=number, field="hex line")
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            yield bytes.fromhex(text.decode("ascii"))
+        except ValueError:
+            message = f"not hex: {text[:40]!r}"
+            if bad is None:
+                raise FormatError(message, offset=number, field="hex line") from None
+            bad(f"line {number}: {message}")
+
+
+def _records(stream: io.BufferedReader, network: Network, bad: Callable[[str], None] | None) -> Iterator[bytes]:
+    at = 0
+    while True:
+        while (zeros := stream.peek(1)) and not zeros[0]:
+            at += len(stream.read(len(zeros) - len(zeros.lstrip(b"\0"))))
+        head = stream.read(8)
+        if not head:
+            return
+        size = int.from_bytes(head[4:], "little")
+        if head[:4] != network.magic or len(head) < 8 or not HEADER_SIZE < size <= MAX_BLOCK_SIZE:
+            raise SourceError(f"no block record of {network} at byte {at}")
+        raw = stream.read(size)
+        if len(raw) < size:
+            message = f"the record at byte {at} is cut off: {len(raw)} of {size} bytes"
+            if bad is None:
+                raise SourceError(message)
+            bad(message)
+            return
+        at += 8 + size
+        yield raw
