@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from support.installed import is_compiled  # before all that imports spvfilter
 from support.matching import scanning, threads
 from support.vectors import EFFORT, vectors_root
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background; tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",

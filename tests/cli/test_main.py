@@ -17,7 +17,7 @@ from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, o
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
 ACTIONS = {
-    "bloom": ("create", "add", "check", "dedupe", "info", "merge"),
+    "bloom": ("create", "add", "remove", "check", "dedupe", "info", "merge", "dump", "load", "size"),
     "cfilter": ("build", "match", "info", "import", "export"),
 }
 
