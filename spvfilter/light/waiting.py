@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
 from spvfilter.light.running import Running
@@ -22,7 +24,7 @@ async def wait_synced(running: Running) -> Synced:
 async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
     """Wait until a transaction has so many confirmations, and look at it again with every event of the books."""
     if not isinstance(txid, bytes) or len(txid) != 32:
-        raise ParameterError("a txid has 32 bytes")
+        raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
     if not isinstance(confirmations, int) or confirmations < 1:
         raise ParameterError(f"confirmations are at least 1, not {confirmations!r}")
     seen = -1

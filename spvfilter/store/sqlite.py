@@ -34,6 +34,8 @@ def create(path: Path) -> bool:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a directory, not a database") from None
         if not os.access(path, os.W_OK):  # open() would say why, but closing would drop this process's locks on it
             raise PermissionError(errno.EACCES, "cannot be written") from None
         return False

@@ -36,6 +36,7 @@ from spvfilter.store.ledger import (
     stored_tx,
 )
 from spvfilter.store.lock import WriterLock
+from spvfilter.store.place import Place
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
 from spvfilter.store.searched import Searched
@@ -64,6 +65,7 @@ class Store:
         self.network = network
         self._db = connection
         self._lock = lock
+        self._place = None if lock is None else Place(path)
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
@@ -334,7 +336,7 @@ class Store:
                 watch.table.set_coin(outpoint, entries[row], value, script)
             self._ids = []
             with self._rows.transaction():
-                self._rows.check_unchanged()
+                self._check_unchanged()
                 searched = self.searched_blocks
                 self._write_entries(watch, known, searched.add_entries(len(watch) - len(known)))
                 for outpoint, coin in watch.table.coins():
@@ -357,7 +359,7 @@ class Store:
         filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
         try:
             with translated(self.path), self._rows.transaction():
-                self._rows.check_unchanged()
+                self._check_unchanged()
                 for batch in batches:
                     self._write(batch)
                 self._ledger.settle()
@@ -371,6 +373,12 @@ class Store:
                 self.events.reset(log)
                 self.compact_filters.reset(filters)
             raise
+
+    def _check_unchanged(self) -> None:
+        """Raises StoreLockedError for a file that somebody else has written, StoreError for one that is not in its place any more."""
+        if self._place is not None:
+            self._place.check()
+        self._rows.check_unchanged()
 
     def _write(self, batch: Batch) -> None:
         if batch.fork is not None and batch.fork < self.tip:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -250,7 +251,7 @@ class Views:
     def transaction(self, txid: bytes) -> HistoryEntry | None:
         """One transaction by its txid (32 bytes, wire order), or None. Raises ParameterError, StoreCorruptError."""
         if not isinstance(txid, bytes) or len(txid) != 32:
-            raise ParameterError("a txid has 32 bytes")
+            raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ?", (txid,)), None)
 

@@ -183,6 +183,31 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         Store.open(tmp_path / "nowhere" / "w.db", REGTEST)
 
 
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a directory"):
+        Store.open(tmp_path, REGTEST)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("again", [False, True])
+def test_what_would_go_to_a_file_that_is_gone_is_not_committed(tmp_path: Path, suffix: str, again: bool) -> None:
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(headers=REGTEST.genesis, cursor=0))
+        file = path.with_name(path.name + suffix)
+        copy = file.read_bytes()
+        file.rename(tmp_path / "moved")
+        if again:
+            file.write_bytes(copy)
+        with pytest.raises(StoreError, match="replaced by another" if again else "removed while it was open"):
+            store.commit(Batch(cursor=-1))
+        assert store.cursor == 0
+        (tmp_path / "moved").rename(file)
+        store.commit(Batch(cursor=-1))
+    with Store.open(path, REGTEST) as store:
+        assert store.cursor == -1
+
+
 def test_a_database_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w.db"
     filled(path).close()

@@ -1,0 +1,38 @@
+"""Where an open database is: what is written to a file that was removed or replaced meanwhile is lost when it is closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spvfilter.errors import StoreError
+
+_FILES = ("", "-wal")  # what follows the name of the database
+
+
+class Place:
+    """The files that an open database is in, by device and inode. The write-ahead log is known from the first check on that finds it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files: dict[str, tuple[int, int]] = {}
+        self.check()
+
+    def check(self) -> None:
+        """Raises StoreError if a file is not there any more, or is another one; OSError where it cannot be looked at."""
+        for suffix in _FILES:
+            found = _identity(Path(f"{self._path}{suffix}"))
+            known = self._files.get(suffix)
+            if known is None and found is not None:
+                self._files[suffix] = found
+            elif known != found:
+                what = "its write-ahead log" if suffix else "the file"
+                done = "removed" if found is None else "replaced by another one"
+                raise StoreError(f"{self._path}: {what} was {done} while it was open: nothing can be kept in it")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
