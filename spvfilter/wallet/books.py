@@ -23,7 +23,7 @@ from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import KeptTransactions, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, is_sane, made_by
+from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, made_by, why_impossible
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -299,7 +299,7 @@ class Books:
                 before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, before)
             return (self.see_again(tx.txid) if own else []), []
-        if not is_sane(tx):
+        if why_impossible(tx) is not None:
             return [], []
         hits = self.watch.table.scan_tx(tx.raw)
         if any(identity(hit) in self._confirmed for hit in hits):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.unconfirmed import is_sane
+from spvfilter.wallet.unconfirmed import why_impossible
 
 if TYPE_CHECKING:
     from spvfilter.wallet.books import Books
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def check_broadcast(books: Books, tx: Transaction) -> None:
     """Raises ParameterError for a transaction of ours that cannot count: TxConflictError where another one stands against it."""
     spender = books.spender_of(tx)
-    if not is_sane(tx):
-        raise ParameterError("no block can have it: it is a coinbase, spends an output twice, or its outputs are no amounts")
+    if (reason := why_impossible(tx)) is not None:
+        raise ParameterError(f"no block can have it: {reason}")
     if spender is not None:
         block = books.in_block(spender)
         height = None if block is None else block.height

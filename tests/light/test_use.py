@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import NotRunningError, ParameterError, PrivacyError, TxRefusedError, UselessPeerError
+from spvfilter.errors import FormatError, NotRunningError, ParameterError, PrivacyError, TxRefusedError, UselessPeerError
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import mempool
@@ -395,13 +395,22 @@ async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_cli
 async def test_a_transaction_that_no_block_can_have_is_not_broadcast() -> None:
     world = World()
     coin = OutPoint(world.receive(LOCKS[0]), 0)
+    spend, null = LOCKS[0].spends(coin), STRANGER.spends(OutPoint(bytes(32), 0xFFFFFFFF))
+    paid = [STRANGER.pays(1)]
     async with Node(world.regtest) as node, client_of(world, node) as client:
-        for raw in (
-            build_tx([LOCKS[0].spends(coin)] * 2, [STRANGER.pays(1)]),
-            build_tx([LOCKS[0].spends(coin)], [STRANGER.pays(21_000_000 * 100_000_000), STRANGER.pays(1)]),
+        for raw, reason in (
+            (bytes(10), "it has no inputs"),
+            (build_tx([spend], []), "it has no outputs"),
+            (build_tx([null], paid), "it is a coinbase"),
+            (build_tx([null, spend], paid), "it spends the null outpoint"),
+            (build_tx([spend] * 2, paid), "it spends an output twice"),
+            (build_tx([spend], [STRANGER.pays(21_000_000 * 100_000_000), *paid]), "its outputs are no amounts"),
+            (build_tx([replace(spend, script_sig=bytes(1_000_001))], paid), "its weight of 4,000,"),
         ):
-            with pytest.raises(ParameterError, match="no block can have it"):
+            with pytest.raises(ParameterError, match=f"no block can have it: {reason}"):
                 await client.broadcast(raw)
+        with pytest.raises(FormatError):
+            await client.broadcast(b"")
 
 
 class SaysWhy(Responder):

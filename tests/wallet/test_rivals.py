@@ -216,6 +216,9 @@ def test_what_contradicts_itself_is_ignored(wallet: Wallet) -> None:
         pay(10, coin(3), coin(3)),
         pay(too_much, coin(3)),
         tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5, OURS)]),
+        pay(10, coin(3), bytes(32) + b"\xff" * 4),
+        bytes(10),
+        tx([TxIn(bytes([3]) * 32, 0, bytes(1_000_000))], [TxOut(5, OURS)]),  # too heavy for a block
     ):
         assert wallet.hear(raw) == []
     assert wallet.pending == 90
