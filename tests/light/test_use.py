@@ -427,7 +427,8 @@ async def test_a_transaction_that_spends_what_is_not_there_is_refused_and_stays_
     world, store = World(16), tmp_path / "wallet.db"
     raw = build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [LOCKS[0].pays(777)])
     async with Node(world.regtest, responder=responder) as node:
-        async with running(world, node, store=store, mode=mode) as run:
+        limits = replace(FAST, reply_s=6)  # after a third of which a transaction that is not kept is refused
+        async with running(world, node, store=store, mode=mode, limits=limits) as run:
             await run.synced(world)
             with pytest.raises(TxRefusedError) as caught:
                 await run.client.broadcast(raw)
