@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +18,10 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120  # seconds, where one suffices; a call that misses the signal never ends
 LIMIT = 1.0  # seconds of processor time: 0.02 to 0.2 as measured, and room for a busy machine
 
-RUN = """
-import itertools, signal, sys, time
+SERVE = """
+import itertools, json, signal, sys, time
 sys.path.insert(0, "tests")
-from support.kernelentries import *
+from support import kernelentries
 import numpy as np
 
 seen = []
@@ -27,34 +30,74 @@ def interrupt(number, frame):
     seen.append(time.process_time())
     raise KeyboardInterrupt
 
-kernel = {kernel}()
-call, keys = {call}
 signal.signal(signal.SIGPROF, interrupt)
-began = time.process_time()
-signal.setitimer(signal.ITIMER_PROF, {after})
-try:
-    call(keys)
-except KeyboardInterrupt:
-    print("interrupted after", seen[0] - began - {after})
+for line in sys.stdin:
+    text, name, after = json.loads(line)
+    names = vars(kernelentries) | {"itertools": itertools, "np": np, "kernel": getattr(kernelentries, name)()}
+    call, keys = eval(text, names)
+    seen.clear()
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, after)
+    try:
+        call(keys)
+        print("not interrupted", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted after", seen[0] - began - after, flush=True)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    del names, call, keys
 """
 
 
-def interrupted(call: str, kernel: str = "native", after: float = 0.3) -> float:
-    """How long after the signal the call was interrupted; `call` makes a function and what it is given. `after` is in seconds."""
-    code = RUN.format(call=call, kernel=kernel, after=after)
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("interrupted after "), ran.stdout
-    return float(ran.stdout.split()[-1])
+class Calls:
+    """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended; the next call has another."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def interrupted(self, call: str, kernel: str = "native", after: float = 0.1) -> float:
+        """How long after the signal the call was interrupted; `call` makes a function and what it is given. `after` is in seconds."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        killing = threading.Timer(PATIENCE, process.kill)
+        killing.start()
+        try:
+            process.stdin.write(json.dumps([call, kernel, after]) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        finally:
+            killing.cancel()
+        if not answer.startswith("interrupted after "):
+            self.end()
+            pytest.fail(answer or "it never ended, or failed: see standard error")
+        return float(answer.split()[-1])
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def calls() -> Iterator[Calls]:
+    made = Calls()
+    yield made
+    made.end()
 
 
 @pytest.mark.parametrize("kernel", ["native", "reference"])
 @pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.iterated])
-def test_every_entry_that_iterates_sees_signals(name: str, kernel: str) -> None:
+def test_every_entry_that_iterates_sees_signals(calls: Calls, name: str, kernel: str) -> None:
     entry, (place, *_) = f"ENTRIES[{name!r}]", ENTRIES[name].iterated
     call = f"(lambda keys: {entry}.make(kernel)(*replaced({entry}.arguments, ({place},), keys)))"
     call += f", itertools.repeat({entry}.arguments[{place}][0])"
-    assert interrupted(call, kernel) < LIMIT
+    assert calls.interrupted(call, kernel) < LIMIT
 
 
 ENCODINGS = {
@@ -70,9 +113,9 @@ ENCODINGS = {
 @pytest.mark.parametrize("method", ["update", "contains_many"])
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_batches_see_signals_whatever_the_keys_are(kind: str, name: str, method: str) -> None:
+def test_batches_see_signals_whatever_the_keys_are(calls: Calls, kind: str, name: str, method: str) -> None:
     changes, keys = ENCODINGS[name]
-    assert interrupted(f"core(kernel, {kind!r}, {changes}).{method}, {keys}") < LIMIT
+    assert calls.interrupted(f"core(kernel, {kind!r}, {changes}).{method}, {keys}") < LIMIT
 
 
 LONG = {
@@ -87,16 +130,16 @@ LONG = {
 
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
 @pytest.mark.parametrize("name", LONG)
-def test_long_batches_see_signals_too(kind: str, name: str) -> None:
+def test_long_batches_see_signals_too(calls: Calls, kind: str, name: str) -> None:
     changes, keys = LONG[name]
-    assert interrupted(f"core(kernel, {kind!r}, {changes}).update, {keys}") < LIMIT
+    assert calls.interrupted(f"core(kernel, {kind!r}, {changes}).update, {keys}") < LIMIT
 
 
-def test_many_sets_see_signals() -> None:
-    assert interrupted("(lambda sets: kernel.GcsQuery(ITEMS).match_many(sets, 19, 784931)), [(SIP_KEY, SET)] * 300_000") < LIMIT
+def test_many_sets_see_signals(calls: Calls) -> None:
+    assert calls.interrupted("(lambda sets: kernel.GcsQuery(ITEMS).match_many(sets, 19, 784931)), [(SIP_KEY, SET)] * 300_000") < LIMIT
 
 
 @pytest.mark.parametrize("call", ["kernel.unpack_hits", "(lambda raw: kernel.hit_lines(raw, *ENTRIES['hit_lines'].arguments[1:]))"])
-def test_many_packed_hits_see_signals(call: str) -> None:
+def test_many_packed_hits_see_signals(calls: Calls, call: str) -> None:
     """Several tenths of a second of work, and a signal much earlier."""
-    assert interrupted(f"{call}, PACKED * 16_000", after=0.02) < 0.15
+    assert calls.interrupted(f"{call}, PACKED * 16_000", after=0.02) < 0.15
