@@ -50,7 +50,7 @@ for line in sys.stdin:
 
 
 class Calls:
-    """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended; the next call has another."""
+    """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended, another one follows."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
