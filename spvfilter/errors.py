@@ -25,6 +25,7 @@ __all__ = [
     "InexpressibleError",
     "InvalidHeaderError",
     "KeychainError",
+    "KeychainMismatchError",
     "LieError",
     "LostSpendsWarning",
     "LowWorkError",
@@ -175,6 +176,10 @@ class DescriptorError(ParameterError):
 
 class KeychainError(ParameterError):
     """A keychain whose scripts cannot be derived: its function fails, gives what is no scriptPubKey, or does not follow from the index."""
+
+
+class KeychainMismatchError(KeychainError):
+    """The database has another keychain under this name: one of another descriptor, or whose function gives other scripts."""
 
 
 class InexpressibleError(ParameterError):

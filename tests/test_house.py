@@ -23,7 +23,7 @@ TALLEST = 60  # lines of a function
 WIDEST = 15  # attributes of a class
 WIDER = {
     "network.Network": 21,  # a row of a table of constants, frozen
-    "store.batch.Batch": 16,  # what one commit may change
+    "store.batch.Batch": 17,  # what one commit may change
     "store.views.HistoryEntry": 16,  # a row of the history, frozen
     "watch.match.Match": 16,  # the same of the matches
     "wire.session.Session": 18,  # one state machine: messages of both sides, buffers both ways, and two clocks

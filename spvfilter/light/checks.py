@@ -1,15 +1,17 @@
-"""Checks of what a LightClient is made with and asked for: every wrong value is refused at once, by name."""
+"""What a LightClient is made with and asked for, checked: every wrong value is refused at once, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from spvfilter.errors import ParameterError
+from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.requests import Start
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
+from spvfilter.p2p.limits import Limits
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _MAX_HEIGHT = 0xFFFFFFFF  # ours; with a block in ten minutes, in 81,000 years
@@ -40,6 +42,21 @@ def named_peers(peers: Iterable[str], network: Network, *, discover: bool, proxy
     if not addresses and not network.dns_seeds:
         raise ParameterError(f"{network} has no DNS seeds: name peers")
     return addresses
+
+
+def patience_of(limits: Limits) -> Patience:
+    """What of the limits the engine goes by."""
+    return Patience(
+        reply_s=limits.reply_s,
+        stall_s=limits.stall_s,
+        retry_s=limits.retry_s,
+        max_retry_s=limits.max_retry_s,
+        stale_tip_s=limits.stale_tip_s,
+        flight=limits.flight,
+        flights=limits.flights,
+        filters=limits.filters,
+        filter_flights=limits.filter_flights,
+    )
 
 
 def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:

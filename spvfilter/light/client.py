@@ -12,10 +12,10 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.bip37 import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_options, check_start, named_peers
+from spvfilter.light.checks import check_options, check_start, named_peers, patience_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
-from spvfilter.light.engine.options import Options, Patience, Reach
+from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.entries import EntryName, apply_changes, named
@@ -89,7 +89,8 @@ class LightClient:
 
     Scripts of keychains are watched up to twice their lookahead beyond the last one used. Where a use in a block moves a window further,
     all blocks are searched again for the scripts that it adds, before Synced; in mode "bip37" keychains look ahead less far, down to the
-    gap limit, where a filter has no room. KeychainError ends the client.
+    gap limit, where a filter has no room. KeychainError ends the client. `store` keeps the keychains: the next run has their windows at
+    once, and those of descriptors even if `watch` lacks them; a window of `add_keychain` moves on when that is called again.
 
     With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the peers announce from
     then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block. What a reorganisation takes out of a block is
@@ -99,7 +100,8 @@ class LightClient:
     the network's minimum work, and our clock agrees with the median of theirs within 70 minutes.
 
     Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find, NotRunningError where it is
-    running already. Where the client ends by itself, as on a full disk, every method raises why, and so does leaving.
+    running already, KeychainMismatchError for another keychain of the same name. Where the client ends by itself, as on a full disk, every
+    method raises why, and so does leaving.
     """
 
     def __init__(
@@ -135,21 +137,10 @@ class LightClient:
         self._rebuild = rebuild
         self._proxy = None if proxy is None else Proxy.parse(proxy)
         self._limits = limits or Limits()
-        patience = Patience(
-            reply_s=self._limits.reply_s,
-            stall_s=self._limits.stall_s,
-            retry_s=self._limits.retry_s,
-            max_retry_s=self._limits.max_retry_s,
-            stale_tip_s=self._limits.stale_tip_s,
-            flight=self._limits.flight,
-            flights=self._limits.flights,
-            filters=self._limits.filters,
-            filter_flights=self._limits.filter_flights,
-        )
         self.mode = Mode(mode)
         reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
         self._options = Options(
-            self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience, reach, proxy is not None
+            self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience_of(self._limits), reach, proxy is not None
         )
         self._running: Running | None = None
 
@@ -448,8 +439,7 @@ class LightClient:
         and MatchWithdrawn(reason=REMOVED) tells of each match. What was broadcast here and is unconfirmed stays, and in the history what
         had ended before (conflicted, abandoned, expired). An entry that is added again is searched for anew. Returns when that is stored.
 
-        A script of a keychain is not removed alone: leave the client, and enter one with a list without the keychain. Then the database has
-        its scripts as entries of their own.
+        A script of a keychain is not removed alone.
 
         Raises ParameterError for an entry that is not watched, for a script of a keychain and if none is left, NotRunningError, StoreError.
         """

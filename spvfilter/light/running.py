@@ -358,14 +358,14 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
-        extend(watch, options)
+        extend(watch, options, settled := {each.name for each in store.keychains.load()})
         check_expressible(watch, options.mode)  # before it is kept
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
         saved = Saved.read(store, watch, since, chain)
-        while (further := extend(watch, options)) is not None:  # by what the database knew
-            if further:  # search for them, too
-                saved = Saved.read(store, watch, since, chain)
+        settled |= {each.name for each in watch.keychains}
+        while extend(watch, options, settled):  # by what the database knew: search for what that adds, too
+            saved = Saved.read(store, watch, since, chain)
         check_expressible(watch, options.mode)  # with what the database knew
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spvfilter.store.events import EventLog as EventLog, StoredEvent as StoredEvent
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
+    from spvfilter.store.keychains import KeychainChange as KeychainChange
     from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
     from spvfilter.store.store import MEMORY as MEMORY, Store as Store
@@ -31,6 +32,7 @@ else:
         events="EventLog StoredEvent",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
+        keychains="KeychainChange",
         ledger="Ended StoredMatch StoredTx TxStatus",
         searched="BlockRange EntryGroup Searched",
         store="MEMORY Store",

@@ -11,6 +11,7 @@ from spvfilter.kernel import EntryKind
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx
 
 
@@ -49,6 +50,7 @@ class Batch:
     bip37_parameters: Bip37Parameters | None = None
     compact_filters: CompactFilterBatch | None = None  # BIP-158
     entries: list[NewEntry] = field(default_factory=list)  # of the attached watch list, those that follow
+    keychains: list[KeychainChange] = field(default_factory=list)  # of the attached watch list
     labels: dict[int, str | None] = field(default_factory=dict)  # by number of the entry
     removed: Sequence[int] = ()  # numbers of entries; the others are numbered anew by the next batch
     searched: bytes | None = None  # which blocks were searched for which entries: Searched.encode
@@ -62,4 +64,4 @@ class Batch:
         if self.fork is not None or self.cursor is not None or self.bip37_parameters is not None or self.compact_filters is not None:
             return False
         parts = self.headers, self.matches, self.withdrawn, self.transactions, self.notes, self.entries, self.addresses, self.events
-        return not any((*parts, self.labels, self.removed, self.searched))
+        return not any((*parts, self.keychains, self.labels, self.removed, self.searched))

@@ -11,6 +11,8 @@ from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, St
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.events import EventLog
+from spvfilter.store.joining import add_keychains, labels_of
+from spvfilter.store.keychains import salvaged
 from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, network_of
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.watch.watchlist import WatchList
@@ -42,9 +44,12 @@ def salvage(file: Path, network: Network) -> Salvage:
     meta: dict[str, bytes] = dict(_rows(file, "meta"))
     if (found := meta.get("network", network.genesis_hash)) != network.genesis_hash:
         raise StoreForeignError(f"{file}: this wallet belongs to {network_of(found)}, not to {network}")
-    watch = WatchList(network)
-    for _, kind, value, label in sorted(_rows(file, "watch")):
-        watch.add_entry(EntryKind(kind), value, label)
+    watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
+    keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
+    inherited = labels_of(keychains)
+    for row, kind, value, label in rows:
+        numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
+    add_keychains(watch, keychains, numbers)
     return Salvage(meta, watch, _last_event(file, meta))
 
 

@@ -15,12 +15,17 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 EVENTS_SINCE = 5  # the first version with a table of events
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE headers (first INTEGER PRIMARY KEY, raw BLOB NOT NULL);
 CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NOT NULL, label TEXT, mark INTEGER NOT NULL);
+CREATE TABLE keychains (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, label TEXT, descriptor TEXT, lookahead INTEGER NOT NULL,
+    size INTEGER NOT NULL, window INTEGER NOT NULL, mark INTEGER NOT NULL);
+CREATE TABLE runs (keychain INTEGER NOT NULL, first INTEGER NOT NULL, entry INTEGER NOT NULL, indexes INTEGER NOT NULL,
+    scripts INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (keychain, first, entry)) WITHOUT ROWID;
+CREATE TABLE used (keychain INTEGER NOT NULL, place INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (keychain, place)) WITHOUT ROWID;
 CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB, mark INTEGER NOT NULL)
     WITHOUT ROWID;
 CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL, outpoint BLOB NOT NULL,
@@ -51,6 +56,9 @@ CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, see
 MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the columns it covers
     "meta": "key, value",
     "watch": "id, kind, value, label",
+    "keychains": "id, name, label, descriptor, lookahead, size, window",
+    "runs": "keychain, first, entry, indexes, scripts",
+    "used": "keychain, place",
     "coins": "outpoint, entry, value, script",
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
     "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",

@@ -23,6 +23,8 @@ from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
 from spvfilter.store.filters import CompactFilterRows
 from spvfilter.store.headers import HeaderRows
+from spvfilter.store.joining import keep_keychains, labels_of, take_keychains
+from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.ledger import (
     UNCONFIRMED,
     UNCONFIRMED_PLACE,
@@ -69,6 +71,7 @@ class Store:
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
+        self.keychains = KeychainRows(connection, self._rows, path)
         self.events = EventRows(connection, self._rows, path)
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
         self.addresses = AddressRows(connection, self._rows, path)
@@ -150,6 +153,7 @@ class Store:
                 raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
             self._headers.verify()
             self._ledger.verify()
+            self.keychains.verify()
             self.events.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
@@ -321,16 +325,19 @@ class Store:
         """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
 
         Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it; None
-        is where the wallet's first search began.
+        is where the wallet's first search began. Raises KeychainMismatchError.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
+            keychains = self.keychains.load()
+            inherited = labels_of(keychains)
             known: dict[int, tuple[int, str | None]] = {}  # entry number → id and label of its row
             for row, kind, value, label in rows:
                 there = watch.table.find(EntryKind(kind), value)
-                mine = watch.label(there) if there != NO_ENTRY else None
-                known[watch.add_entry(EntryKind(kind), value, mine or label)] = row, label
+                mine = watch.own_label(there) if there != NO_ENTRY else None
+                known[watch.add_entry(EntryKind(kind), value, mine or (label if label != inherited.get(row) else None))] = row, label
             entries = {row: at for at, (row, _) in known.items()}
+            take_keychains(watch, keychains, entries)
             coins = {outpoint: rest for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")}
             for outpoint, (row, value, script) in coins.items():
                 watch.table.set_coin(outpoint, entries[row], value, script)
@@ -342,6 +349,7 @@ class Store:
                 for outpoint, coin in watch.table.coins():
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
+                keep_keychains(self.keychains, watch, self._ids)
                 self._ledger.settle()  # of those that have another label
                 if len(watch) > len(known):
                     first = (searched.start or 0) if since is None else max(since, 0)
@@ -392,6 +400,8 @@ class Store:
         for row, kind, value, label in batch.entries:
             self._rows.insert("watch", (row, int(kind), value, label))
             self._ids.append(row)
+        for change in batch.keychains:
+            self.keychains.change(change)
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
         self._remove_entries([self._ids[at] for at in batch.removed])

@@ -13,6 +13,7 @@ from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import ConfirmedMatches
@@ -58,10 +59,9 @@ class Books:
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
         self._complete()
-        if not self._sealed and self.batch.is_empty:
-            return []
         batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
-        self._sealed, self.batch = [], Batch()
+        if batches:
+            self._sealed, self.batch = [], Batch()
         return batches
 
     def _seal(self) -> None:
@@ -71,6 +71,7 @@ class Books:
         self.batch = Batch()
 
     def _complete(self) -> None:
+        self.batch.keychains += (KeychainChange(name, used) for name, used in self.watch.windows.take_fresh().items())
         if self._are_blocks_changed:
             self._are_blocks_changed, self.batch.searched = False, self.blocks.encode()
 
@@ -279,8 +280,7 @@ class Books:
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` if we broadcast it, first `seen` now or earlier. Raises FormatError."""
-        events: list[WalletEvent] = []
-        waiting = [(raw, now)]
+        events, waiting = list[WalletEvent](), [(raw, now)]
         while waiting:
             each, since = waiting.pop()
             first = seen if each is raw and seen is not None else since
@@ -424,12 +424,13 @@ class Books:
             for raw, seen in self.unconfirmed.take_waiting(outpoint):
                 yield from self.add_unconfirmed(raw, seen)
 
-    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]]) -> None:
-        """Store new entries of the watch list, which gets them when they are stored."""
+    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]]) -> range:
+        """Store new entries of the watch list, which gets them when they are stored; the ids of their rows."""
         first = self.blocks.add_entries(len(entries))
         self.batch.entries += (NewEntry(row, *entry) for row, entry in enumerate(entries, first))
-        self.ids += range(first, first + len(entries))
+        self.ids += (ids := range(first, first + len(entries)))
         self._are_blocks_changed = True
+        return ids
 
     def remove_entries(self, removed: Sequence[int], tell: Callable[..., None]) -> None:
         """Take entries from the watch list: what matched them leaves the books, unless another entry matches it as well.

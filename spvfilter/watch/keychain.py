@@ -55,6 +55,7 @@ class Keychain:
         self._last_used = -1
         self._next = 0  # the lowest unused index
         self._floor = 0  # the least end, which it had before
+        self.is_dormant = False  # whether nothing derives further scripts
         self._known: tuple[bytes, ...] = ()  # the scripts of the window's last index: derived again, they must be the same
 
     def __repr__(self) -> str:
@@ -110,12 +111,18 @@ class Keychain:
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
+    def restore(self, more: list[tuple[bytes, ...]]) -> None:
+        """Take the next indexes into the window, with scripts that an earlier run derived."""
+        self.move(more)
+        if more and len(more[-1]) > 1:  # in which order they were derived is not known
+            self._known = ()
+
     def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
         """What `grow` would give; nothing changes. Another thread may call it. Raises KeychainError."""
         end = min(self.size, self.required + margin)
         if end <= self._end:
             return []
-        if self._end and self._derived(self._end - 1) != self._known:
+        if self._known and self._derived(self._end - 1) != self._known:
             raise KeychainError(
                 f"{self._shown}: the script of index {self._end - 1} is not what it was: a script must follow from its index"
             )
@@ -166,7 +173,7 @@ class Keychain:
     def copy(self) -> Keychain:
         """One with the same window, that derives in the same way."""
         twin = Keychain(self.name, self.scripts_at, label=self.label, lookahead=self.lookahead, size=self.size, descriptor=self.descriptor)
-        twin._end, twin._known, twin._floor = self._end, self._known, self._floor
+        twin._end, twin._known, twin._floor, twin.is_dormant = self._end, self._known, self._floor, self.is_dormant
         twin._used, twin._last_used, twin._next = self._used.copy(), self._last_used, self._next
         return twin
 

@@ -238,13 +238,14 @@ class WatchList:
         """The windows of the keychains."""
         return self._windows
 
-    def widen(self, margin: int | None = None) -> list[bytes]:
+    def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
         """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that were not watched.
 
-        As long as no use moves a window beyond them, nothing needs to be searched again. Raises WatchListInUseError, KeychainError.
+        As long as no use moves a window beyond them, nothing needs to be searched again: keychains whose names are `settled` gain them only
+        if they must move. Raises WatchListInUseError, KeychainError.
         """
         self._check_free()
-        return self._windows.widen(margin)
+        return self._windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
         """Stop watching learned outpoints (36 bytes each); those that are entries stay. It takes as long as a copy of the list.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain as joined
 
 from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain
 
 _NOBODY = 0  # in the place of a keychain's number, which counts from 1
 _MAX_KEYCHAINS = 10_000
@@ -26,7 +27,7 @@ class Windows:
     A script that two keychains have is the first one's; its use moves the windows of both.
     """
 
-    __slots__ = ("_chains", "_indexes", "_names", "_owners", "_shared", "_table")
+    __slots__ = ("_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
 
     def __init__(self, table: WatchTable) -> None:
         self._table = table
@@ -35,6 +36,7 @@ class Windows:
         self._owners = array("H")  # by entry: the number of its keychain
         self._indexes = array("I")  # by entry: its index there
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
+        self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes used since `take_fresh`
 
     @classmethod
     def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
@@ -127,10 +129,11 @@ class Windows:
                     again = self._take(number, keychain, 0, new) or again
         return new
 
-    def widen(self, margin: int | None) -> list[bytes]:
-        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead."""
+    def widen(self, margin: int | None, settled: Collection[str] = ()) -> list[bytes]:
+        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead; those `settled` only if they must move."""
         new: list[bytes] = []
-        due = [self._take(number, each, each.lookahead if margin is None else margin, new) for number, each in enumerate(self._chains, 1)]
+        margins = [0 if each.name in settled and each.end >= each.required else _margin(each, margin) for each in self._chains]
+        due = [self._take(number, each, far, new) for number, (each, far) in enumerate(zip(self._chains, margins, strict=True), 1)]
         return new + self.grow() if any(due) else new
 
     def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
@@ -148,12 +151,20 @@ class Windows:
 
     def ahead(self) -> Ahead:
         """By keychain, what a move adds to the windows that must move: as `widen`, but nothing changes. Raises KeychainError."""
-        return [each.ahead(each.lookahead) if each.end < each.required else [] for each in self._chains]
+        return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
         """The scripts that are not watched yet, in the order in which `move` adds them to the table."""
         scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
         return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
+
+    def labels_of(self, ahead: Ahead) -> dict[bytes, str | None]:
+        """The labels that scripts told by `ahead` get: that of the first keychain which has them."""
+        labels: dict[bytes, str | None] = {}
+        for keychain, new in zip(self._chains, ahead, strict=True):
+            for script in (script for scripts in new for script in scripts):
+                labels.setdefault(script, keychain.label)
+        return labels
 
     def move(self, ahead: Ahead) -> bool:
         """Watch what was told by `ahead`; whether a window must move on."""
@@ -188,7 +199,10 @@ class Windows:
                 entry = self._table.find(EntryKind.SCRIPT, script) if script else NO_ENTRY
             if self._is_owned(entry):
                 for number, index in [(self._owners[entry], self._indexes[entry]), *self._shared.get(entry, ())]:
-                    due = self._chains[number - 1].use(index) or due
+                    keychain = self._chains[number - 1]
+                    if index not in keychain.used:
+                        self._fresh[number, index] = None
+                    due = keychain.use(index) or due
         return due
 
     def _is_owned(self, entry: int) -> bool:
@@ -216,6 +230,49 @@ class Windows:
             elif (self._owners[entry], self._indexes[entry]) != (number, index):
                 self._shared.setdefault(entry, []).append((number, index))
         return True
+
+    # What a database keeps
+
+    def take_fresh(self) -> dict[str, list[int]]:
+        """By name, the indexes that were used for the first time since the last call."""
+        fresh: dict[str, list[int]] = {}
+        for number, index in self._fresh:
+            fresh.setdefault(self._chains[number - 1].name, []).append(index)
+        self._fresh.clear()
+        return fresh
+
+    def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+        """Index and entry of what keychains watch from an index on, by name."""
+        least = [0, *(firsts.get(each.name, MAX_INDEXES) for each in self._chains)]
+        owned = ((entry, *place) for entry, place in enumerate(zip(self._owners, self._indexes, strict=True)))
+        shared = ((entry, *place) for entry, places in self._shared.items() for place in places)
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in firsts}
+        for entry, number, index in joined(owned, shared):
+            if number != _NOBODY and index >= least[number]:
+                found[self._chains[number - 1].name].append((index, entry))
+        return found
+
+    def watches(self, name: str, index: int, script: bytes) -> bool:
+        """Whether an index in the window of a keychain has a script."""
+        entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
+        return self._is_owned(entry) and place in [(self._owners[entry], self._indexes[entry]), *self._shared.get(entry, ())]
+
+    def restore(self, keychain: Keychain, window: list[tuple[bytes, ...]], used: Iterable[int]) -> None:
+        """Give a keychain the window that it had, whose scripts are watched already, and its uses; one that is new here is added.
+
+        Raises ParameterError for one keychain too many, and a use that is not in the window.
+        """
+        number = self._names.get(keychain.name)
+        if number is None:
+            if len(self._chains) >= _MAX_KEYCHAINS:
+                raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
+            self._chains.append(keychain)
+            number = self._names[keychain.name] = len(self._chains)
+        first = keychain.end
+        keychain.restore(window[first:])
+        self._claim(number, first, window[first:])
+        for index in used:
+            keychain.use(index)
 
     def state(self) -> list[tuple[object, ...]]:
         """What two equal lists have in common."""
@@ -257,3 +314,8 @@ class Windows:
         twin._owners, twin._indexes = self._owners[:], self._indexes[:]
         twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
         return twin
+
+
+def _margin(keychain: Keychain, margin: int | None) -> int:
+    """How much further a window is moved; not at all where nothing derives."""
+    return 0 if keychain.is_dormant else keychain.lookahead if margin is None else margin

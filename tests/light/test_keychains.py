@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.errors import InexpressibleError, KeychainError, StoreFullError
 from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
@@ -193,3 +194,79 @@ async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and
             assert await indexes(client) == [5, 890]
             assert 890 + GAP_LIMIT < client.watch.keychains[0].end < 1_000
             assert GAP_LIMIT <= client.watch.keychains[0].lookahead < 900
+
+
+@MODES
+async def test_a_restart_has_the_window_at_once_and_searches_nothing_again(mode: str, tmp_path: Path) -> None:
+    derived: list[int] = []
+
+    def counted(index: int) -> bytes:
+        derived.append(index)
+        return script_at(index)
+
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 90, 65, 7, 30, 100)
+        path = tmp_path / "wallet.db"
+        async with client_of(wallet(), node, mode, path) as client:
+            await indexes(client)
+            (before,) = client.watch.keychains
+        node.regtest.pay(TxOut(1_000, script_at(0)))
+        for _ in range(2):
+            watch = WatchList(REGTEST)
+            watch.add_keychain("mine", counted, "savings", lookahead=GAP_LIMIT)
+            derived.clear()
+            async with client_of(watch, node, mode, path) as client:
+                (chain,) = client.watch.keychains
+                assert (chain.end, {*chain.used} - {0}) == (before.end, {*before.used})
+                assert client.searched_height == node.regtest.height  # from the start
+                assert len(derived) <= 3
+                async with asyncio.timeout(30):
+                    while client.watch.next_address() != script_to_address(script_at(1), REGTEST):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+        with WalletStore.open(path) as books:
+            assert books.searched_height() == node.regtest.height
+
+
+async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_restart(tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        path, script = tmp_path / "wallet.db", script_at(0)
+        async with client_of(wallet(), node, "compact", path) as client:
+            await indexes(client)
+            node.regtest.pay(TxOut(1_000, script))
+            async with asyncio.timeout(30):
+                async for event in client.events():
+                    if isinstance(event, MatchFound):
+                        break
+        async with client_of(wallet(), node, "compact", path, mempool=False) as client:
+            assert client.watch.next_address() == script_to_address(script_at(1), REGTEST)
+            assert client.watch.is_used(str(script_to_address(script, REGTEST)))
+
+
+async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_move(tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        path = tmp_path / "wallet.db"
+        async with client_of(wallet(), node, "compact", path) as client:
+            await indexes(client)
+        pay(node, 19)
+        async with client_of(WatchList(REGTEST), node, "compact", path) as client:
+            assert await indexes(client) == [19]
+            assert client.watch.label(0) == "savings"
+        pay(node, 25)
+        with pytest.raises(KeychainError, match="nothing derives it: add_keychain"):
+            async with client_of(WatchList(REGTEST), node, "compact", path) as client:
+                await indexes(client)
+        async with client_of(wallet(), node, "compact", path) as client:
+            assert await indexes(client) == [19, 25]
+
+
+async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label(tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 30, 60)
+        async with client_of(wallet(), node, "compact", tmp_path / "wallet.db") as client:
+            assert await indexes(client) == [30, 60]
+            assert [coin.label for coin in await client.coins()] == ["savings", "savings"]
+            assert (await client.balance("savings")).confirmed == 2_090

@@ -62,6 +62,7 @@ from spvfilter.store import (
     EventLog,
     HistoryEntry,
     ImportCounts,
+    KeychainChange,
     KnownAddress,
     NewEntry,
     SearchedEntries,
@@ -212,6 +213,7 @@ VALUES: dict[str, list[object]] = {
         StoredMatch(HIT, None, None, Completeness.PROVEN),
         KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
         *(SEARCHED, BlockRange(3, 6), EntryGroup(1, (BlockRange(3, 6),)), NewEntry(1, EntryKind.SCRIPT, b"\x51", "label")),
+        KeychainChange("mine", (3,), 30, ((29, 30),)),
     ],
     "wallet": [
         MatchFound(MATCH),

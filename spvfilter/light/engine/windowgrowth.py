@@ -6,7 +6,7 @@ says that every block was searched for all scripts up to the ends of the windows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from spvfilter.errors import InexpressibleError
@@ -15,6 +15,7 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
+from spvfilter.store.keychains import KeychainChange
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import Ahead
 
@@ -55,7 +56,13 @@ class WindowGrowth:
                     InexpressibleError(f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact filters", ())
                 )
             return
-        books.store_entries([(EntryKind.SCRIPT, script, None) for script in fresh])
+        labels = windows.labels_of(ahead)
+        ids = dict(zip(fresh, books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh]), strict=True))
+        table = books.watch.table
+        for chain, new in zip(windows, ahead, strict=True):
+            places = [(at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)]) for at, each in _numbered(chain.end, new)]
+            if new:
+                books.batch.keychains.append(KeychainChange(chain.name, window=chain.end + len(new), places=places))
         self._search_again()
         context.is_storing = True
         context.out.after_commit(partial(self._stored, ahead))
@@ -68,17 +75,24 @@ class WindowGrowth:
         self._grown()
 
 
+def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:
+    """Index and script of everything that a window gains, from an index on."""
+    return ((index, script) for index, scripts in enumerate(new, first) for script in scripts)
+
+
 def fits(watch: WatchList, scripts: int, options: Options) -> bool:
     """Whether the filters of the mode have room for so many more scripts, without a higher rate."""
     return options.mode is not Mode.BIP37 or not watch.keychains or len(watch.bloom_elements()) + scripts <= most_elements(options.fp_rate)
 
 
-def extend(watch: WatchList, options: Options) -> list[bytes] | None:
-    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits.
+def extend(watch: WatchList, options: Options, settled: Collection[str] = ()) -> bool:
+    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits; whether one has moved.
 
-    The scripts that were not watched; None if no window has moved. Raises KeychainError.
+    Those `settled`, which an earlier run has moved so, stay where they are as long as that is far enough. Raises KeychainError.
     """
     before = [each.end for each in watch.keychains]
-    further = watch.advance()
-    further += watch.widen(None if fits(watch, sum(each.lookahead for each in watch.keychains), options) else 0)
-    return further if [each.end for each in watch.keychains] != before else None
+    watch.windows.note()
+    margin = None if fits(watch, sum(each.lookahead for each in watch.keychains), options) else 0
+    watch.widen(margin, settled)
+    watch.advance()
+    return [each.end for each in watch.keychains] != before

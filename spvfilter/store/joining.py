@@ -1,0 +1,112 @@
+"""The keychains of a watch list and those of the database, joined: each gets what only the other has, or they contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError
+from spvfilter.network import Network
+from spvfilter.store.keychains import KeychainChange, KeychainRows, StoredKeychain
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.watchlist import WatchList
+
+
+def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
+    """Give a watch list the windows and uses of keychains; `numbers` are those of its entries by the ids of their rows.
+
+    Those that it lacks are added: by their descriptors they derive on; others keep their window. Raises KeychainMismatchError for one of
+    another descriptor or with other scripts, KeychainError where scripts cannot be derived.
+    """
+    for each in stored:
+        known = watch.windows.get(each.name)
+        if known is not None and known.descriptor != each.descriptor:
+            raise KeychainMismatchError(
+                f"the database has another keychain {each.name[:80]!r}, {_made(each.descriptor)}, not {_made(known.descriptor)}: "
+                "give this one another name, or its wallet a database of its own"
+            )
+        window = _window(watch, each, numbers)
+        if known is None:
+            watch.windows.restore(_without_owner(each, watch.network), window, each.used)
+        else:
+            _check_scripts(watch, known, window)
+            known.label = known.label or each.label
+            watch.windows.restore(known, window, each.used)
+
+
+def add_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
+    """As `take_keychains`, of a watch list that has none."""
+    for each in stored:
+        watch.windows.restore(_without_owner(each, watch.network), _window(watch, each, numbers), each.used)
+
+
+def _window(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[bytes, ...]]:
+    """The scripts of each index of a stored window."""
+    return [tuple(watch.table.entry(numbers[row])[1] for row in rows) for rows in stored.rows()]
+
+
+def labels_of(stored: Iterable[StoredKeychain]) -> dict[int, str]:
+    """By the ids of entries' rows, the label of the keychain that they belong to."""
+    labels: dict[int, str] = {}
+    for each in stored:
+        for run in each.runs if each.label is not None else ():
+            for row in range(run.entry, run.entry + run.indexes * run.scripts):
+                labels.setdefault(row, each.label or "")
+    return labels
+
+
+def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> None:
+    """Write the keychains of a watch list, their uses and what their windows have gained; `ids` are those of its entries' rows."""
+    windows = {each.name: each.window for each in rows.load()}
+    gained = watch.windows.entries_beyond({each.name: windows.get(each.name, 0) for each in watch.keychains})
+    for each in watch.keychains:
+        rows.put(each.name, each.label, each.descriptor, each.lookahead, each.size)
+        places = [(index, ids[entry]) for index, entry in gained[each.name]]
+        rows.change(KeychainChange(each.name, sorted(each.used), each.end, places))
+    watch.windows.take_fresh()
+
+
+def _made(descriptor: str | None) -> str:
+    return "whose scripts the wallet derives by itself" if descriptor is None else "of a descriptor"
+
+
+def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[bytes, ...]]) -> None:
+    """Raises KeychainMismatchError unless a keychain derives the scripts of a stored window: those it has, and some of the others."""
+    both = min(known.end, len(window))
+    if both < len(window):  # not all: that would take as long as deriving the window
+        others = {both, (both + len(window)) // 2, len(window) - 1}
+        wrong = next((index for index in sorted(others) if set(known.scripts(index)) != set(window[index])), None)
+    else:
+        wrong = None
+    for index in range(both):
+        if not all(watch.windows.watches(known.name, index, script) for script in window[index]):
+            wrong = index
+            break
+    if wrong is not None:
+        how = "the function" if known.descriptor is None else "the installed libwally"
+        raise KeychainMismatchError(
+            f"keychain {known.name[:80]!r}: {how} derives another script for index {wrong} than the one that the database has: "
+            "it is another wallet's, or has changed"
+        )
+
+
+def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
+    """A keychain of the database that the watch list was not given."""
+    name, descriptor = stored.name, stored.descriptor
+    derive: Callable[[int], tuple[bytes, ...]] = partial(
+        _underivable, f"add_keychain({name[:80]!r}, …) it to the watch list, with the function that derives its scripts"
+    )
+    is_dormant = True
+    if descriptor is not None:
+        try:
+            derive, is_dormant = next(each.scripts for each in parse_descriptor(descriptor, network) if each.text == name), False
+        except DescriptorError as error:
+            derive = partial(_underivable, str(error))
+    made = Keychain(name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor)
+    made.is_dormant = is_dormant
+    return made
+
+
+def _underivable(what: str, index: int) -> tuple[bytes, ...]:
+    raise KeychainError(f"the script of index {index} is needed now, and nothing derives it: {what}")

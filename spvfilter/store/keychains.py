@@ -1,0 +1,167 @@
+"""Keychains in the wallet's database: where their windows end, which indexes were used, and which entries of the watch list are whose.
+
+The entries of a window are runs: successive indexes whose scripts have successive ids. A window that only grew has a run for each growth.
+So the next run of a client has a window without deriving it, and readers know the next address without a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate, groupby, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import StoreCorruptError
+from spvfilter.store.schema import MARKED
+from spvfilter.store.sqlite import MarkedRows
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = deferred("sqlite3")
+
+
+class Run(NamedTuple):
+    """Successive indexes of a keychain, each with as many scripts, whose entries have successive ids."""
+
+    first: int  # index
+    entry: int  # id of its first script
+    indexes: int
+    scripts: int  # of each index
+
+    def places(self) -> Iterable[tuple[int, int]]:
+        """Index and id of each entry."""
+        ids = iter(range(self.entry, self.entry + self.indexes * self.scripts))
+        return ((index, next(ids)) for index in range(self.first, self.first + self.indexes) for _ in range(self.scripts))
+
+
+def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
+    """The runs of entries, each an index and an id."""
+    runs: list[Run] = []
+    for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
+        ids = [row for _, row in group]
+        last = runs[-1] if runs else Run(-1, -1, 0, 0)
+        if ids[-1] - ids[0] != len(ids) - 1:
+            runs += (Run(index, row, 1, 1) for row in ids)
+        elif (last.first + last.indexes, last.entry + last.indexes * last.scripts, last.scripts) == (index, ids[0], len(ids)):
+            runs[-1] = last._replace(indexes=last.indexes + 1)
+        else:
+            runs.append(Run(index, ids[0], 1, len(ids)))
+    return runs
+
+
+@public
+class KeychainChange(NamedTuple):
+    """What a commit makes of a keychain that the database has."""
+
+    name: str
+    used: Sequence[int] = ()  # indexes that were not used before
+    window: int | None = None  # where it ends now; None if it has not moved
+    places: Sequence[tuple[int, int]] = ()  # index and id of each entry that is new in it
+
+
+class StoredKeychain(NamedTuple):
+    """A keychain as the database has it. The scripts of its window are entries of the watch list."""
+
+    id: int
+    name: str
+    label: str | None
+    descriptor: str | None  # None for one that the wallet derives by itself
+    lookahead: int
+    size: int  # the number of its indexes
+    window: int  # the number of indexes that are watched
+    used: frozenset[int]
+    runs: tuple[Run, ...]  # ascending
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """The ids of the entries of each index of the window, as many indexes as are complete."""
+        found: dict[int, list[int]] = {}
+        for index, row in (place for run in self.runs for place in run.places()):
+            found.setdefault(index, []).append(row)
+        return [tuple(found[index]) for index in takewhile(found.__contains__, range(self.window))]
+
+
+class KeychainRows:
+    """The tables of keychains."""
+
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+        self._db = db
+        self._rows = rows
+        self._path = path
+
+    def load(self) -> list[StoredKeychain]:
+        """All keychains, in the order in which they were added. Raises StoreCorruptError for one that contradicts itself."""
+        runs: dict[int, list[Run]] = {}
+        for owner, *run in self._db.execute("SELECT keychain, first, entry, indexes, scripts FROM runs ORDER BY keychain, first, entry"):
+            runs.setdefault(owner, []).append(Run(*run))
+        used: dict[int, list[int]] = {}
+        for owner, index in self._db.execute("SELECT keychain, place FROM used"):
+            used.setdefault(owner, []).append(index)
+        query = f"SELECT {MARKED['keychains']} FROM keychains ORDER BY id"  # noqa: S608
+        found = [
+            StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(used.pop(row, ())), tuple(runs.pop(row, ())))
+            for row, name, label, descriptor, lookahead, size, window in self._db.execute(query)
+        ]
+        if runs or used:
+            raise StoreCorruptError(f"{self._path}: a keychain is missing")
+        return found
+
+    def verify(self) -> None:
+        """Raises StoreCorruptError for a keychain whose window has gaps or entries that the watch list lacks."""
+        (rows,) = self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()
+        for each in self.load():
+            ends = list(accumulate((run.first + run.indexes for run in each.runs), max))
+            bad = any(min(run[1:]) < 1 or run.entry + run.indexes * run.scripts - 1 > rows for run in each.runs)
+            gaps = any(run.first > end for run, end in zip(each.runs, [0, *ends], strict=False))
+            if bad or gaps or max(ends, default=0) != each.window or not all(0 <= index < each.window for index in each.used):
+                raise StoreCorruptError(f"{self._path}: the window of keychain {each.name[:80]!r} contradicts itself")
+
+    # Within a commit
+
+    def put(self, name: str, label: str | None, descriptor: str | None, lookahead: int, size: int) -> None:
+        """Write a keychain, or what is new of one that is there."""
+        row = self._db.execute(
+            "SELECT id, name, label, descriptor, lookahead, size, window FROM keychains WHERE name = ?", (name,)
+        ).fetchone()
+        if row is None:
+            (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM keychains").fetchone()
+            self._rows.insert("keychains", (highest + 1, name, label, descriptor, lookahead, size, 0))
+        elif (label, descriptor, lookahead, size) != row[2:6]:
+            self._rows.remove("keychains", "id = ?", (row[0],))
+            self._rows.insert("keychains", (row[0], name, label, descriptor, lookahead, size, row[6]))
+
+    def _row(self, name: str) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._db.execute(f"SELECT {MARKED['keychains']} FROM keychains WHERE name = ?", (name,)).fetchone()  # noqa: S608
+        return row
+
+    def change(self, change: KeychainChange) -> None:
+        """Write uses and a window that has moved."""
+        row = self._row(change.name)
+        if row is None:
+            raise StoreCorruptError(f"{self._path}: keychain {change.name[:80]!r} is missing")
+        owner = row[0]
+        for index in change.used:
+            if self._db.execute("SELECT 1 FROM used WHERE keychain = ? AND place = ?", (owner, index)).fetchone() is None:
+                self._rows.insert("used", (owner, index))
+        if change.window is not None and change.window > row[6]:
+            for run in runs_of(change.places):
+                self._rows.insert("runs", (owner, *run))
+            self._rows.remove("keychains", "id = ?", (owner,))
+            self._rows.insert("keychains", (*row[:6], change.window))
+
+
+def salvaged(
+    chains: Iterable[Sequence[object]], runs: Iterable[Sequence[int]], used: Iterable[Sequence[int]], present: Collection[int]
+) -> list[StoredKeychain]:
+    """Keychains of the rows that could be read, each with as much of its window as has all its entries."""
+    found: list[StoredKeychain] = []
+    sound = [(owner, Run(*run)) for owner, *run in runs if run[1] + run[2] * run[3] - 1 <= max(present, default=0)]
+    uses = list(used)
+    for row, name, label, descriptor, lookahead, size, window in chains:
+        mine = tuple(sorted(run for owner, run in sound if owner == row))
+        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), mine)  # type: ignore[arg-type]  # marked rows
+        end = next((index for index, ids in enumerate(whole.rows()) if not all(each in present for each in ids)), len(whole.rows()))
+        kept = frozenset(index for owner, index in uses if owner == row and index < end)
+        found.append(whole._replace(window=end, used=kept))
+    return found

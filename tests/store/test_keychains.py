@@ -1,0 +1,371 @@
+"""Keychains in the wallet's database: windows and uses come back without deriving; contradictions and damage are refused by name."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, StoreCorruptError, StoreForeignError, StoreFullError
+from spvfilter.kernel import EntryKind
+from spvfilter.network import MAINNET, REGTEST
+from spvfilter.store.batch import Batch, NewEntry
+from spvfilter.store.keychains import KeychainChange, Run, runs_of
+from spvfilter.store.store import Store
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.watchlist import WatchList
+from support.keychains import script_at
+from support.vectors import effort
+
+KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
+Tables = dict[str, list[tuple[object, ...]]]
+
+
+def wallet(script: Callable[[int], bytes] = script_at, *, label: str | None = "savings", lookahead: int = GAP_LIMIT) -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_keychain("mine", script, label, lookahead=lookahead)
+    return watch
+
+
+def used(watch: WatchList, *indexes: int) -> WatchList:
+    """The list, after payments to addresses, each in the window that the one before has moved."""
+    for index in indexes:
+        for chain in watch.keychains:
+            if index < chain.end:
+                chain.use(index)
+        watch.windows.grow()
+    return watch
+
+
+def facts(watch: WatchList) -> list[object]:
+    return [(each.name, each.label, each.lookahead, each.end, sorted(each.used), each.next_index) for each in watch.keychains]
+
+
+def joined(path: Path, watch: WatchList) -> WatchList:
+    with Store.open(path, watch.network) as store:
+        store.attach(watch)
+    return watch
+
+
+def tables(path: Path) -> Tables:
+    with closing(sqlite3.connect(path)) as db:
+        return {name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in ("keychains", "runs", "used", "watch")}
+
+
+@pytest.mark.parametrize("seed", range(effort(20, 100, 2_000)))
+def test_runs_are_the_places_that_they_are_made_of(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, free = list[tuple[int, int]](), 1
+    for index in range(rng.randrange(40)):
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
+            free += rng.choice((0, 0, 0, rng.randrange(5)))
+            rows.append((index, free if rng.random() < 0.8 else rng.randrange(1, free + 1)))
+            free += 1
+    runs = runs_of(rng.sample(rows, len(rows)))
+    assert sorted(place for run in runs for place in run.places()) == sorted(set(rows))
+    assert runs_of((index, 7 + index) for index in range(1_000)) == [Run(0, 7, 1_000, 1)]
+    assert runs_of((index // 4, 7 + index) for index in range(400)) == [Run(0, 7, 100, 4)]
+
+
+def test_a_window_and_its_uses_come_back_without_deriving_what_the_database_has(tmp_path: Path) -> None:
+    path, derived = tmp_path / "w.db", list[int]()
+
+    def counted(index: int) -> bytes:
+        derived.append(index)
+        return script_at(index)
+
+    before = facts(joined(path, used(wallet(), 3, 19, 30, 45, 60, 75)))
+    again = wallet(counted)
+    derived.clear()
+    assert facts(joined(path, again)) == before
+    assert len(set(derived)) <= 3  # of 96: a few as a check
+    assert again.windows.entries_beyond({"mine": 0})["mine"] == [(index, index) for index in range(96)]
+    assert {again.label(entry) for entry in range(96)} == {"savings"}
+    assert again.next_address() == wallet().next_address()
+    assert tables(path)["runs"][0][:-1] == (1, 0, 1, 96, 1)
+
+
+def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched_for(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 15))
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(headers=REGTEST.genesis, cursor=0))
+        store.attach(wider := wallet(lookahead=50))
+        assert (store.cursor, facts(wider)) == (-1, [("mine", "savings", 50, 50, [15], 0)])
+        store.commit(Batch(cursor=0))
+        store.attach(narrower := wallet(lookahead=GAP_LIMIT))
+        assert (store.cursor, facts(narrower)) == (0, [("mine", "savings", GAP_LIMIT, 50, [15], 0)])
+        assert [row[2:4] for row in store._db.execute("SELECT keychain, first, entry, indexes FROM runs ORDER BY first")] == [
+            (1, 36),
+            (37, 14),
+        ]
+        assert narrower.advance() == narrower.widen(0, {"mine"}) == []
+
+
+def test_another_function_under_the_same_name_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 15, 30))
+    before = tables(path)
+
+    def from_40(index: int) -> bytes:
+        return script_at(index if index < 40 else index + 1_000)
+
+    for other, wrong in ((lambda index: script_at(index + 1_000), 0), (from_40, 50)):
+        with pytest.raises(KeychainMismatchError, match=f"keychain 'mine': the function derives another script for index {wrong} than"):
+            joined(path, wallet(other))
+    assert tables(path) == before
+
+
+def test_another_descriptor_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, wallet())
+    other = WatchList(REGTEST)
+    other.windows.add(Keychain("mine", lambda index: (script_at(index),), size=30, descriptor="raw(51)"))
+    said = r"the database has another keychain 'mine', whose scripts the wallet derives by itself, not of a descriptor"
+    with pytest.raises(KeychainMismatchError, match=said):
+        joined(path, other)
+
+
+def test_a_list_without_the_function_keeps_the_window_until_it_must_move(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    before = facts(joined(path, used(wallet(), 15)))
+    without = joined(path, WatchList(REGTEST))
+    assert (facts(without), len(without)) == (before, 36)
+    assert without.copy().keychains[0].is_dormant
+    without.widen()  # nothing derives more than there must be
+    without.keychains[0].use(20)
+    with pytest.raises(
+        KeychainError, match=r"index 35 is needed now, and nothing derives it: add_keychain\('mine', …\) it to the watch list"
+    ):
+        without.advance()
+    assert facts(joined(path, wallet())) == before
+
+
+@pytest.mark.descriptors
+def test_a_descriptor_needs_no_list_after_the_first_run(tmp_path: Path) -> None:
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    watch.add_descriptor(f"wpkh({KEY}/<0;1>/*)", "savings", lookahead=GAP_LIMIT)
+    watch.add_descriptor(f"combo({KEY}/7/*)", lookahead=GAP_LIMIT)
+    watch.add_descriptor(f"wpkh({KEY}/0/*)", "the same again", lookahead=30)
+    watch.add_descriptor("raw(51)")
+    joined(path, used(watch, 3, 25, 40))
+    (again, other), sizes = (joined(path, WatchList(REGTEST)), joined(path, WatchList(REGTEST))), [each.end for each in watch.keychains]
+    assert facts(again) == facts(watch)
+    assert again.windows.state() == watch.windows.state()
+    assert sorted(again.entries(), key=lambda entry: entry[1]) == sorted(watch.entries(), key=lambda entry: entry[1])
+    used(again, 60)
+    used(other, 60)
+    assert [each.end for each in again.keychains] == [each.end for each in other.keychains] > sizes
+    for each in again.keychains:
+        scripts = [each.scripts(index) for index in range(each.end)]
+        assert all(again.windows.watches(each.name, index, script) for index, found in enumerate(scripts) for script in found)
+
+
+@pytest.mark.descriptors
+def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=GAP_LIMIT)
+    joined(path, used(watch, 3))
+
+    def missing() -> None:
+        raise ImportError
+
+    monkeypatch.setattr("spvfilter.watch.descriptor.derivation.wally", missing)
+    again = joined(path, WatchList(REGTEST))
+    assert facts(again) == facts(watch)
+    again.keychains[0].use(20)
+    with pytest.raises(KeychainError, match=r"nothing derives it: .*pip install 'spvfilter\[descriptors\]'"):
+        again.advance()
+
+
+def test_labels_follow_the_keychain_but_for_those_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 15))
+    with Store.open(path, REGTEST) as store:
+        store.attach(wallet())
+        store.commit(Batch(labels={30: "rent"}))
+    again = joined(path, wallet(label="daily"))
+    assert [again.label(entry) for entry in (0, 30, 35)] == ["daily", "rent", "daily"]
+    unnamed = joined(path, wallet(label=None))
+    assert [unnamed.label(entry) for entry in (0, 30, 35)] == ["daily", "rent", "daily"]
+
+
+def test_two_keychains_share_scripts_and_both_come_back(tmp_path: Path) -> None:
+    def both() -> WatchList:
+        watch = wallet()
+        watch.add_keychain("other", lambda index: script_at(index + 10), lookahead=GAP_LIMIT)
+        return watch
+
+    path = tmp_path / "w.db"
+    before = joined(path, used(both(), 15, 22))
+    for again in (both(), wallet(), WatchList(REGTEST)):
+        assert facts(joined(path, again)) == facts(before)
+        assert again.windows.state() == before.windows.state()
+        for name, shift in (("mine", 0), ("other", 10)):
+            end = next(each.end for each in before.keychains if each.name == name)
+            assert all(again.windows.watches(name, index, script_at(index + shift)) for index in range(end))
+
+
+def test_a_change_is_written_with_its_entries_and_a_use_once(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, wallet())
+    with Store.open(path, REGTEST) as store:
+        store.attach(wallet())
+        more = [NewEntry(21 + at, *entry) for at, entry in enumerate(list(wallet(lookahead=30).entries())[20:])]
+        places = [(20 + at, each.id) for at, each in enumerate(more)]
+        change = KeychainChange("mine", (19, 3), 30, places)
+        with pytest.raises(StoreCorruptError, match="keychain 'other' is missing"):
+            store.commit(Batch(entries=more, keychains=[change, KeychainChange("other", (1,))]))
+        store.commit(Batch(entries=more, keychains=[change]), Batch(keychains=[KeychainChange("mine", (3, 5))]))
+        (kept,) = store.keychains.load()
+        assert (kept.window, sorted(kept.used), list(kept.runs)) == (30, [3, 5, 19], [Run(0, 1, 20, 1), Run(20, 21, 10, 1)])
+    assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 0)]
+
+
+@pytest.mark.parametrize("room", range(effort(4, 12, 60)))
+def test_a_full_disk_takes_a_move_of_a_window_whole_or_not_at_all(room: int, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, wallet())
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch := wallet())
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count = {pages + room}")
+        end = 20
+        with pytest.raises(StoreFullError):
+            while True:
+                entries = [NewEntry(1 + index, EntryKind.SCRIPT, script_at(index), None) for index in range(end, end + 20)]
+                uses, places = tuple(range(end - 20, end)), [(each.id - 1, each.id) for each in entries]
+                store.commit(Batch(entries=entries, keychains=[KeychainChange("mine", uses, end + 20, places)]))
+                end += 20
+        assert len(watch) == 20
+    again = joined(path, WatchList(REGTEST))
+    (chain,) = again.keychains
+    assert (chain.end, len(again), sorted(chain.used)) == (end, end, list(range(end - 20)))
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 6, 100)))
+def test_a_process_that_is_killed_leaves_windows_entries_and_uses_of_one_commit(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    program = """if True:
+        import sys
+        sys.path[:0] = sys.argv[2:]
+        from spvfilter.kernel import EntryKind
+        from spvfilter.network import REGTEST
+        from spvfilter.store import Batch, KeychainChange, NewEntry, Store
+        from store.test_keychains import script_at, wallet
+        with Store.open(sys.argv[1], REGTEST) as store:
+            store.attach(wallet())
+            print("begun", flush=True)
+            for end in range(20, 100_000):
+                entry = NewEntry(end + 1, EntryKind.SCRIPT, script_at(end), "savings")
+                change = KeychainChange("mine", (end - 20,), end + 1, [(end, end + 1)])
+                store.commit(Batch(entries=[entry], keychains=[change], cursor=-1))
+    """
+    folders = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent.parent)]
+    child = subprocess.Popen([sys.executable, "-c", program, str(path), *folders], stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"begun\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(random.Random(seed).random() * 0.4)
+        os.kill(child.pid, signal.SIGKILL)
+    again = joined(path, wallet())
+    (chain,) = again.keychains
+    assert (len(again), sorted(chain.used)) == (chain.end, list(range(chain.end - 20)))
+    assert chain.required <= chain.end
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("UPDATE keychains SET window = window + 1", "a damaged row in keychains"),
+        ("UPDATE keychains SET lookahead = 21", "a damaged row in keychains"),
+        ("UPDATE runs SET entry = 2", "a damaged row in runs"),
+        ("UPDATE used SET place = 4", "a damaged row in used"),
+        ("DELETE FROM keychains", "rows are missing"),
+        ("DELETE FROM runs", "rows are missing"),
+        ("DELETE FROM used", "rows are missing"),
+    ],
+)
+def test_damage_is_noticed_and_a_rebuild_keeps_what_it_can(damage: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 3))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(damage)
+    with pytest.raises(StoreCorruptError, match=said):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        store.attach(again := wallet())
+        assert store.keychains.load()[0].window == again.keychains[0].end >= GAP_LIMIT
+    assert len(again) == 24  # the scripts are there, whose ever they are
+    Store.open(path, REGTEST).close()
+
+
+def test_a_rebuild_keeps_keychains(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    before = facts(joined(path, used(wallet(), 3, 19, 30)))
+    Store.open(path, REGTEST, rebuild=True).close()
+    assert facts(joined(path, WatchList(REGTEST))) == before
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE watch SET label = 'x' WHERE id = 31")  # of index 30: what follows cannot be trusted either
+    Store.open(path, REGTEST, rebuild=True).close()
+    assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 19], 0)]
+    again = joined(path, used(wallet(), 19))
+    assert again.keychains[0].end == 40
+    assert len(again) == 51
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("runs", (1, 30, 5, 1, 1)),  # behind a gap
+        ("runs", (1, 24, 5, 1, 1)),  # beyond the window
+        ("runs", (1, 0, 99, 1, 1)),  # of entries that are none
+        ("runs", (1, 0, 5, 1 << 60, 1)),
+        ("runs", (2, 0, 1, 1, 1)),  # of no keychain
+        ("used", (1, 24)),
+        ("used", (2, 0)),
+    ],
+)
+def test_rows_that_contradict_each_other_are_refused(statement: str, values: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, used(wallet(), 3))
+    with Store.open(path, REGTEST) as store, store._rows.transaction():
+        store._rows.insert(statement, values)
+    with pytest.raises(StoreCorruptError, match=r"the window of keychain 'mine' contradicts itself|a keychain is missing"):
+        Store.open(path, REGTEST)
+
+
+def test_an_older_file_and_one_of_another_network_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    joined(path, wallet())
+    with pytest.raises(StoreForeignError, match="this wallet belongs to regtest, not to mainnet"):
+        Store.open(path, MAINNET)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA user_version = 5")
+    with pytest.raises(StoreForeignError, match="schema version 5, this program reads version 6"):
+        Store.open(path, REGTEST)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:  # as version 5 left it
+        for table in ("keychains", "runs", "used"):
+            db.execute(f"DROP TABLE {table}")
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        store.attach(again := wallet())
+        assert (len(again), store.keychains.load()[0].window) == (20, 20)
+
+
+@pytest.mark.descriptors
+def test_no_private_key_is_ever_kept(tmp_path: Path) -> None:
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    watch.add_descriptor(f"wpkh([deadbeef/84h/1h/0h]{KEY}/0/*)", lookahead=GAP_LIMIT)
+    with pytest.raises(DescriptorError, match="private"):
+        watch.add_descriptor("wpkh(cVpPVruEDdmutPzisEsYvtST1usBR3ntr8pXSyt6D2YYqXRyPcFW)")
+    joined(path, watch)
+    assert all(b"cVpPVru" not in each.read_bytes() for each in tmp_path.iterdir())
