@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import whole
+from spvfilter.cli.term.keychains import show_address, show_keychains
 from spvfilter.cli.term.matches import FORMATS, bitcoin
 from spvfilter.cli.term.page import Align, Page, complain, shorten
 from spvfilter.cli.term.ranges import left_out
+from spvfilter.cli.term.rows import Fields, print_rows
 from spvfilter.errors import ParameterError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.views import Balance, Coin, HistoryEntry
@@ -20,24 +22,19 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
-    import csv
     import datetime
-    import json
 else:
-    csv = deferred("csv")
     datetime = deferred("datetime")
-    json = deferred("json")
 
-_VIEWS = ("balance", "coins", "history", "tx")
+_VIEWS = ("balance", "coins", "history", "tx", "address", "keychains")
 _PAGE = 500  # rows read at once
 _LABEL_SIZE = 24  # characters of a label in a table
 _DEFAULT_LIMIT = 100  # rows of a table
-Fields = dict[str, str | int | bool | None]
 Row = TypeVar("Row", Coin, HistoryEntry)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter wallet {balance|coins|history|tx TXID} --db FILE [OPTION ...]"
+    parser.usage = "spvfilter wallet {balance|coins|history|tx TXID|address|keychains} --db FILE [OPTION ...]"
     parser.description = (
         "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch` may run meanwhile. "
         "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database. "
@@ -45,11 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "view", metavar="VIEW", choices=_VIEWS,
-        help="balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction",
+        help="balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction; address: the next unused "
+        "one; keychains: whose addresses are watched, and how far they were used",
     )  # fmt: skip
     parser.add_argument("txid", metavar="TXID", nargs="?", help="of the transaction that tx shows")
     parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
     parser.add_argument("--label", metavar="LABEL", help="only what concerns entries of the watch list with this label")
+    parser.add_argument(
+        "--keychain", metavar="NAME",
+        help="only what concerns a keychain, by its descriptor, name or label; of several with a label address takes the first",
+    )  # fmt: skip
     parser.add_argument(
         "--limit", metavar="N", type=whole(1, 1 << 62), help=f"at most so many rows; default: {_DEFAULT_LIMIT} in a table, else all"
     )
@@ -62,25 +64,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.txid is None) == (args.view == "tx"):
         raise ParameterError("give the TXID of the transaction: wallet tx TXID" if args.txid is None else f"{args.view} takes no TXID")
-    if args.view == "tx" and (args.label is not None or args.limit is not None):
-        raise ParameterError("tx shows one transaction: it takes neither --label nor --limit")
+    if args.view == "tx" and any(each is not None for each in (args.label, args.limit, args.keychain)):
+        raise ParameterError("tx shows one transaction: it takes neither --label nor --limit nor --keychain")
+    if args.view in ("address", "keychains") and (args.label is not None or args.limit is not None):
+        raise ParameterError(f"{args.view} takes neither --label nor --limit: choose with --keychain")
     page = Page(sys.stdout)
     limit = _DEFAULT_LIMIT if args.limit is None and args.format == "table" else args.limit
     with WalletStore.open(args.db) as wallet, wallet.moment():  # pages of one commit, whoever writes meanwhile
         if args.view == "balance":
-            _show_balance(page, wallet.balance(args.label), args.format)
+            _show_balance(page, wallet.balance(args.label, keychain=args.keychain), args.format)
+        elif args.view == "address":
+            show_address(page, wallet, args.keychain, args.format)
+        elif args.view == "keychains":
+            show_keychains(page, wallet, args.keychain, args.format)
         elif args.view == "coins":
-            coins = islice(_all(wallet.coins, args.label), limit)
+            coins = islice(_all(wallet.coins, args.label, args.keychain), limit)
             if args.format == "table":
                 _coin_table(page, list(coins))
             else:
-                _print(page, map(_coin_fields, coins), args.format, _COIN_COLUMNS)
+                print_rows(page, map(_coin_fields, coins), args.format, _COIN_COLUMNS)
         elif args.view == "history":
-            entries = islice(_all(wallet.history, args.label), limit)
+            entries = islice(_all(wallet.history, args.label, args.keychain), limit)
             if args.format == "table":
                 _history_table(page, list(entries))
             else:
-                _print(page, map(_entry_fields, entries), args.format, _ENTRY_COLUMNS)
+                print_rows(page, map(_entry_fields, entries), args.format, _ENTRY_COLUMNS)
         else:
             _show_tx(page, _entry(wallet, args.txid), args.format)
         for line in left_out(wallet) if args.view != "tx" else ():
@@ -91,10 +99,10 @@ def run(args: argparse.Namespace) -> int:
 # Rows
 
 
-def _all(view: Callable[..., list[Row]], label: str | None) -> Iterator[Row]:
+def _all(view: Callable[..., list[Row]], label: str | None, keychain: str | None) -> Iterator[Row]:
     """All rows of a view, page by page."""
     before: str | None = None
-    while page := view(label=label, limit=_PAGE, before=before):
+    while page := view(label=label, keychain=keychain, limit=_PAGE, before=before):
         yield from page
         before = page[-1].cursor
 
@@ -116,7 +124,10 @@ def _hex(digest: bytes | None) -> str | None:
     return None if digest is None else hash_to_hex(digest)
 
 
-_COIN_COLUMNS = ("outpoint", "value", "address", "script", "label", "height", "coinbase", "spendable", "spent_by", "time", "completeness")
+_COIN_COLUMNS = (
+    *("outpoint", "value", "address", "script", "label", "keychain", "keychain_index", "height", "coinbase", "spendable", "spent_by"),
+    *("time", "completeness"),
+)
 _ENTRY_COLUMNS = (
     *("txid", "net", "fee", "status", "height", "block", "time", "first_seen", "confirmations", "rival", "own", "coinbase"),
     *("labels", "raw", "completeness"),
@@ -124,7 +135,7 @@ _ENTRY_COLUMNS = (
 
 
 def _coin_fields(coin: Coin) -> Fields:
-    named = (coin.address, coin.script_pubkey.hex(), coin.label)
+    named = (coin.address, coin.script_pubkey.hex(), coin.label, coin.keychain, coin.keychain_index)
     state = (coin.height, coin.is_coinbase, coin.is_spendable, _hex(coin.spent_by), coin.time, _certainty(coin.completeness))
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
@@ -138,18 +149,6 @@ def _entry_fields(entry: HistoryEntry) -> dict[str, object]:
 
 def _certainty(completeness: Completeness | None) -> str | None:
     return None if completeness is None else completeness.value
-
-
-def _print(page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]) -> None:
-    """Print rows as JSON lines, or as CSV with a header; a list there is separated by semicolons."""
-    if chosen == "jsonl":
-        for row in rows:
-            page.line(json.dumps(row, separators=(",", ":")))
-        return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow(["; ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row.values()])
 
 
 # Tables
@@ -166,7 +165,7 @@ def _when(time: int | None) -> str:
 def _show_balance(page: Page, balance: Balance, chosen: str) -> None:
     names = ("confirmed", "immature", "pending_in", "pending_out", "spendable", "total")
     if chosen != "table":
-        _print(page, iter([{name: getattr(balance, name) for name in names}]), chosen, names)
+        print_rows(page, iter([{name: getattr(balance, name) for name in names}]), chosen, names)
         return
     parts = [
         ("in blocks", bitcoin(balance.confirmed)),
@@ -223,7 +222,7 @@ def _short(label: str) -> str:
 
 def _show_tx(page: Page, entry: HistoryEntry, chosen: str) -> None:
     if chosen != "table":
-        _print(page, iter([_entry_fields(entry)]), chosen, _ENTRY_COLUMNS)
+        print_rows(page, iter([_entry_fields(entry)]), chosen, _ENTRY_COLUMNS)
         return
     facts: list[tuple[str, str | None]] = [
         ("txid", hash_to_hex(entry.txid)),

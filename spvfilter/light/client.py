@@ -17,10 +17,9 @@ from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
-from spvfilter.light.engine.saved import Saved
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
-from spvfilter.light.running import Running, opened
+from spvfilter.light.running import Running, close_opened, opened
 from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -30,8 +29,9 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.store.searched import BlockRange
-from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.store import MEMORY
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
+from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.refusals import check_broadcast
@@ -168,7 +168,7 @@ class LightClient:
             )
         except BaseException:
             self._watch.release()
-            closing = thread.submit(_close, opening)
+            closing = thread.submit(close_opened, opening)
             thread.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(closing))
             raise
@@ -276,25 +276,39 @@ class LightClient:
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
-    async def balance(self, label: str | None = None) -> Balance:
-        """What the wallet has, by all that was told so far: everything, or the coins of a label. Raises NotRunningError, StoreError."""
-        return await self._checked().read(lambda views: views.balance(label))
+    async def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
+        """What the wallet has, by all that was told so far: everything, or the coins of a label or a keychain.
 
-    async def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> Snapshot[Coin]:
-        """Its unspent outputs, pending ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
-
-        Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.
+        Raises NotRunningError, StoreError, ParameterError for an unknown keychain.
         """
-        return await self._checked().read(lambda views: views.coins(label=label, limit=limit, before=before))
+        return await self._checked().read(lambda views: views.balance(label, keychain=keychain))
+
+    async def coins(
+        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = None, before: str | None = None
+    ) -> Snapshot[Coin]:
+        """Its unspent outputs, in pages, as WalletStore.coins. Raises NotRunningError, StoreError, ParameterError."""
+        return await self._checked().read(lambda views: views.coins(label=label, keychain=keychain, limit=limit, before=before))
 
     async def history(
-        self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
+        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
     ) -> Snapshot[HistoryEntry]:
-        """Its transactions, unconfirmed ones first, then the latest: at most `limit`, from behind the one whose cursor is `before`.
+        """Its transactions, in pages, as WalletStore.history. Raises NotRunningError, StoreError, ParameterError."""
+        return await self._checked().read(lambda views: views.history(label=label, keychain=keychain, limit=limit, before=before))
 
-        As WalletStore.history. Raises NotRunningError, StoreError, ParameterError for a bad limit or cursor.
+    async def keychains(self) -> tuple[KeychainStatus, ...]:
+        """Its keychains, with what was used of them. Raises NotRunningError, StoreError."""
+        return await self._checked().read(lambda views: views.keychains())
+
+    async def next_address(self, keychain: str | None = None) -> str:
+        """The address to give out next: the lowest one never used, of the keychain with a name or a label, by default the first.
+
+        As WalletStore.next_address. Raises NotRunningError, StoreError, ParameterError if there is none.
         """
-        return await self._checked().read(lambda views: views.history(label=label, limit=limit, before=before))
+        return await self._checked().read(lambda views: views.next_address(keychain))
+
+    async def is_used(self, address: str) -> bool:
+        """Whether an output that pays this address was found. Raises NotRunningError, StoreError, AddressError, WrongNetworkError."""
+        return await self._checked().read(lambda views: views.is_used(address))
 
     async def transaction(self, txid: bytes) -> HistoryEntry | None:
         """One of its transactions by txid (32 bytes, wire order), or None. Raises NotRunningError, StoreError."""
@@ -481,10 +495,3 @@ class LightClient:
         """The blocks that were searched for an entry (as for `remove`). Raises ParameterError, NotRunningError, StoreError."""
         wanted = named([entry], self.network)
         return await self._checked().read(lambda views: views.searched_for(wanted))
-
-
-def _close(opening: futures.Future[tuple[Store, Saved]]) -> None:
-    """Close the database that was opened, if it was."""
-    if opening.exception() is None:
-        store, _ = opening.result()
-        store.close()

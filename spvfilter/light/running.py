@@ -373,3 +373,10 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
+
+
+def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
+    """Close the database that was opened, if it was."""
+    if opening.exception() is None:
+        store, _ = opening.result()
+        store.close()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Snapshot as Snapshot,
         Views as Views,
     )
+    from spvfilter.store.windowviews import KeychainStatus as KeychainStatus
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -37,4 +38,5 @@ else:
         searched="BlockRange EntryGroup Searched",
         store="MEMORY Store",
         views="Balance Coin HistoryEntry SearchedEntries Snapshot Views",
+        windowviews="KeychainStatus",
     )

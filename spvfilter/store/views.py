@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
-from spvfilter.address import script_to_address
+from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
@@ -24,6 +24,7 @@ from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.sqlite import mark, translated
+from spvfilter.store.windowviews import KeychainStatus, chosen, is_script_used, keychains_of, narrowed, next_of, place_of_entry
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class Coin:
     cursor: str  # to go on behind it
     time: int | None = None  # of its block, seconds since 1970; None while it is pending
     completeness: Completeness | None = None  # of its block: how certain it is that no match in it is missing
+    keychain: str | None = None  # name of the keychain whose script it pays
+    keychain_index: int | None = None  # index of the script there
 
 
 @public
@@ -195,57 +198,96 @@ class Views:
         except ValueError as error:
             raise StoreCorruptError(f"{self._path}: the searched blocks cannot be read: {error}") from None
 
-    def balance(self, label: str | None = None) -> Balance:
-        """The balance: of everything, from sums that each commit keeps, or of the coins of a label, which are added up.
+    # Keychains
 
-        Raises ParameterError for what is no label, StoreCorruptError.
+    def keychains(self) -> tuple[KeychainStatus, ...]:
+        """The keychains, in the order in which they were added. Raises StoreCorruptError."""
+        with self._moment():
+            return tuple(each for _, each in keychains_of(self._checked, self._network))
+
+    def next_address(self, keychain: str | None = None) -> str:
+        """The address of the lowest index that was never used, of the keychain with a name or a label, by default the first.
+
+        It is read, not derived. Raises ParameterError for an unknown keychain, one whose indexes are all used and one whose scripts have no
+        address, StoreCorruptError.
         """
         with self._moment():
-            totals = Totals.parse(self._meta("totals")) if label is None else self._totals_of(_checked_label(label))
+            return next_of(keychains_of(self._checked, self._network), keychain).next_address or ""
+
+    def is_used(self, address: str) -> bool:
+        """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError, StoreCorruptError."""
+        script = address_to_script(address, self._network)
+        with self._moment():
+            return is_script_used(self._checked, script)
+
+    def _of_keychain(self, column: str, keychain: str | None) -> str:
+        """The condition that entries are of the keychains with a name or a label."""
+        if keychain is None:
+            return "1"
+        return narrowed(column, [row for row, _ in chosen(keychains_of(self._checked, self._network), keychain)])
+
+    # The books
+
+    def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
+        """The balance: of everything, from sums that each commit keeps, or of the coins of a label or a keychain, which are added up.
+
+        Raises ParameterError for what is no label and for an unknown keychain, StoreCorruptError.
+        """
+        with self._moment():
+            of_all = label is None and keychain is None
+            totals = Totals.parse(self._meta("totals")) if of_all else self._totals_of(label, keychain)
             immature = held = 0
-            for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label):
+            for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain):
                 immature += coin[2]
                 held += coin[2] if coin[6] is not None else 0  # that a pending transaction spends, though it cannot be valid
             sequence = self._log().last
         mature = totals.confirmed - immature
         return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence)
 
-    def _totals_of(self, label: str) -> Totals:
+    def _totals_of(self, label: str | None, keychain: str | None) -> Totals:
         totals = Totals()
-        for coin in self._coins_where("1", (), label):
+        for coin in self._coins_where("1", (), label, keychain):
             totals = totals.plus(coin[2], coin[4], coin[6])
         return totals
 
-    def coins(self, *, label: str | None = None, limit: int | None = None, before: str | None = None) -> Snapshot[Coin]:
-        """The coins, of a label or all: pending ones, then those of blocks, the latest first.
+    def coins(
+        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = None, before: str | None = None
+    ) -> Snapshot[Coin]:
+        """The coins, of a label, of a keychain or all: pending ones, then those of blocks, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or cursor,
-        StoreCorruptError.
+        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or cursor and for an
+        unknown keychain, StoreCorruptError.
         """
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
             tip = self._tip()
-            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label)
+            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
             return Snapshot((self._coin(row, tip) for row in found), self._log().last)
 
-    def history(self, *, label: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None) -> Snapshot[HistoryEntry]:
-        """The transactions, of a label or all: unconfirmed ones, then those of blocks, the latest first.
+    def history(
+        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
+    ) -> Snapshot[HistoryEntry]:
+        """The transactions, of a label, of a keychain or all: unconfirmed ones, then those of blocks, the latest first.
 
         At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens; but
         between two pages a block or a reorganisation may move an entry above or below it: within `moment` each is shown once. What was
         abandoned, expired or is in conflict stands where the chain ended then. Of what ended so and was not broadcast here, the latest
-        1,000 are kept. Raises ParameterError for a bad limit or cursor, StoreCorruptError.
+        1,000 are kept; of a keychain only what is confirmed or pending. Raises ParameterError for a bad limit or cursor and for an unknown
+        keychain, StoreCorruptError.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
-        if label is None:
-            where = "FROM transactions WHERE (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
-        else:
-            where = (
-                "FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND (tx_labels.place, tx_labels.txid) < (?, ?)"
-                " ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
-            )
-            values = (_checked_label(label), *values)
         with self._moment():
+            of = "1"
+            if keychain is not None:
+                of = f"transactions.txid IN (SELECT txid FROM matches WHERE {self._of_keychain('matches.entry', keychain)})"  # noqa: S608
+            if label is None:
+                where = f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
+            else:
+                where = (
+                    f"FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND {of} AND (tx_labels.place, tx_labels.txid) < (?, ?)"
+                    " ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
+                )
+                values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
 
     def transaction(self, txid: bytes) -> HistoryEntry | None:
@@ -295,7 +337,9 @@ class Views:
         row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()
         return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
 
-    def _coins_where(self, where: str, values: tuple[object, ...], label: str | None) -> Iterator[tuple[Any, ...]]:
+    def _coins_where(self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None) -> Iterator[tuple[Any, ...]]:
+        if keychain is not None:
+            where = f"{self._of_keychain('unspent.entry', keychain)} AND {where}"
         if label is not None:
             _checked_label(label)
             where, values = f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}", (label, *values)  # noqa: S608  # constants
@@ -322,6 +366,8 @@ class Views:
             cursor=_cursor(place, outpoint),
             time=time,
             completeness=completeness,
+            keychain=(owner := place_of_entry(self._checked, entry))[0],
+            keychain_index=owner[1],
         )
 
     def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.cli.term.ranges import blocks
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
+from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.keychains import script_at
 from support.processes import on_terminal
 from support.stores import opened
 
@@ -188,3 +191,48 @@ def test_what_was_not_searched_is_named_on_standard_error(run: Any, tmp_path: Pa
 )
 def test_ranges_of_blocks_in_words(ranges: list[tuple[int, int]], words: str) -> None:
     assert blocks(ranges) == words
+
+
+@pytest.fixture
+def keychains(tmp_path: Path) -> Path:
+    """A database with a keychain, whose first address was paid."""
+    made = tmp_path / "wallet.db"
+    with Store.open(made, REGTEST) as store:
+        watch = WatchList(REGTEST)
+        watch.add_keychain("receiving", script_at, "savings, all", lookahead=20)
+        watch.add_keychain("change", lambda index: script_at(index + 500), lookahead=30)
+        watch.keychains[0].use(0)
+        store.attach(watch)
+    return made
+
+
+def test_the_next_address_in_every_format(run: Any, keychains: Path) -> None:
+    address = script_to_address(script_at(1), REGTEST)
+    row = {"address": address, "keychain": "receiving", "index": 1, "label": "savings, all"}
+    assert run("wallet", "address", "--db", keychains, "--format", "table") == (0, f"{address}\n", "")
+    assert json.loads(run("wallet", "address", "--db", keychains, "--keychain", "savings, all").out) == row
+    told = run("wallet", "address", "--db", keychains, "--format", "csv", "--keychain", "change").out
+    assert told == f"address,keychain,index,label\n{script_to_address(script_at(500), REGTEST)},change,0,\n"
+    told = run("wallet", "address", "--db", keychains, "--keychain", "nobody")
+    assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'\n")
+    assert run("wallet", "address", "--db", keychains, "--limit", 1).err == (
+        "spvfilter: address takes neither --label nor --limit: choose with --keychain\n"
+    )
+
+
+def test_a_wallet_of_addresses_has_no_next_one(run: Any, path: Path) -> None:
+    assert run("wallet", "address", "--db", path) == (2, "", "spvfilter: the wallet has no keychain: watch its descriptor\n")
+    assert run("wallet", "keychains", "--db", path, "--format", "table").out == "no keychains\n"
+
+
+def test_keychains_tell_how_far_they_were_used(run: Any, keychains: Path) -> None:
+    rows = [json.loads(line) for line in run("wallet", "keychains", "--db", keychains).out.splitlines()]
+    assert [(row["keychain"], row["window"], row["used"], row["last_used"], row["next_index"]) for row in rows] == [
+        ("receiving", 20, 1, 0, 1),
+        ("change", 30, 0, None, 0),
+    ]
+    table = run("wallet", "keychains", "--db", keychains, "--keychain", "change", "--format", "table").out
+    assert "receiving" not in table
+    assert str(script_to_address(script_at(500), REGTEST)) in table
+    assert json.loads(run("wallet", "balance", "--db", keychains, "--keychain", "change").out)["total"] == 0
+    assert run("wallet", "tx", "00" * 32, "--db", keychains, "--keychain", "change").err.startswith("spvfilter: tx shows one transaction")

@@ -269,4 +269,9 @@ async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label
         async with client_of(wallet(), node, "compact", tmp_path / "wallet.db") as client:
             assert await indexes(client) == [30, 60]
             assert [coin.label for coin in await client.coins()] == ["savings", "savings"]
-            assert (await client.balance("savings")).confirmed == 2_090
+            assert (await client.balance("savings")).confirmed == (await client.balance(keychain="mine")).confirmed == 2_090
+            assert [coin.keychain_index for coin in await client.coins(keychain="mine")] == [60, 30]
+            assert [entry.net for entry in await client.history(keychain="savings")] == [1_060, 1_030]
+            assert await client.next_address() == client.watch.next_address("mine") == script_to_address(script_at(0), REGTEST)
+            assert [each.used for each in await client.keychains()] == [(30, 60)]
+            assert [await client.is_used(str(script_to_address(script_at(at), REGTEST))) for at in (30, 31)] == [True, False]

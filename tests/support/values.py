@@ -63,6 +63,7 @@ from spvfilter.store import (
     HistoryEntry,
     ImportCounts,
     KeychainChange,
+    KeychainStatus,
     KnownAddress,
     NewEntry,
     SearchedEntries,
@@ -213,6 +214,7 @@ VALUES: dict[str, list[object]] = {
         StoredMatch(HIT, None, None, Completeness.PROVEN),
         KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
         *(SEARCHED, BlockRange(3, 6), EntryGroup(1, (BlockRange(3, 6),)), NewEntry(1, EntryKind.SCRIPT, b"\x51", "label")),
+        KeychainStatus("mine", "label", None, 20, 30, (3,), 0, "bc1"),
         KeychainChange("mine", (3,), 30, ((29, 30),)),
     ],
     "wallet": [

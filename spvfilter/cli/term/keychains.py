@@ -1,0 +1,46 @@
+"""Keychains of a wallet's database, and the next address of one, for people and for programs."""
+
+from __future__ import annotations
+
+from spvfilter.cli.term.page import Align, Page
+from spvfilter.cli.term.rows import Fields, print_rows
+from spvfilter.store.windowviews import KeychainStatus, chosen
+from spvfilter.wallet.reader import WalletStore
+
+_ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
+_COLUMNS = ("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "next_index", "next_address")
+
+
+def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
+    """The next address that was never used. Raises ParameterError if there is none, StoreError."""
+    address = wallet.next_address(name)
+    if form == "table":
+        page.line(address)
+        return
+    (found,) = _known(wallet, name)[:1]
+    row: Fields = {"address": address, "keychain": found.name, "index": found.next_index, "label": found.label}
+    print_rows(page, iter([row]), form, _ADDRESS_COLUMNS)
+
+
+def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
+    """Every keychain, or those of a name or label. Raises ParameterError for an unknown one, StoreError."""
+    found = _known(wallet, name)
+    if form != "table":
+        print_rows(page, map(_fields, found), form, _COLUMNS)
+        return
+    if not found:
+        page.line("no keychains")
+        return
+    columns: dict[str, Align] = {"used": "right", "window": "right", "next address": "left", "label": "left", "keychain": "left"}
+    rows = [[str(len(each.used)), str(each.window), each.next_address or "", each.label or "", each.name] for each in found]
+    page.table(columns, rows, shrink="keychain")
+
+
+def _known(wallet: WalletStore, name: str | None) -> list[KeychainStatus]:
+    known = wallet.keychains()
+    return list(known) if name is None else [each for _, each in chosen(list(enumerate(known)), name)]
+
+
+def _fields(each: KeychainStatus) -> Fields:
+    window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None)
+    return dict(zip(_COLUMNS, (each.name, each.label, each.descriptor, *window, each.next_index, each.next_address), strict=True))

@@ -1,0 +1,31 @@
+"""Rows of a view for programs: JSON lines or CSV."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.term.page import Page
+
+if TYPE_CHECKING:
+    import csv
+    import json
+else:
+    csv = deferred("csv")
+    json = deferred("json")
+
+Fields = dict[str, str | int | bool | None]
+
+
+def print_rows(page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]) -> None:
+    """Print rows as JSON lines, or as CSV with a header; a list there is separated by semicolons."""
+    if chosen == "jsonl":
+        for row in rows:
+            page.line(json.dumps(row, separators=(",", ":")))
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["; ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row.values()])

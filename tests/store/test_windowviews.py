@@ -1,0 +1,148 @@
+"""Keychains for readers: next addresses, uses, and views of one keychain, as a scan of the rows by hand gives them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError, StoreCorruptError, WrongNetworkError
+from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
+from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.store import Store
+from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.keychain import GAP_LIMIT
+from spvfilter.watch.watchlist import WatchList
+from store.test_views import OURS, Ledger, pay
+from support.build import TxIn, TxOut, tx
+from support.keychains import script_at
+
+KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
+
+
+def change_at(index: int) -> bytes:
+    return script_at(index + 1_000)
+
+
+def address(script: bytes) -> str:
+    return str(script_to_address(script, REGTEST))
+
+
+class Chains(Ledger):
+    """A wallet with two keychains beside its two scripts."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.watch.add_keychain("receiving", script_at, "savings", lookahead=GAP_LIMIT)
+        self.watch.add_keychain("change", change_at, "savings", lookahead=GAP_LIMIT)
+        self.store.attach(self.watch)
+
+    def use(self, **used: list[int]) -> None:
+        self.store.commit(Batch(keychains=[KeychainChange(name, indexes) for name, indexes in used.items()]))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "wallet.db"
+    ledger = Chains(made)
+    ledger.mine(12)
+    ledger.put(pay(1, (1_000, script_at(0))), 3)
+    first = ledger.put(pay(2, (5_000, script_at(2))), 4)
+    ledger.put(pay(3, (7, OURS)), 5)
+    ledger.put(tx([TxIn(first, 0)], [TxOut(4_000, change_at(0)), TxOut(900, b"\x51")]), seen=1_700_000_000)
+    ledger.use(receiving=[0, 2], change=[0])
+    ledger.store.close()
+    return made
+
+
+def test_keychains_tell_what_was_used_and_what_to_give_out(path: Path) -> None:
+    with WalletStore.open(path) as wallet:
+        receiving, change = wallet.keychains()
+        assert (receiving.name, receiving.label, receiving.descriptor, receiving.lookahead) == ("receiving", "savings", None, GAP_LIMIT)
+        assert (receiving.window, receiving.used, receiving.next_index) == (20, (0, 2), 1)
+        assert wallet.next_address() == receiving.next_address == address(script_at(1))
+        assert wallet.next_address("change") == change.next_address == address(change_at(1))
+        assert wallet.next_address("savings") == address(script_at(1))  # the first of both
+        used = [wallet.is_used(address(script)) for script in (script_at(0), script_at(1), change_at(0), OURS, script_at(500))]
+        assert used == [True, False, True, True, False]
+        with pytest.raises(ParameterError, match="the wallet has no keychain 'other'"):
+            wallet.next_address("other")
+        with pytest.raises(WrongNetworkError):
+            wallet.is_used("bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq")
+
+
+def test_views_of_one_keychain(path: Path) -> None:
+    with WalletStore.open(path) as wallet:
+        assert [(coin.value, coin.keychain, coin.keychain_index) for coin in wallet.coins()] == [
+            (4_000, "change", 0),
+            (7, None, None),
+            (5_000, "receiving", 2),
+            (1_000, "receiving", 0),
+        ]
+        assert [coin.value for coin in wallet.coins(keychain="receiving")] == [5_000, 1_000]
+        assert [coin.value for coin in wallet.coins(keychain="change", label="savings")] == [4_000]
+        assert [coin.value for coin in wallet.coins(keychain="savings")] == [4_000, 5_000, 1_000]
+        balance = wallet.balance(keychain="receiving")
+        assert (balance.confirmed, balance.pending_in, balance.pending_out, balance.spendable) == (6_000, 0, 5_000, 1_000)
+        assert (wallet.balance(keychain="change").total, wallet.balance("savings", keychain="change").total) == (4_000, 4_000)
+        assert [entry.net for entry in wallet.history(keychain="receiving")] == [-1_000, 5_000, 1_000]
+        assert [entry.net for entry in wallet.history(keychain="change")] == [-1_000]
+        assert [entry.net for entry in wallet.history(keychain="receiving", label="savings", limit=1)] == [-1_000]
+        assert wallet.history(keychain="receiving", label="daily") == []
+        page = wallet.history(keychain="receiving", limit=2)
+        assert [entry.net for entry in wallet.history(keychain="receiving", before=page[-1].cursor)] == [1_000]
+        for view in (wallet.balance, wallet.coins, wallet.history):
+            with pytest.raises(ParameterError, match="the wallet has no keychain 'daily'"):
+                view(keychain="daily")
+
+
+def test_a_wallet_without_keychains_says_so(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "w.db")
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        assert wallet.keychains() == ()
+        with pytest.raises(ParameterError, match="the wallet has no keychain: watch its descriptor"):
+            wallet.next_address()
+        with pytest.raises(ParameterError, match="the wallet has no keychain 'x', nor any other"):
+            wallet.coins(keychain="x")
+    ledger.store.close()
+
+
+@pytest.mark.descriptors
+def test_next_addresses_are_those_of_the_list_whatever_the_descriptor(tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(OURS)
+    kinds = (f"wpkh({KEY}/<0;1>/*)", f"combo({KEY}/3/*)", f"tr({KEY}/2/*)", "raw(51)", f"sh(wpkh({KEY}/0/7))", f"pk({KEY}/1/*)")
+    for text in kinds:
+        watch.add_descriptor(text, lookahead=GAP_LIMIT)
+    for each in watch.keychains:
+        for index in range(min(each.size, 5)) if "/*" in each.name else ():
+            each.use(index)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(watch)
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        assert [each.name for each in wallet.keychains()] == [each.name for each in watch.keychains]
+        for each, told in zip(watch.keychains, wallet.keychains(), strict=True):
+            assert told.next_index == (5 if each.size > 1 else 0)
+            if each.name.startswith(("raw", "pk(")):
+                with pytest.raises(ParameterError, match="have no address"):
+                    wallet.next_address(each.name)
+            else:
+                assert wallet.next_address(each.name.partition("#")[0]) == watch.next_address(each.name) == told.next_address
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(WatchList(REGTEST))
+        fixed = next(each.name for each in watch.keychains if each.name.startswith("sh"))
+        store.commit(Batch(keychains=[KeychainChange(fixed, [0])]))
+        with pytest.raises(ParameterError, match="every address of keychain 'sh"):
+            store.views.next_address(fixed)
+
+
+def test_a_damaged_row_is_no_address(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        (row,) = db.execute("SELECT id FROM watch WHERE value = ?", (script_at(1),)).fetchone()
+        db.execute("UPDATE watch SET value = ? WHERE id = ?", (script_at(77), row))
+    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="a damaged row in watch"):
+        wallet.next_address()
