@@ -46,9 +46,16 @@ def test_example_with_redis_prints_what_the_readme_shows(tmp_path: Path) -> None
 
 
 def test_the_readme_has_its_examples() -> None:
-    assert len(EXAMPLES) == 14
+    assert len(EXAMPLES) == 15
+
+
+def test_the_first_program_is_a_wallet_of_less_than_30_lines() -> None:
+    code, shown = EXAMPLES[0]
+    assert "add_descriptor" in code
+    assert all(word in shown for word in ("balance:", "coin:", "history:", "next address:"))
+    assert len([line for line in code.splitlines() if line]) < 30
 
 
 def test_ten_lines_are_ten_lines() -> None:
-    statements = [line for line in EXAMPLES[0][0].splitlines() if line and not line.startswith(("import", "from"))]
+    statements = [line for line in EXAMPLES[1][0].splitlines() if line and not line.startswith(("import", "from"))]
     assert len(statements) <= 10
