@@ -20,6 +20,7 @@ import ledger
 import peers
 import pipeline
 import proofs
+import recovery
 import sync
 from measure import Row, print_table
 
@@ -43,6 +44,7 @@ SUITES = {
     "ledger": ledger.ledger,
     "sync": sync.sync,
     "peers": peers.peers,
+    "recovery": recovery.recovery,
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
