@@ -115,8 +115,8 @@ async def test_bdk_agrees_at_every_tip(kind: str, mode: str, tmp_path: Path) -> 
     texts = descriptors(RandomDescriptors(rng), kind)
     judge, world = Judge(*texts), World(seed, [])
     scripts = [each.scripts for text in texts for each in parse_descriptor(text, REGTEST)]
-    bare = {"pkh": (b"\x51",), "sh(wpkh)": (b"\x51",)}.get(kind, ())
-    world.locks = [Lock(at(index)[0], *bare, witness=(SIGNATURE,)) for at in scripts for index in rng.sample(range(INDEXES), 40)]
+    bare = b"\x51" if kind in ("pkh", "sh(wpkh)") else b""
+    world.locks = [Lock(at(index)[0], bare, (SIGNATURE,)) for at in scripts for index in rng.sample(range(INDEXES), 40)]
     used: list[set[int]] = [set(), set()]  # that a block of any branch has paid
     async with Node(world.regtest) as node:
         tips = TIPS

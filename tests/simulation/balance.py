@@ -34,9 +34,9 @@ def check_balance(world: World, *, whole: bool = True) -> None:
             raise Violation("true", f"the {whose} have {confirmed} and {waiting} satoshi, the views {balance}")
         if {mark: place[:2] for mark, place in books.matches.items()} != {mark: place[:2] for mark, place in process.books.matches.items()}:
             raise Violation("true", f"the {whose} have other matches")
-    is_whole = all(process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched)
+    is_whole = all(process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched if world.is_wanted(script))
     if is_whole and not world.may_miss():
-        scripts = world.truth.scripts()
+        scripts = set(filter(world.is_wanted, world.truth.scripts()))
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
         if there != balance.confirmed + balance.immature:
             raise Violation("true", f"the chain has {there} satoshi of ours, the views {balance}")

@@ -28,12 +28,15 @@ def main() -> int:
     arguments = _arguments()
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
-        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.peers, arguments.plant))
+        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.peers, arguments.plant, arguments.keychain))
     if arguments.planted:
         return _hunt(seed, arguments.lives, arguments.jobs)
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
-    plans = (Plan(number, modes[number % len(modes)], arguments.faults, arguments.peers, arguments.plant) for number in count(seed))
+    plans = (
+        Plan(number, modes[number % len(modes)], arguments.faults, arguments.peers, arguments.plant, arguments.keychain)
+        for number in count(seed)
+    )
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
@@ -55,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--peers", type=_peers, help="behaviours of the peers besides an honest one, separated by commas; by default drawn")
     parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
+    parser.add_argument("--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
@@ -78,7 +82,7 @@ def replay(plan: Plan) -> str:
     """The command that shows a life again."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
     peers = "" if plan.peers is None else f" --peers {','.join(plan.peers)}"
-    bug = "" if plan.bug is None else f" --plant {plan.bug}"
+    bug = ("" if plan.bug is None else f" --plant {plan.bug}") + (" --keychain" if plan.keychain else "")
     return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}"
 
 
@@ -98,7 +102,7 @@ def hunt_one(name: str, seed: int, lives: int) -> Outcome | None:
     """The first life that notices a planted bug, or None. Raises LookupError for one that changes nothing that there is."""
     changes_of(name)
     for number in range(seed, seed + lives):
-        outcome = live_watched(Plan(number, BUGS[name].mode, peers=BUGS[name].peers, bug=name))
+        outcome = live_watched(Plan(number, BUGS[name].mode, peers=BUGS[name].peers, bug=name, keychain=BUGS[name].keychain))
         if outcome.violation is not None:
             return outcome
     return None

@@ -6,6 +6,7 @@ import random
 
 from simulation.host import EngineLike
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.windowgrowth import extend
 from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 
@@ -14,5 +15,9 @@ def make(options: Options, watch: WatchList, store: Store, since: int | None, ad
     """The engine on what the database has."""
     from spvfilter.light.engine import Engine, Saved
 
-    made: EngineLike = Engine(options, watch, Saved.read(store, watch, since), addresses, rng)
+    extend(watch, options, settled := {each.name for each in store.keychains.load()})
+    saved = Saved.read(store, watch, since)
+    while extend(watch, options, settled | {each.name for each in watch.keychains}):
+        saved = Saved.read(store, watch, since)
+    made: EngineLike = Engine(options, watch, saved, addresses, rng)
     return made

@@ -79,6 +79,7 @@ class Process:
         sent: Callable[[Message], None],
         answered: Callable[[int, object], None],
         is_prompt: bool,
+        give: Callable[[WatchList], None],
     ) -> None:
         self.options = options
         self.is_running = True
@@ -106,6 +107,7 @@ class Process:
         self.watch = WatchList(REGTEST)
         for script in scripts:
             self.watch.add_script(script)
+        give(self.watch)
         store = open_store(path, rng.randbytes(32))
         if store.tip < 0:
             store.commit(Batch(headers=REGTEST.genesis, cursor=None))

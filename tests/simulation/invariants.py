@@ -172,7 +172,7 @@ def untold(world: World) -> set[bytes]:
     """
     if world.process is None or not world.options.mempool:
         return set()
-    missing = world.truth.ours_waiting() - world.process.books.waiting()
+    missing = world.truth.ours_waiting(world.is_wanted) - world.process.books.waiting()
     known = world.process.disk.store.unconfirmed()
     return {txid for txid in missing if txid not in known or known[txid].status is not TxStatus.REPLACED}
 
@@ -191,7 +191,7 @@ def check_end(world: World, *, whole: bool = True) -> None:
     if world.wishes.waiting:
         raise Violation("alive", f"no answer to {next(iter(world.wishes.waiting.values()))}")
     chain = _chain(world)
-    wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items()}
+    wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)}
     there = claimed(chain, wanted) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a search from below, for another script, finds more
     check_claims(world, "at the end")
@@ -200,6 +200,8 @@ def check_end(world: World, *, whole: bool = True) -> None:
     check_same(process.books.confirmed(), there, "the events", allowed)
     check_same(process.stored(), there, "the database's matches", allowed)
     check_balance(world, whole=whole)
+    if world.keychain is not None:
+        world.keychain.check_end(world, process)
     if not world.may_miss():
         check_waiting(world)
     if gone := forgotten(world, process):

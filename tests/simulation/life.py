@@ -15,6 +15,7 @@ from pathlib import Path
 from simulation import invariants
 from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, Behaviour, named
 from simulation.host import Make
+from simulation.keychain import Keychain
 from simulation.planted import planted
 from simulation.record import Record
 from simulation.truth import LATE_LOCKS, late_lock
@@ -38,6 +39,7 @@ class Plan:
     faults: tuple[str, ...] = FAULTS
     peers: tuple[str, ...] | None = None  # behaviours of the peers besides an honest one; by default they are drawn
     bug: str | None = None  # a planted one
+    keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
             _place(plan, rng),
             folder / "wallet.db",
             lambda timeline: Record(lambda: timeline.now, is_full=is_full, show=show),
+            keychain=Keychain(random.Random(f"{plan.seed} keychain")) if plan.keychain else None,
         )
         try:
             with planted(plan.bug):
@@ -198,7 +201,7 @@ def _schedule_wishes(world: World, duration: float) -> None:
                     partial(world.forget_lock, lock),
                 )
     if rng.random() < 0.3:
-        at, lock = _moment(rng, duration), rng.choice(world.truth.locks)
+        at, lock = _moment(rng, duration), rng.choice([lock for lock in world.truth.locks if not world.is_of_keychain(lock.script_pubkey)])
         world.at(at, "a script of the first is removed", partial(world.forget_lock, lock))
     if rng.random() < 0.4:
         for _ in range(rng.choice([1, 1, 2])):

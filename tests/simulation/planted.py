@@ -25,8 +25,10 @@ from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
+from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
 from spvfilter.store.events import EventRows
+from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.wallet import journal
 from spvfilter.wallet.books import Books
@@ -44,16 +46,17 @@ class Bug(NamedTuple):
     changes: Callable[[], list[Change]]
     mode: Mode
     peers: tuple[str, ...] | None  # behaviours that bring it to light
+    keychain: bool = False  # whether the wallet has one
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def bug(mode: Mode, *peers: str) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+def bug(mode: Mode, *peers: str, keychain: bool = False) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
     """Register the bug that a function plants, under the function's name."""
 
     def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        BUGS[changes.__name__] = Bug(changes, mode, peers or None)
+        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain)
         return changes
 
     return register
@@ -461,3 +464,26 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
         true(self, peer, message)
 
     return [(Engine, "_receive", receive)]
+
+
+@bug(Mode.COMPACT, keychain=True)
+def a_window_grows_without_a_new_search() -> list[Change]:
+    true = WindowGrowth.__init__
+
+    def init(self: WindowGrowth, context: Any, search_again: Any, grown: Any) -> None:
+        true(self, context, _nothing, grown)
+
+    return [(WindowGrowth, "__init__", init)]
+
+
+@bug(Mode.BIP37, keychain=True)
+def windows_do_not_move() -> list[Change]:
+    def advance(self: WindowGrowth) -> None:
+        self._context.books.is_window_due = False
+
+    return [(WindowGrowth, "advance", advance)]
+
+
+@bug(Mode.COMPACT, keychain=True)
+def a_window_that_moved_is_not_kept() -> list[Change]:
+    return [(KeychainRows, "change", _nothing)]

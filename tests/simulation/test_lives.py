@@ -29,6 +29,12 @@ def test_no_invariant_is_violated(mode: Mode, seed: int) -> None:
     check(Plan(seed, mode))
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
+def test_a_keychain_is_complete_whatever_order_its_addresses_are_used_in(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, keychain=True))
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_without_faults_nothing_is_dropped_or_lost(mode: Mode) -> None:
     outcome = live(Plan(1, mode, ()), make)

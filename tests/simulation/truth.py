@@ -121,9 +121,9 @@ class Truth:
         mempool.remove_for([tx])
         return True
 
-    def ours_waiting(self) -> set[bytes]:
-        """Txids of the mempool's transactions that pay us."""
-        scripts = self.scripts()
+    def ours_waiting(self, is_wanted: Callable[[bytes], bool] = lambda script: True) -> set[bytes]:
+        """Txids of the mempool's transactions that pay those of our scripts that are wanted."""
+        scripts = set(filter(is_wanted, self.scripts()))
         return {tx.txid for tx in self.regtest.mempool if any(out.script_pubkey in scripts for out in tx.outputs)}
 
     # What happens in the world. What the chain does not allow (any more) does not happen.

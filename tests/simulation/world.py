@@ -13,6 +13,7 @@ from simulation.agreement import Agreement, group_of
 from simulation.balance import check_rivals
 from simulation.behaviours.base import Behaviour
 from simulation.host import KilledError, Make, Process
+from simulation.keychain import Keychain
 from simulation.log import Log
 from simulation.node import Node
 from simulation.record import Record
@@ -55,6 +56,7 @@ class World:
         record: Callable[[Timeline], Record],
         *,
         is_prompt: bool = False,
+        keychain: Keychain | None = None,
     ) -> None:
         """With `is_prompt`, the client's disk, timers and threads take no time."""
         self.rng = rng
@@ -64,8 +66,11 @@ class World:
         self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
         self.skew_s = 0.0  # of the client's wall clock
         self.is_calm = False  # whether faults have ended
-        self.wishes = Wishes((lock.script_pubkey for lock in self.truth.locks), options.from_height)
-        self.scripts = list(self.wishes.watched)  # that the client is started with
+        self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))  # that the client is started with
+        self.keychain = keychain
+        self.wishes = Wishes((*self.scripts, *(keychain.scripts if keychain is not None else ())), options.from_height)
+        for lock in keychain.locks if keychain is not None else ():
+            self.truth.learn(lock)
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
         self.agreed = Agreement(self.truth)
@@ -107,6 +112,8 @@ class World:
             raise Violation("alive", f"the client cannot be started from its database: {error!r}") from error
         self.log.booted(process.disk.store)
         self.wishes.begin()
+        if self.keychain is not None:
+            self.keychain.check_start(process)
         invariants.check_claims(self, "at the start")
         process.start()
         for token, request in list(self.wishes.waiting.items()):
@@ -131,6 +138,7 @@ class World:
             self.privacy.sent,
             self.wishes.answered,
             self._is_prompt,
+            (lambda watch: None) if self.keychain is None else self.keychain.give,
         )
 
     def kill(self) -> None:
@@ -157,7 +165,17 @@ class World:
             self._rivals_at = self.timeline.now + _RIVALS_S
             check_rivals(process.disk.store)
         if isinstance(event, Synced):
+            if self.keychain is not None:
+                self.keychain.check_kept(process)
             invariants.check_synced(self, process, event)
+
+    def is_of_keychain(self, script: bytes) -> bool:
+        """Whether the keychain has a script."""
+        return self.keychain is not None and script in self.keychain.scripts
+
+    def is_wanted(self, script: bytes) -> bool:
+        """Whether the client is to find a script: one of the keychain if it is in the window."""
+        return not self.is_of_keychain(script) or (self.process is not None and script in self.process.watch)
 
     def has_prompt_peer(self, seconds: float) -> bool:
         """Whether the client has had a connection to a prompt, honest node with all services for so long."""

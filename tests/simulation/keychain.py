@@ -1,0 +1,74 @@
+"""The keychain of a simulated wallet: addresses that are used out of order, and what the client must have made of them."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from simulation import oracle
+from simulation.violation import Violation
+from spvfilter.node.scripts import SIGNATURE, Lock
+from spvfilter.watch.keychain import GAP_LIMIT
+from spvfilter.watch.watchlist import WatchList
+from support.keychains import script_at
+from support.locks import key
+
+if TYPE_CHECKING:
+    from simulation.host import Process
+    from simulation.world import World
+
+NAME = "mine"
+INDEXES = 150  # that may be paid
+_PAID = 40
+_BEYOND = 100  # indexes that a window may have beyond all of these
+
+
+class Keychain:
+    """Which of its scripts are paid, and how far the client's window reached."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.scripts = {script_at(index): index for index in range(INDEXES + _BEYOND)}
+        self.locks = [Lock(script_at(index), witness=(SIGNATURE, key(index))) for index in rng.sample(range(INDEXES), _PAID)]
+        self._rng = rng
+        self._window = 0  # that the database had
+
+    def give(self, watch: WatchList) -> None:
+        """The user gives it to the client; each time with another lookahead."""
+        watch.add_keychain(NAME, script_at, "mine", lookahead=self._rng.choice((GAP_LIMIT, GAP_LIMIT, GAP_LIMIT + 7)))
+
+    def check_start(self, process: Process) -> None:
+        """True: a restart has the window that the database had."""
+        self.check_kept(process)
+        (chain,) = process.watch.keychains
+        if chain.end < self._window:
+            raise Violation("true", f"the window ended at {self._window}, and ends at {chain.end} after a restart")
+
+    def check_kept(self, process: Process) -> None:
+        """True: what the database has of it is what its entries are."""
+        (stored,) = process.disk.store.keychains.load()
+        if stored.window < self._window:
+            raise Violation("true", f"the window in the database shrank from {self._window} to {stored.window}")
+        self._window = stored.window
+        rows = dict(process.disk.store._db.execute("SELECT id, value FROM watch"))
+        for index, ids in enumerate(stored.rows()):
+            if [rows.get(row) for row in ids] != [script_at(index)]:
+                raise Violation("true", f"the database has another script for index {index}")
+        if len(stored.rows()) != stored.window:
+            raise Violation("true", f"of a window of {stored.window} indexes the database has {len(stored.rows())}")
+
+    def check_end(self, world: World, process: Process) -> None:
+        """True: no use within the window is unknown, it reaches beyond the last one, and the database knows the same."""
+        self.check_kept(process)
+        (chain,), (stored,) = process.watch.keychains, process.disk.store.keychains.load()
+        paid: set[int] = set()
+        for height, block in enumerate(world.truth.regtest.chain.active):
+            for script in (script for tx in oracle.read_block(block.raw) for script in tx.pays if script in self.scripts):
+                if self.scripts[script] < chain.end and height >= world.wishes.watched[script].first:
+                    paid.add(self.scripts[script])
+        if not world.may_miss():
+            if missing := paid - set(chain.used):
+                raise Violation("true", f"index {min(missing)} of {chain.end} was paid, and does not count as used")
+            if max(paid, default=-1) + 1 + GAP_LIMIT > chain.end:
+                raise Violation("true", f"the window ends at {chain.end} though index {max(paid)} was paid")
+        if not process.disk.waiting and (stored.window, sorted(stored.used)) != (chain.end, sorted(chain.used)):
+            raise Violation("true", f"the client has the window {chain.end} with {len(chain.used)} uses, the database {stored}")
