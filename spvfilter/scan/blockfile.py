@@ -126,9 +126,11 @@ def owned(descriptor: int, key: bytes, size: int) -> tuple[bytes, Network | None
 
 def framed(descriptor: int, key: bytes, size: int, network: Network, prefix_size: int, of: Framing) -> Iterator[Record | str]:
     """Yield every record of a file of `size` bytes, and a sentence about every part that is none."""
-    at = 0
+    at, window, begun = 0, b"", 0
     while at < size:
-        head = read_at(descriptor, at, 8 + prefix_size, key)
+        if not begun <= at <= begun + len(window) - 8 - prefix_size:
+            begun, window = at, read_at(descriptor, at, _SMALL_CHUNK, key)
+        head = window[at - begun : at - begun + 8 + prefix_size]
         length = int.from_bytes(head[4:8], "little")
         whole = length + of.tail
         if head[:4] != network.magic or len(head) < 8 or not of.least <= length <= of.most:

@@ -120,7 +120,7 @@ class Feed(ABC):
 def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) -> list[PendingBlock]:
     """Set the blocks' segments, depths and heights; returns the blocks on the best branches, in chain order."""
     order = link([block.ref for block in blocks], network)
-    report.stale = [blocks[number].ref.hash for number in order.stale]
+    report.stale = sorted(blocks[number].ref.hash for number in order.stale)
     report.segments = len(order.segments)
     report.unproven = [blocks[number].ref.hash for number in order.unproven]
     placed = []

@@ -329,28 +329,47 @@ class BlockFiles(FileBlocks, BlockSource):
 
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
         yield from self._missing
-        for number, file in enumerate(self._files):
-            undo = None if self.mode is UndoMode.OFF else UndoFile.beside(file.path)
+        for number in range(len(self._files)):
+            undo = self.undo_beside(number)
             refs: list[BlockRef] = []
-            nothing = True
-            try:
-                for found in file.records(network, PREFIX_SIZE):
-                    nothing = False
-                    if isinstance(found, Record):
-                        ref = block_ref(found.prefix, number, found.offset, found.size, network)
-                        if undo is not None:
-                            refs.append(ref)
-                        yield ref
-                    else:
-                        yield Problem(str(file.path), found)
-                if nothing:
-                    yield Problem(str(file.path), "no block in this file, nothing but zeros")
-            except (FormatError, SourceError, OSError) as error:
-                yield Problem.of(str(file.path), error)
+            for found in self.index_file(number, network):
+                if undo is not None and isinstance(found, BlockRef):
+                    refs.append(found)
+                yield found
             if undo is not None:
-                self._undo.add(number, undo, [self._linked(ref) for ref in refs], network)
+                self._undo.add(number, undo, [self.linked(ref) for ref in refs], network)
 
-    def _linked(self, ref: BlockRef) -> LinkedBlock:
+    def __len__(self) -> int:
+        """The number of files."""
+        return len(self._files)
+
+    @property
+    def missing(self) -> Sequence[Problem]:
+        """The paths that have no file."""
+        return self._missing
+
+    def index_file(self, number: int, network: Network) -> Iterator[BlockRef | Problem]:
+        """Yield every block and every unreadable part of one file. Several threads may read a file each."""
+        file = self._files[number]
+        nothing = True
+        try:
+            for found in file.records(network, PREFIX_SIZE):
+                nothing = False
+                if isinstance(found, Record):
+                    yield block_ref(found.prefix, number, found.offset, found.size, network)
+                else:
+                    yield Problem(str(file.path), found)
+            if nothing:
+                yield Problem(str(file.path), "no block in this file, nothing but zeros")
+        except (FormatError, SourceError, OSError) as error:
+            yield Problem.of(str(file.path), error)
+
+    def undo_beside(self, number: int) -> UndoFile | None:
+        """The undo file beside a file, if undo records are looked for and there is one."""
+        return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
+
+    def linked(self, ref: BlockRef) -> LinkedBlock:
+        """What pairing with an undo record needs to know of a block."""
         return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(self.read, ref))
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
@@ -359,10 +378,6 @@ class BlockFiles(FileBlocks, BlockSource):
     def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
         problems = self._undo.pair_again(ref.hash, tried)
         return None if problems is None else [Problem(where, message) for where, message in problems]
-
-    def undo_file(self, number: int) -> UndoFile | None:
-        """The undo file beside a file, if undo records are looked for and there is one; known once the files were listed."""
-        return self._undo.file(number)
 
     def file(self, number: int) -> BlockFile:
         """A file by its number."""

@@ -1,0 +1,97 @@
+"""The blocks of files listed for a plan, by their headers alone: several files at once, each as rows."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred
+from spvfilter.network import Network
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.rows import LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_SIZES, UNKNOWN
+from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
+from spvfilter.scan.undo import UndoFile, UndoFiles
+
+if TYPE_CHECKING:
+    from concurrent import futures
+else:
+    futures = deferred("concurrent.futures")
+
+_THREADS = 4  # they wait for the disk, most of the time
+
+
+@dataclass(slots=True)
+class Listing:
+    """The blocks of one file, in the order of the file."""
+
+    number: int  # of the file
+    rows: bytearray = field(default_factory=bytearray)
+    previous: bytearray = field(default_factory=bytearray)  # hashes of the blocks before them
+    problems: list[Problem] = field(default_factory=list)
+    undo: UndoFile | None = None  # the one beside it
+    undo_problems: list[Problem] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows) // ROW_SIZE
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each row, and the hash of the block before its block."""
+        for number in range(len(self)):
+            yield (
+                bytes(self.rows[number * ROW_SIZE : (number + 1) * ROW_SIZE]),
+                bytes(self.previous[number * HASH_SIZE : (number + 1) * HASH_SIZE]),
+            )
+
+
+def row_of(ref: BlockRef) -> bytes:
+    """The row of a block, without its undo record."""
+    height = UNKNOWN if ref.height is None else ref.height
+    return ROW.pack(ref.file, ref.offset, ref.size, ref.bits, ref.time, height, ref.hash, 0, 0, LONE * (ref.transactions == 1))
+
+
+def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
+    """Read the headers in one file, and find the undo records of its blocks. What cannot be read is a problem."""
+    listing = Listing(number)
+    refs: list[BlockRef] = []  # of blocks that spend
+    spending = array("I")  # their rows
+    undo = files.undo_beside(number)
+    for found in files.index_file(number, network):
+        if isinstance(found, Problem):
+            listing.problems.append(found)
+            continue
+        listing.rows += row_of(found)
+        listing.previous += found.previous
+        if undo is not None and found.transactions != 1:
+            refs.append(found)
+            spending.append(len(listing) - 1)
+    if undo is not None:
+        paired = UndoFiles()
+        paired.add(number, undo, [files.linked(ref) for ref in refs], network)
+        for row, ref in zip(spending, refs, strict=True):
+            if (place := paired.find(number, ref.hash)) is not None:
+                UNDO_SIZES.pack_into(listing.rows, row * ROW_SIZE + UNDO_AT, place.offset, place.size)
+        listing.undo = undo
+        listing.undo_problems = [Problem(where, message) for where, message in paired.problems]
+    return listing
+
+
+def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
+    """The listings of all files, in their order. Some files are read at once, and no more than that are kept."""
+    threads = min(_THREADS, os.cpu_count() or 1) + 1
+    numbers = iter(range(len(files)))
+    with futures.ThreadPoolExecutor(threads, "spvfilter-plan") as pool:
+        waiting: deque[futures.Future[Listing]] = deque()
+        try:
+            for number in numbers:
+                waiting.append(pool.submit(list_file, files, number, network))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

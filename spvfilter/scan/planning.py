@@ -1,0 +1,218 @@
+"""From files of blocks to rows in chain order, cut into parts: what a plan is made of, at less than 100 bytes a block."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import chain
+from typing import NamedTuple
+
+from spvfilter.errors import SourceError
+from spvfilter.network import Network
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.listing import list_files
+from spvfilter.scan.order import ScanReport
+from spvfilter.scan.rowlinks import RowLinker, RowLinks, Run, order_rows, roots_of
+from spvfilter.scan.rows import FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, Rows
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.undo import UndoFile, UndoMode
+
+_FILE = struct.Struct("<I")  # at the start of a row
+_COPY = struct.Struct("<IQI")  # file, offset and size at the start of a row
+
+MOST_BLOCKS = 1 << 14  # of a part
+
+Spares = dict[int, list[bytes]]  # by row: the rows of other copies of its block
+
+
+class Cut(NamedTuple):
+    """The rows of one part, with the numbers of files in the part, and those of these files in the source."""
+
+    rows: bytes
+    previous: dict[int, bytes]  # row → hash of the block before, where that is not the row before
+    spares: dict[int, tuple[tuple[int, int, int], ...]]  # row → other copies: file, offset, size
+    files: list[int]
+    size: int  # bytes of its blocks
+
+
+class Planning:
+    """The blocks of files in chain order. It reads their headers, and is used once: `digests`, then `cuts`.
+
+    Raises SourceError where undo records are required and missing, and where the span of the files has no block.
+    """
+
+    def __init__(self, files: BlockFiles, network: Network) -> None:
+        self.report = ScanReport()
+        self.undo: dict[int, UndoFile] = {}  # by the number of a file: the undo file beside it
+        self._files = files
+        links, self._spares = self._read(network)
+        self._rows = links.rows
+        order = order_rows(links, network)
+        rows, report = self._rows, self.report
+        report.stale = sorted(map(rows.hash, order.stale))
+        report.unproven = [rows.hash(row) for row in order.unproven]
+        report.segments = len(order.runs)
+        for run in order.runs:
+            if run.height is not None:
+                for depth, row in enumerate(run.rows):
+                    rows.set_height(row, run.height + depth)
+        runs = _within(order.runs, files.span, rows) if files.span.is_limited and order.runs else order.runs
+        self.placed = sum(len(run.rows) for run in runs)
+        report.blocks = self.placed
+        report.bytes_total = sum(rows.place(row)[2] for run in runs for row in run.rows)
+        if files.mode is UndoMode.REQUIRE:
+            self._require_undo(runs)
+        self._order = array("I")  # rows: first those on best branches, then stale ones, ordered by hash
+        self._previous: dict[int, bytes] = {}  # by place in that order: the hash of the block before, where that is not the row before
+        self._arrange(runs, order.stale, links)
+
+    def _read(self, network: Network) -> tuple[RowLinks, Spares]:
+        linker, spares = RowLinker(), Spares()
+        self.report.problems += self._files.missing
+        for listing in list_files(self._files, network):
+            self.report.problems += listing.problems
+            self.report.undo_problems += listing.undo_problems
+            if listing.undo is not None:
+                self.undo[listing.number] = listing.undo
+            for raw, previous in listing:
+                block = raw[HASH_AT : HASH_AT + HASH_SIZE]
+                if (row := linker.find(block)) == NOWHERE:
+                    linker.add(raw, block, previous)
+                else:
+                    self.report.duplicates.append(block)
+                    spares.setdefault(row, []).append(raw)
+        for row, copies in spares.items():
+            _prefer_undo(linker.links.rows, row, copies)
+        return linker.links, spares
+
+    def _require_undo(self, runs: list[Run]) -> None:
+        rows = self._rows
+        lacking = [row for run in runs for row in run.rows if not rows.flags(row) & LONE and not rows.undo(row)[1]]
+        if lacking:
+            file, offset, _ = rows.place(lacking[0])
+            why = "".join(f"; {problem}" for problem in self.report.undo_problems[:3])
+            first = f"{self._files.file(file).path} at byte {offset}, block {hash_to_hex(rows.hash(lacking[0]))}"
+            raise SourceError(f"undo data is required, and {len(lacking):,} of {self.placed:,} blocks have none, the first {first}{why}")
+
+    def _arrange(self, runs: list[Run], stale: list[int], links: RowLinks) -> None:
+        rows, roots = self._rows, roots_of(links)
+
+        def append(row: int, follows: bool, is_rooted: bool) -> None:
+            if not follows:
+                parent = links.parents[row]
+                self._previous[len(self._order)] = roots[row] if parent == NOWHERE else rows.hash(parent)
+            rows.add_flags(row, FOLLOWS * follows | ROOTED * is_rooted)
+            self._order.append(row)
+
+        for run in runs:
+            for depth, row in enumerate(run.rows):
+                append(row, depth > 0, run.is_rooted)
+        last = NOWHERE
+        for row in sorted(stale, key=rows.hash):
+            append(row, last != NOWHERE and links.parents[row] == last, False)
+            last = row
+
+    def digests(self) -> Iterator[tuple[str, int, bytes]]:
+        """By file that has a block of the order: its path, the number of these, and SHA-256 of their places, hashes and undo records."""
+        is_kept = bytearray(len(self._rows))
+        for row in self._order:
+            is_kept[row] = 1
+        apart: dict[int, list[bytes]] = {}  # by file: blocks that are in several places
+        for row, copies in self._spares.items():
+            if is_kept[row]:
+                is_kept[row] = 0
+                for raw in (self._rows[row], *copies):
+                    apart.setdefault(_FILE.unpack_from(raw)[0], []).append(raw)
+        alone = (self._rows[row] for row in range(len(self._rows)) if is_kept[row])  # in the order of files
+        held = next(alone, None)
+        for number in range(len(self._files)):
+            here = apart.get(number, [])
+            while held is not None and _FILE.unpack_from(held)[0] == number:
+                here.append(held)
+                held = next(alone, None)
+            if here:
+                here.sort(key=lambda raw: _COPY.unpack_from(raw)[1])
+                digest = sha256()
+                for raw in here:
+                    digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")  # no file, height and flags
+                yield str(self._files.file(number).path), len(here), digest.digest()
+
+    def cuts(self, part_size: int) -> Iterator[tuple[bool, Cut]]:
+        """The rows cut into parts of some `part_size` bytes, each with whether it is stale. They are given up as they are taken."""
+        kept, is_kept = len(self._order), bytearray(len(self._rows))
+        spares: dict[int, list[bytes]] = {}
+        for at, row in enumerate(self._order):
+            is_kept[row] = 1
+            if row in self._spares:
+                spares[at] = self._spares[row]
+        self._order.extend(row for row in range(len(self._rows)) if not is_kept[row])
+        self._rows.permute(self._order)
+        for is_stale, start, end in ((False, 0, self.placed), (True, self.placed, kept)):
+            for first, last in self._ranges(start, end, part_size):
+                yield is_stale, self._cut(first, last, spares)
+
+    def _ranges(self, start: int, end: int, part_size: int) -> Iterator[tuple[int, int]]:
+        first, size = start, 0
+        for at in range(start, end):
+            more = self._rows.place(at)[2] + self._rows.undo(at)[1]
+            if at > first and (size + more > part_size or at - first >= MOST_BLOCKS):
+                yield first, at
+                first, size = at, 0
+            size += more
+        if first < end:
+            yield first, end
+
+    def _cut(self, first: int, last: int, spares: Spares) -> Cut:
+        previous = {at - first: self._previous[at] for at in range(first, last) if at in self._previous}
+        if 0 not in previous:
+            previous[0] = self._rows.hash(first - 1)
+        rows = self._rows.take(first, last)
+        rows[ROW_SIZE - 1] &= ~FOLLOWS
+        numbers: dict[int, int] = {}  # of a file in the part, by its number in the source
+        copies: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        size = 0
+        for at in range(last - first):
+            file, _, block_size = _COPY.unpack_from(rows, at * ROW_SIZE)
+            size += block_size
+            _FILE.pack_into(rows, at * ROW_SIZE, numbers.setdefault(file, len(numbers)))
+            if first + at in spares:
+                places = (_COPY.unpack_from(raw) for raw in spares[first + at])
+                copies[at] = tuple((numbers.setdefault(copy, len(numbers)), offset, length) for copy, offset, length in places)
+        return Cut(bytes(rows), previous, copies, list(numbers), size)
+
+
+def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
+    """Take first the copy of a block that has an undo record."""
+    if rows.undo(row)[1]:
+        return
+    for number, raw in enumerate(copies):
+        if raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4):
+            before = rows[row]
+            rows[row] = raw
+            copies[:] = [before, *copies[:number], *copies[number + 1 :]]
+            return
+
+
+def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
+    """The blocks of a range. Raises SourceError where heights are needed and not known, and if there are none."""
+    placed = sum(len(run.rows) for run in runs)
+    if span.from_height is not None or span.to_height is not None:
+        unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
+        if unknown:
+            raise SourceError(f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken")
+    kept: list[Run] = []
+    for run in runs:
+        left = array("I")
+        for depth, row in enumerate(run.rows):
+            if span.has_height(rows.height(row)) and (left or span.has_time(rows.bits_and_time(row)[1])):
+                if not left:
+                    run.is_rooted = run.is_rooted and depth == 0
+                left.append(row)
+        if left:
+            kept.append(Run(left, run.height, run.is_rooted))
+    if not kept:
+        raise SourceError(f"none of {placed:,} blocks is in the range: {span}")
+    return kept
