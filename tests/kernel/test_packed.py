@@ -272,3 +272,24 @@ def test_all_functions_agree_on_many_hits() -> None:
     raw = PACKED * 300  # more than is read between two checks for signals
     assert len(raw) > 1 << 20
     assert results_of(native(), raw) == results_of(reference(), raw)
+
+
+@both
+@pytest.mark.parametrize("seed", range(effort(2, 5, 50)))
+def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: int) -> None:
+    rng = random.Random(seed)
+    hits = [hit_of(rng) for _ in range(rng.randrange(60))]
+    hits += [hit._replace(value=5, script=b"\x53", entry=9) for hit in rng.sample(hits, len(hits) // 2)]  # the same outpoints again
+    one, other = kernel().WatchTable(), kernel().WatchTable()
+    for table in (one, other):
+        table.add(EntryKind.OUTPOINT, OUTPUT.outpoint)
+    one.learn([OUTPUT, INPUT, *hits])
+    assert other.learn_packed(kernel().pack_hits([OUTPUT, INPUT, *hits])) is None
+    assert dict(other.coins()) == dict(one.coins())
+    before = dict(one.coins())
+    packed = kernel().pack_hits([OUTPUT._replace(txid=OTHER, outpoint=build.outpoint(OTHER, 3)), INPUT])
+    for end in range(1, len(packed) - 1):
+        if end != len(packed) - 65 - 36:
+            with pytest.raises(FormatError):
+                one.learn_packed(packed[:end])
+            assert dict(one.coins()) == before

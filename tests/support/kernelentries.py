@@ -282,6 +282,7 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.coins": Entry(of_table("coins")),
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
     "WatchTable.learn": Entry(of_table("learn"), ([HIT, HIT._replace(outpoint=bytes(36))],), ((0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
+    "WatchTable.learn_packed": Entry(of_table("learn_packed"), (PACKED,), ((0,),)),
     "WatchTable.copy": Entry(of_table("copy")),
     "WatchTable.without": Entry(of_table("without"), ([OUTPOINT, bytes(36)],), ((0, 0), (0, 1)), (0,)),
     "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),

@@ -13,7 +13,7 @@ from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
-from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit
+from spvfilter.kernel.pure.packed import hit_of, MAX_ENTRY, MAX_VALUE, packed_hit, unpack_hits
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
 from spvfilter.primitives import script_pushes
@@ -121,6 +121,10 @@ class WatchTable:
         found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [hit_of(hit) for hit in hits] if not hit.spend]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
+
+    def learn_packed(self, packed: bytes, /) -> None:
+        """As `learn`, of packed hits. Raises FormatError for bytes that are not packed hits, and then learns nothing."""
+        self.learn(unpack_hits(packed))
 
     def copy(self) -> WatchTable:
         """An independent copy of the table."""

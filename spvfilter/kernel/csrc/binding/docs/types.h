@@ -288,6 +288,11 @@
     "--\n" \
     "\n" \
     "Watch the outpoints of the outputs among `hits`. Raises ParameterError as `set_coin` does, and then learns nothing."
+#define SPV_DOC_WatchTable_learn_packed \
+    "learn_packed($self, packed, /)\n" \
+    "--\n" \
+    "\n" \
+    "As `learn`, of packed hits. Raises FormatError for bytes that are not packed hits, and then learns nothing."
 #define SPV_DOC_WatchTable_copy \
     "copy($self)\n" \
     "--\n" \

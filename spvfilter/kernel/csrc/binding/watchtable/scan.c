@@ -183,3 +183,41 @@ PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
     Py_XDECREF(list);
     return done ? Py_NewRef(Py_None) : NULL;
 }
+
+/* learn_packed */
+
+static spv_status learn_outputs(spv_table *table, spv_bytes packed) {
+    spv_status status = SPV_OK;
+    for (size_t at = 0; at < packed.size && !status;) {
+        spv_packed_hit hit;
+        spv_error error;
+        status = spv_next_hit(packed, &at, &hit, &error);
+        if (status || hit.spend)
+            continue;
+        uint8_t outpoint[SPV_OUTPOINT_SIZE];
+        memcpy(outpoint, hit.txid, sizeof(spv_hash));
+        spv_put_le32(outpoint + sizeof(spv_hash), hit.n);
+        const spv_coin coin = {.outpoint = outpoint, .script = hit.script, .value = hit.value, .entry = hit.entry};
+        status = spv_table_set_coin(table, &coin, false);
+    }
+    return status;
+}
+
+PyObject *spv_wt_learn_packed(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_object_state(self);
+    spv_table *table = spv_table_of(self);
+    PyObject *taken = spv_snapshot(given);
+    if (!taken)
+        return NULL;
+    const spv_bytes packed = spv_bytes_of(taken);
+    spv_error error;
+    size_t at = 0, count = 0;
+    spv_status status = spv_read_hits(NULL, packed, &at, packed.size, &count, &error); /* all of it, before anything is learned */
+    if (!status && count) {
+        PyThreadState *thread = spv_begin_write(table);
+        status = learn_outputs(table, packed);
+        spv_finish_write(table, thread);
+    }
+    Py_DECREF(taken);
+    return status ? spv_raise(state, status, &error) : Py_NewRef(Py_None);
+}

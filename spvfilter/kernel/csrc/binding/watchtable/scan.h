@@ -1,4 +1,4 @@
-/* WatchTable's scans, which release the GIL, and `learn`. */
+/* WatchTable's scans, which release the GIL, `learn` and `learn_packed`. */
 #ifndef SPV_BINDING_WATCHTABLE_SCAN_H
 #define SPV_BINDING_WATCHTABLE_SCAN_H
 
@@ -18,5 +18,6 @@ bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table);
 PyObject *spv_wt_scan_block(PyObject *self, PyObject *arguments, PyObject *names);
 PyObject *spv_wt_scan_tx(PyObject *self, PyObject *raw);
 PyObject *spv_wt_learn(PyObject *self, PyObject *hits);
+PyObject *spv_wt_learn_packed(PyObject *self, PyObject *given);
 
 #endif

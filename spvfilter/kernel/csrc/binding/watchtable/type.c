@@ -109,6 +109,7 @@ static PyMethodDef methods[] = {
     SPV_METHOD(WatchTable, coins, spv_wt_coins, METH_NOARGS),
     SPV_METHOD(WatchTable, set_coin, spv_wt_set_coin, METH_FASTCALL),
     SPV_METHOD(WatchTable, learn, spv_wt_learn, METH_O),
+    SPV_METHOD(WatchTable, learn_packed, spv_wt_learn_packed, METH_O),
     SPV_METHOD(WatchTable, copy, copy, METH_NOARGS),
     SPV_METHOD(WatchTable, without, without, METH_O),
     SPV_METHOD(WatchTable, match_script, spv_wt_match_script, METH_O),
