@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.scan.batches import MatchBatch as MatchBatch
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
     from spvfilter.scan.matcher import Matcher as Matcher
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
+        batches="MatchBatch",
         order="AnyBlock RawBlocks ScanReport",
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",

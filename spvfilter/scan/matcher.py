@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
+from spvfilter.kernel import unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.scan.batches import BatchNames, MatchBatch
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.transaction import Transaction
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     import asyncio
 else:
     asyncio = deferred("asyncio")
+
+T = TypeVar("T")
 
 
 @public
@@ -78,14 +83,38 @@ class Matcher:
         Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, and FormatError for a malformed
         block of a sequence or iterable. Unreadable parts of files do not stop the scan, but IncompleteScanError is raised at its end.
         """
+        async with aclosing(self._run(blocks, in_order, self._matches)) as found:
+            async for matches in found:
+                for match in matches:
+                    self.report.matches += 1
+                    yield match
+        self._finish()
+
+    async def scan_batches(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[MatchBatch]:
+        """As `scan`, but yield the matches of a block together, packed, without an object for each: see `MatchBatch`.
+
+        A block whose matches are found later, in a second search, has another batch. Raises as `scan` does.
+        """
+        names = BatchNames(self.watch)
+        async with aclosing(self._run(blocks, in_order, lambda block: MatchBatch(block, names))) as found:
+            async for batch in found:
+                self.report.matches += len(batch)
+                yield batch
+        self._finish()
+
+    async def _run(self, blocks: BlockSource | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]) -> AsyncGenerator[T]:
         self.report = ScanReport()
         growth = await asyncio.to_thread(Growth, self.watch) if self.watch.keychains else Growth(self.watch)
         feed = _feed(blocks, in_order, self.watch.network, self.report)
-        scan = Scan(self.watch, growth, feed, self.report, jobs=self.jobs, check=self.check)
-        async with aclosing(scan), aclosing(scan.matches()) as matches:
-            async for match in matches:
-                self.report.matches += 1
-                yield match
+        scan = Scan(self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check)
+        async with aclosing(scan), aclosing(scan.found()) as found:
+            async for each in found:
+                yield each
+
+    def _matches(self, block: BlockHits) -> list[Match]:
+        return self.watch.matches(unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time)
+
+    def _finish(self) -> None:
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -50,9 +50,14 @@ def csv_cell(text: str) -> bytes:
     return b'"' + text.replace('"', '""').encode() + b'"'
 
 
+def json_text(text: str) -> bytes:
+    """A JSON string."""
+    return json.dumps(text).encode()
+
+
 def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
     """The labels of entries, by number, as they stand in a line."""
-    render: Callable[[str], bytes] = csv_cell if form == CSV else (lambda text: json.dumps(text).encode())
+    render = csv_cell if form == CSV else json_text
     known: dict[str, bytes] = {}
     labels: dict[int, bytes] = {}
     for entry in range(len(watch)):

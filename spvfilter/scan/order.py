@@ -65,9 +65,8 @@ class PendingBlock:
     segment: int = STALE  # the number of its run of linked blocks; known once all headers are
     depth: int = 0  # its index in that run
     silent: bool = False  # stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches
-    learned: int = 0  # the number of outpoints learned up to and including this block
-    spends: frozenset[tuple[int, int]] = frozenset()  # (transaction, input) of the matched inputs
-    outputs: frozenset[tuple[int, int]] = frozenset()  # (transaction, output) of the matched outputs
+    learned: int = 0  # the number of blocks that had taught outpoints up to and including this one
+    found: bytes = b""  # its hits, packed, if it may be searched again
     known: tuple[int, int] = (0, 0)  # what its last search knew of what keychains' windows have gained (Growth)
     spares: tuple[BlockRef, ...] = ()  # other copies, in case this one is damaged
     by_undo: bool = False  # it was matched with its undo record, so that outpoints learned later add nothing

@@ -13,21 +13,21 @@ were scanned without the new scripts are searched again, until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
-from spvfilter.kernel import BACKEND, NO_ENTRY, Coin, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block
+from spvfilter.kernel import BACKEND, NO_ENTRY, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.scan.undo import UndoMode
-from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
+T = TypeVar("T")
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
@@ -43,7 +44,7 @@ class _Result:
     block: PendingBlock
     height: int | None  # of the block, as known when it was passed on
     raw: bytes | None = None  # None for a block in a file, which can be read again
-    hits: Sequence[Hit] | None = None  # None for an unreadable block
+    hits: bytes | None = None  # packed; None for an unreadable block
     errors: list[tuple[str, Exception]] = field(default_factory=list)  # place and error of each unreadable copy
     undo_errors: list[Problem] = field(default_factory=list)  # records that could not be used
 
@@ -51,24 +52,35 @@ class _Result:
 @dataclass(slots=True)
 class _Batch:
     results: list[_Result]
-    learned: int = 0  # the number of outpoints learned when its scan began
+    learned: int = 0  # the number of blocks that had taught outpoints when its scan began
     known: tuple[int, int] = (0, 0)  # what windows had gained when its scan began
 
 
-class Scan:
-    """The state of one scan."""
+class Scan(Generic[T]):
+    """The state of one scan. `tell` makes of a block's hits what is passed on."""
 
-    def __init__(self, watch: WatchList, growth: Growth, feed: Feed, report: ScanReport, *, jobs: int, check: bool) -> None:
+    def __init__(
+        self,
+        watch: WatchList,
+        growth: Growth,
+        feed: Feed,
+        report: ScanReport,
+        tell: Callable[[BlockHits], T],
+        *,
+        jobs: int,
+        check: bool,
+    ) -> None:
         self._watch = watch
         self._feed = feed
         self._report = report
         self._jobs = 1 if BACKEND == "pure" else jobs  # more threads that hold the GIL gain nothing and delay the event loop
         self._check = check
-        self._coins: list[tuple[bytes, Coin]] = []  # the outpoints of found outputs, in order, even if the list knew them
-        self._taught: set[bytes] = set()  # the outpoints of these
+        self._tell = tell
+        self._taught: list[bytes] = []  # the packed hits of blocks with found outputs, in order, even if the list knew these
         self._scanned: list[PendingBlock] = []
         self._growth = growth
-        self._threads: Pipeline[_Batch, list[Match]] = Pipeline(self._jobs, self._work, self._merge)
+        self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
+        self._has_outpoints: bool | None = None  # whether entries are outpoints; None until it matters
         self._is_done = False  # with every block, so the threads are idle
 
     async def aclose(self) -> None:
@@ -88,27 +100,27 @@ class Scan:
         self._threads.close()
         self._feed.close()
 
-    async def matches(self) -> AsyncGenerator[Match]:
-        """Scan what the feed gives. To be iterated once."""
+    async def found(self) -> AsyncGenerator[T]:
+        """Scan what the feed gives, block by block. To be iterated once."""
         free = asyncio.Semaphore(self._jobs + 1)  # how far a stream is read ahead of the results
         feeder = asyncio.create_task(self._submit(free))
         try:
             async with aclosing(self._threads.results()) as results:
-                async for matches in results:
+                async for several in results:
                     free.release()
-                    for match in matches:
-                        yield match
+                    for each in several:
+                        yield each
             await feeder  # raises what has ended the feed
             self._report.unseen = sum(block.is_blind for block in self._scanned)
-            if self._coins:
+            if self._taught:
                 again, late = await self._threads.in_thread(self._too_early)
                 for blocks in batched(again):
-                    for match in await self._threads.in_thread(self._look_again, blocks, late):
-                        yield match
+                    for each in await self._threads.in_thread(self._look_again, blocks, late):
+                        yield each
             while due := self._growth.due(self._scanned):
                 for blocks in batched(due):
-                    for match in await self._threads.in_thread(self._search_again, blocks):
-                        yield match
+                    for each in await self._threads.in_thread(self._search_again, blocks):
+                        yield each
             if self._feed.endless:
                 self._report.late_scripts = self._growth.scripts
             self._is_done = True
@@ -129,7 +141,7 @@ class Scan:
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. Only the batch is changed."""
         batch.known = self._growth.mark()
-        batch.learned = len(self._coins)  # before the scan, which so sees at least these: the watch list learns before `_coins` grows
+        batch.learned = len(self._taught)  # before the scan, which so sees at least these: the watch list learns before `_taught` grows
         if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
@@ -159,18 +171,18 @@ class Scan:
         found: WatchTable | None = None,
         check: bool = False,
         undo: list[Place | None] | None = None,
-    ) -> list[list[Hit]] | None:
-        """The hits of each block, found in one call of the kernel; None if a block or an undo record is unreadable or malformed."""
+    ) -> list[bytes] | None:
+        """The packed hits of each block, found in one call of the kernel; None if a block or an undo record is unreadable or malformed."""
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
-                outcomes = table.scan_files(places, buffer, found, check, undo)
+                outcomes = table.scan_files(places, buffer, found, check, undo, packed=True)
             elif undo is not None:
                 return None
             elif self._read(results):
-                outcomes = list(table.scan_blocks([result.raw or b"" for result in results], found, check))
+                outcomes = list(table.scan_blocks([result.raw or b"" for result in results], found, check, packed=True))
             else:
                 return None
-        hits = [outcome for outcome in outcomes if isinstance(outcome, list)]
+        hits = [outcome for outcome in outcomes if isinstance(outcome, bytes)]
         return hits if len(hits) == len(results) else None
 
     def _read(self, results: list[_Result]) -> bool:
@@ -203,12 +215,12 @@ class Scan:
                 result.errors.append((self._feed.source.name(ref), error))
                 raw = None
 
-    def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> list[Hit]:
-        """The hits of a block, with its undo record if it has one that fits. Raises FormatError for a malformed block."""
+    def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> bytes:
+        """The packed hits of a block, with its undo record if it has one that fits. Raises FormatError for a malformed block."""
         block, source = result.block, self._feed.source
         while (place := source.find_undo(block.ref)) is not None:
             try:
-                hits = self._watch.table.scan_block(raw, found, place.read())
+                hits = _scanned(self._watch.table, raw, found, place.read())
                 block.by_undo = True
                 return hits
             except (UndoError, SourceError, OSError) as error:
@@ -218,41 +230,42 @@ class Scan:
                 if source.mode is UndoMode.REQUIRE:
                     raise SourceError(f"its undo record cannot be used: {error}") from None
                 result.undo_errors += [Problem.of(f"{source.name(block.ref)}: its undo record", error), *more]
-        return self._watch.table.scan_block(raw, found)
+        return _scanned(self._watch.table, raw, found)
 
-    def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[Match] | None:
-        """Add the spends of outpoints learned since the scan began, learn, and make matches. Raises the error that ends the scan."""
+    def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
+        """Add the spends of outpoints learned since the scan began, learn, and pass on. Raises the error that ends the scan."""
         late = self._late_hits(batch, buffer)
-        matches: list[Match] = []
+        told: list[T] = []
         for number, result in enumerate(batch.results):
             block = result.block
             for where, error in result.errors:
                 if self._feed.strict:
-                    self._threads.tell(matches)
+                    self._threads.tell(told)
                     raise error
                 self._report.problems.append(Problem.of(where, error))
             self._report.undo_problems += result.undo_errors
             if result.hits is None:
                 continue
             hits = result.hits if late is None else _united(result.hits, late[number])
-            found = self._accept(hits, block, result.height)
-            block.learned = len(self._coins)
+            self._accept(hits, block)
+            block.learned = len(self._taught)
             block.known = batch.known
             if not self._feed.endless:
                 self._scanned.append(block)
             if block.silent:
                 continue
-            matches += found
+            if hits:
+                told.append(self._tell(BlockHits(block.ref.hash, result.height, block.ref.time, hits)))
             self._report.blocks += 1
             self._report.by_undo += block.by_undo
             if not block.by_undo and block.ref.transactions != 1 and self._feed.source.mode is not UndoMode.OFF:
                 self._report.without_undo.append(block.ref.hash)
             self._report.bytes_scanned += block.ref.size
-        return matches if matches or not self._feed.planned else None
+        return told if told or not self._feed.planned else None
 
-    def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[list[Hit]] | None:
+    def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[bytes] | None:
         """The spends, in each block, of outpoints learned since the scan began; None if there are no such outpoints."""
-        if batch.learned == len(self._coins):
+        if batch.learned == len(self._taught):
             return None
         blind = [result for result in batch.results if not result.block.by_undo]
         if not blind:
@@ -262,37 +275,38 @@ class Scan:
         if together is None:
             together = [self._late_hits_of(result, late) for result in blind]
         hits = iter(together)
-        return [[] if result.block.by_undo else next(hits) for result in batch.results]
+        return [b"" if result.block.by_undo else next(hits) for result in batch.results]
 
-    def _late_hits_of(self, result: _Result, late: WatchTable) -> list[Hit]:
+    def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
         try:
-            return [] if result.hits is None else late.scan_block(self._feed.read(result.block) if result.raw is None else result.raw)
+            return b"" if result.hits is None else _scanned(late, self._feed.read(result.block) if result.raw is None else result.raw)
         except _UNREADABLE as error:  # the file has changed since it was scanned
             result.errors.append((self._feed.source.name(result.block.ref), error))
-            return []
+            return b""
 
     def _late_table(self, since: int) -> WatchTable:
         """A table of the outpoints learned since then, and nothing else."""
-        table = WatchTable()
-        for outpoint, coin in self._coins[since:]:
-            table.set_coin(outpoint, coin.entry, coin.value, coin.script)
-        return table
+        own, late = self._watch.table, WatchTable()
+        for packed in self._taught[since:]:
+            late.learn_packed(packed)
+        if self._has_outpoints is None:
+            self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
+        if self._has_outpoints:  # one that is an entry belongs to that
+            for outpoint, coin in list(late.coins()):
+                if (by_hand := own.find(EntryKind.OUTPOINT, outpoint)) != NO_ENTRY:
+                    late.set_coin(outpoint, by_hand, coin.value, coin.script)
+        return late
 
-    def _accept(self, hits: Sequence[Hit], block: PendingBlock, height: int | None) -> list[Match]:
+    def _accept(self, hits: bytes, block: PendingBlock) -> None:
+        """Learn what a block's hits teach, and keep them, if blocks may be searched again."""
         if not hits:
-            return []
-        table = self._watch.table
-        table.learn(hits)  # before `_coins` grows: see _work
-        for hit in hits:
-            if not hit.spend and hit.outpoint not in self._taught:
-                self._taught.add(hit.outpoint)
-                by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
-                entry = hit.entry if by_hand == NO_ENTRY else by_hand
-                self._coins.append((hit.outpoint, Coin(entry, hit.value, hit.script)))
-        self._growth.used(hits)
-        block.spends |= {(hit.position, hit.n) for hit in hits if hit.spend}
-        block.outputs |= {(hit.position, hit.n) for hit in hits if not hit.spend}
-        return self._watch.matches(hits, block_hash=block.ref.hash, height=height, time=block.ref.time)
+            return
+        if self._watch.table.learn_packed(hits):  # before `_taught` grows: see _work
+            self._taught.append(hits)
+        if self._watch.keychains:
+            self._growth.used(unpack_hits(hits))
+        if not self._feed.endless:
+            block.found += hits
 
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
         """The blocks to search again, and all outpoints that they may have missed.
@@ -312,10 +326,10 @@ class Scan:
             if block.learned > before[number]:
                 lowest[block.segment] = min(lowest.get(block.segment, block.depth), block.depth)
         again.reverse()
-        return again, self._late_table(min((block.learned for block in again), default=len(self._coins)))
+        return again, self._late_table(min((block.learned for block in again), default=len(self._taught)))
 
-    def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[Match]:
-        matches: list[Match] = []
+    def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[T]:
+        told: list[T] = []
         for block in blocks:
             if self._threads.closing:
                 break
@@ -324,13 +338,13 @@ class Scan:
             except _UNREADABLE as error:
                 self._report.problems.append(Problem.of(self._feed.source.name(block.ref), error))
                 continue
-            new = [hit for hit in hits if (hit.position, hit.n) not in block.spends]
-            block.spends |= {(hit.position, hit.n) for hit in new}
-            matches += self._watch.matches(new, block_hash=block.ref.hash, height=block.height, time=block.ref.time)
-        return matches
+            if new := _new(block, hits):
+                block.found += new
+                told.append(self._tell(BlockHits(block.ref.hash, block.height, block.ref.time, new)))
+        return told
 
-    def _search_again(self, blocks: list[PendingBlock]) -> list[Match]:
-        """Search blocks with all that is watched by now; the matches that they did not have before."""
+    def _search_again(self, blocks: list[PendingBlock]) -> list[T]:
+        """Search blocks with all that is watched by now; what they did not have before."""
         batch = _Batch([_Result(block, block.height) for block in blocks], known=self._growth.mark())
         if not self._scan_together(batch, ReadBuffer()):
             found = WatchTable()
@@ -338,22 +352,39 @@ class Scan:
                 if self._threads.closing:
                     return []
                 self._scan(result, found)
-        matches: list[Match] = []
+        told: list[T] = []
         for result in batch.results:
-            block, before = result.block, len(self._coins)
+            block, before = result.block, len(self._taught)
             block.known = batch.known
             if result.hits is None:  # the file has changed since it was scanned
                 self._report.problems += (Problem.of(where, error) for where, error in result.errors)
                 continue
-            new = [hit for hit in result.hits if (hit.position, hit.n) not in (block.spends if hit.spend else block.outputs)]
-            told = self._accept(new, block, block.height)
-            self._growth.learned(len(self._coins) - before)
+            if not (new := _new(block, unpack_hits(result.hits))):
+                continue
+            self._accept(new, block)
+            self._growth.learned(len(self._taught) - before)
             if block.segment != STALE:
-                matches += told
-        return matches
+                told.append(self._tell(BlockHits(block.ref.hash, block.height, block.ref.time, new)))
+        return told
 
 
-def _united(hits: Iterable[Hit], more: Iterable[Hit]) -> list[Hit]:
+def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> bytes:
+    """The packed hits of one block. Raises FormatError."""
+    (outcome,) = table.scan_blocks([raw], found, False, [undo], packed=True)
+    if isinstance(outcome, FormatError):
+        raise outcome
+    return outcome
+
+
+def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
+    """Those of a block's hits that it did not have before, packed."""
+    had = {(hit.spend, hit.position, hit.n) for hit in unpack_hits(block.found)}
+    return pack_hits(hit for hit in hits if (hit.spend, hit.position, hit.n) not in had)
+
+
+def _united(packed: bytes, more: bytes) -> bytes:
     """The hits of both, each input and output once, in the order of a scan. A spend in `more` replaces a matched push of data."""
-    united = {(hit.position, not hit.spend, hit.n): hit for hit in (*hits, *more)}
-    return [united[place] for place in sorted(united)]
+    if not more:
+        return packed
+    united = {(hit.position, not hit.spend, hit.n): hit for hit in (*unpack_hits(packed), *unpack_hits(more))}
+    return pack_hits(united[place] for place in sorted(united))

@@ -102,9 +102,14 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
 
 
 def _read_csv(path: Path) -> Any:
-    pa = _pyarrow()
     with path.open("rb") as file:
-        return _timed(pa, pa.Table.from_batches(list(_batches(pa, file)), pa.schema(list(_types(pa).items()))))
+        return table_of(file)
+
+
+def table_of(csv: IO[bytes]) -> Any:
+    """Matches, given as CSV with a header, as an Arrow table. Raises ParameterError without pyarrow."""
+    pa = _pyarrow()
+    return _timed(pa, pa.Table.from_batches(list(_batches(pa, csv)), pa.schema(list(_types(pa).items()))))
 
 
 def _read_lines(path: Path) -> Any:

@@ -122,9 +122,14 @@ class WatchTable:
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
-    def learn_packed(self, packed: bytes, /) -> None:
-        """As `learn`, of packed hits. Raises FormatError for bytes that are not packed hits, and then learns nothing."""
-        self.learn(unpack_hits(packed))
+    def learn_packed(self, packed: bytes, /) -> int:
+        """As `learn`, of packed hits; the number of outputs among them.
+
+        Raises FormatError for bytes that are not packed hits, and then learns nothing.
+        """
+        hits = unpack_hits(packed)
+        self.learn(hits)
+        return sum(not hit.spend for hit in hits)
 
     def copy(self) -> WatchTable:
         """An independent copy of the table."""

@@ -292,7 +292,9 @@
     "learn_packed($self, packed, /)\n" \
     "--\n" \
     "\n" \
-    "As `learn`, of packed hits. Raises FormatError for bytes that are not packed hits, and then learns nothing."
+    "As `learn`, of packed hits; the number of outputs among them.\n" \
+    "\n" \
+    "Raises FormatError for bytes that are not packed hits, and then learns nothing."
 #define SPV_DOC_WatchTable_copy \
     "copy($self)\n" \
     "--\n" \

@@ -186,7 +186,7 @@ PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
 
 /* learn_packed */
 
-static spv_status learn_outputs(spv_table *table, spv_bytes packed) {
+static spv_status learn_outputs(spv_table *table, spv_bytes packed, size_t *outputs) {
     spv_status status = SPV_OK;
     for (size_t at = 0; at < packed.size && !status;) {
         spv_packed_hit hit;
@@ -199,6 +199,7 @@ static spv_status learn_outputs(spv_table *table, spv_bytes packed) {
         spv_put_le32(outpoint + sizeof(spv_hash), hit.n);
         const spv_coin coin = {.outpoint = outpoint, .script = hit.script, .value = hit.value, .entry = hit.entry};
         status = spv_table_set_coin(table, &coin, false);
+        ++*outputs;
     }
     return status;
 }
@@ -211,13 +212,13 @@ PyObject *spv_wt_learn_packed(PyObject *self, PyObject *given) {
         return NULL;
     const spv_bytes packed = spv_bytes_of(taken);
     spv_error error;
-    size_t at = 0, count = 0;
+    size_t at = 0, count = 0, outputs = 0;
     spv_status status = spv_read_hits(NULL, packed, &at, packed.size, &count, &error); /* all of it, before anything is learned */
     if (!status && count) {
         PyThreadState *thread = spv_begin_write(table);
-        status = learn_outputs(table, packed);
+        status = learn_outputs(table, packed, &outputs);
         spv_finish_write(table, thread);
     }
     Py_DECREF(taken);
-    return status ? spv_raise(state, status, &error) : Py_NewRef(Py_None);
+    return status ? spv_raise(state, status, &error) : PyLong_FromSize_t(outputs);
 }
