@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
-from spvfilter.cli.term.matches import FORMATS, Totals, printer
+from spvfilter.cli.term.matches import FORMATS, Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
@@ -175,19 +175,35 @@ class _Scan:
         return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
-        show = printer(self._page, self._format)
         blocks: BlockFiles | Iterator[bytes] = BlockFiles(self._paths, undo=self._undo, span=self._span)
         if self._paths == [_STDIN]:
             blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
         try:
-            async with aclosing(self._matcher.scan(blocks)) as matches:
-                async for match in matches:
-                    shown.clear()
-                    show(match)
-                    self._totals.add(match)
+            if self._format == "table":
+                await self._print_table(blocks, shown)
+            else:
+                await self._print_lines(blocks, shown)
         except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
             where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
             raise SourceError(f"standard input: {where}") from None
+
+    async def _print_table(self, blocks: BlockFiles | Iterator[bytes], shown: ProgressDisplay) -> None:
+        show = printer(self._page, self._format)
+        async with aclosing(self._matcher.scan(blocks)) as matches:
+            async for match in matches:
+                shown.clear()
+                show(match)
+                self._totals.add(match)
+
+    async def _print_lines(self, blocks: BlockFiles | Iterator[bytes], shown: ProgressDisplay) -> None:
+        show = batch_printer(self._page, self._format)
+        counts = not self._quiet and (sys.stderr.isatty() or self._paths == [_STDIN])  # blocks of a stream may turn out to be stale
+        async with aclosing(self._matcher.scan_batches(blocks)) as batches:
+            async for batch in batches:
+                shown.clear()
+                show(batch)
+                if counts:
+                    self._totals.add_batch(batch, self._matcher.watch)
 
     async def _tick(self, shown: ProgressDisplay) -> None:
         while True:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred
+from spvfilter.address import script_to_address
 from spvfilter.cli.term.page import Align, Page, printable, shorten
+from spvfilter.kernel import EntryKind
 from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Match, MatchKind
+from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import csv
     import json
+
+    from spvfilter.scan.batches import MatchBatch
 else:
     csv = deferred("csv")
     json = deferred("json")
@@ -81,6 +86,18 @@ def printer(page: Page, chosen: str) -> Callable[[Match], None]:
         page.line(_csv_line(_COLUMNS))
         return lambda match: page.line(_csv_line(map(_cell, row(match).values())))
     return _Table(page).row
+
+
+def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
+    """A function that prints the matches of a block as jsonl or csv: what `printer` prints, without an object for each."""
+    if chosen == "jsonl":
+        return lambda batch: page.lines(batch.lines("jsonl").decode())
+    page.line(_csv_line(_COLUMNS))
+    return lambda batch: page.lines(batch.lines("csv", _csv_label).decode())
+
+
+def _csv_label(label: str) -> bytes:
+    return printable(_csv_line([label])).encode()
 
 
 def _cell(value: str | int | None) -> str | int | None:
@@ -167,6 +184,7 @@ class Totals:
 
     def __init__(self) -> None:
         self._by_block: dict[bytes | None, dict[tuple[str, str], _Total]] = {}
+        self._names: dict[int, tuple[str, str] | None] = {}  # by entry
 
     def add(self, match: Match) -> None:
         of_block = self._by_block.setdefault(match.block_hash, {})
@@ -178,6 +196,28 @@ class Totals:
             total.unknown += 1
         else:
             total.spent += match.value
+
+    def add_batch(self, batch: MatchBatch, watch: WatchList) -> None:
+        """Count the matches of a block."""
+        names = {entry: self._name(entry, watch) for entry, *_ in batch.sums()}
+        if None in names.values():  # of several scripts
+            for match in batch.matches():
+                self.add(match)
+            return
+        of_block = self._by_block.setdefault(batch.block.hash, {})
+        for entry, matches, received, spent, unknown in batch.sums():
+            key = names[entry]
+            assert key is not None
+            of_block.setdefault(key, _Total()).add(_Total(received, spent, unknown, matches))
+
+    def _name(self, entry: int, watch: WatchList) -> tuple[str, str] | None:
+        """The address or script, and the label, of an entry that is a script; None for another one."""
+        if entry not in self._names:
+            kind, value = watch.table.entry(entry)
+            is_script = kind == EntryKind.SCRIPT
+            address = script_to_address(value, watch.network) if is_script else None
+            self._names[entry] = (address or f"script {value.hex()}", watch.label(entry) or "") if is_script else None
+        return self._names[entry]
 
     def discard(self, blocks: Iterable[bytes]) -> int:
         """Take the matches of these blocks out again and return how many there were."""

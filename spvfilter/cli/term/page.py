@@ -70,6 +70,15 @@ class Page:
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
 
+    def lines(self, text: str) -> None:
+        r"""Print whole lines at once, each with \n at its end, in which nothing has to be escaped."""
+        if self.console is not None:
+            self.console.print(text, soft_wrap=True, end="")
+            return
+        self.stream.write(text)
+        if self.stream is sys.stdout:
+            self.stream.flush()
+
     def title(self, text: str) -> None:
         self.line()
         self.line(text, "bold")

@@ -13,7 +13,7 @@ from spvfilter.kernel.pure import blocks
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
-from spvfilter.kernel.pure.packed import hit_of, MAX_ENTRY, MAX_VALUE, packed_hit, unpack_hits
+from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit, unpack_hits
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
 from spvfilter.primitives import script_pushes
