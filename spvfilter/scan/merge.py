@@ -1,8 +1,7 @@
-"""The files of a scan's parts merged, in chain order, into one output: CSV, JSON lines or Parquet; and totals by entry."""
+"""The files of a scan's parts merged, in chain order, into one output: CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
@@ -10,11 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from spvfilter._dataclass import dataclass
-from spvfilter.address import script_to_address
 from spvfilter.files import replacing
-from spvfilter.kernel import EntryKind, hit_lines, hit_sums
-from spvfilter.scan.partfile import BlockHits, PartFile
+from spvfilter.kernel import hit_lines
+from spvfilter.scan.partfile import PartFile
+from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
 
 CSV, JSON_LINES = 0, 1  # forms of lines, as the kernel numbers them
@@ -23,26 +21,9 @@ COLUMNS = (
     "label", "coinbase", "fee",
 )  # fmt: skip
 CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
-TOTALS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
 _AT_ONCE = 1 << 20  # bytes
 
 Parts = Iterable[PartFile]
-
-
-@dataclass(slots=True)
-class EntryTotal:
-    """What the matches of one entry come to."""
-
-    matches: int = 0
-    received: int = 0  # satoshi
-    spent: int = 0  # satoshi, of spends whose value is known
-    unknown: int = 0  # matches of unknown value
-
-    def add(self, matches: int, received: int, spent: int, unknown: int) -> None:
-        self.matches += matches
-        self.received += received
-        self.spent += spent
-        self.unknown += unknown
 
 
 def csv_cell(text: str) -> bytes:
@@ -74,62 +55,27 @@ def labels_digest(watch: WatchList) -> str:
     return digest.hexdigest()
 
 
-def lines(parts: Parts, watch: WatchList, form: int, totals: dict[int, EntryTotal] | None = None) -> Iterator[bytes]:
+def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None = None) -> Iterator[bytes]:
     """The matches as lines, a block's at a time; `totals` are filled in. Raises OSError; SourceError for a damaged part."""
     labels, network = rendered_labels(watch, form), watch.network
     for part in parts:
         for block in part.blocks():
             if totals is not None:
-                _add(totals, block)
+                totals.add(block.packed)
             yield hit_lines(
                 block.packed, form, labels, block.hash, block.height, block.time, network.p2pkh_version, network.p2sh_version, network.hrp
             )
 
 
-def _add(totals: dict[int, EntryTotal], block: BlockHits) -> None:
-    for entry, *sums in hit_sums(block.packed):
-        total = totals.get(entry)
-        if total is None:
-            total = totals[entry] = EntryTotal()
-        total.add(*sums)
-
-
-def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> dict[int, EntryTotal]:
+def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryTotals:
     """Write an output of lines, and return the totals by entry. Raises as `lines` does."""
-    totals: dict[int, EntryTotal] = {}
+    totals = EntryTotals(len(watch))
     with replacing(path) as file:
         if form == CSV:
             file.write(CSV_HEADER)
         for several in lines(parts, watch, form, totals):
             file.write(several)
     return totals
-
-
-def write_totals(path: Path, totals: dict[int, EntryTotal], watch: WatchList) -> None:
-    """Write the totals as CSV, in the order of the watch list."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(TOTALS)
-    for entry in sorted(totals):
-        total = totals[entry]
-        name, address = entry_name(watch, entry)
-        rows.writerow([name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches])
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
-
-
-def read_totals(path: Path) -> list[dict[str, str]]:
-    """The rows of a file of totals. Raises OSError."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
-    """What an entry is, as a line of a watch list says it, and its address, "" if it has none."""
-    kind, value = watch.table.entry(number)
-    address = (script_to_address(value, watch.network) or "") if kind == EntryKind.SCRIPT else ""
-    words = {EntryKind.SCRIPT: "script", EntryKind.MULTISIG_KEY: "multisig key", EntryKind.DATA: "data", EntryKind.OUTPOINT: "outpoint"}
-    return f"{words[kind]}:{value.hex()}", address
 
 
 class LineStream(io.RawIOBase):
@@ -164,7 +110,7 @@ def _up_to(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
             return
 
 
-def open_csv(parts: Parts, watch: WatchList, totals: dict[int, EntryTotal]) -> IO[bytes]:
+def open_csv(parts: Parts, watch: WatchList, totals: EntryTotals) -> IO[bytes]:
     """The matches as CSV with a header, to be read once; `totals` are filled in."""
 
     def pieces() -> Iterator[bytes]:

@@ -10,9 +10,10 @@ from spvfilter._public import deferred, public
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.manifest import Manifest
-from spvfilter.scan.merge import CSV, JSON_LINES, EntryTotal, labels_digest, open_csv, write_lines, write_totals
+from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, open_csv, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.tables import check_parquet, write_parquet
+from spvfilter.scan.totals import EntryTotals, write_totals
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +51,7 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
     if manifest.rendered.get(path.name) == labels and path.exists() and (scan.directory / TOTALS).exists():
         return path
-    totals: dict[int, EntryTotal] = {}
+    totals = EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
         write_parquet(path, open_csv(parts, scan.watch, totals))
     else:

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,10 @@ from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
-from spvfilter.scan.merge import read_totals
 from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.totals import read_totals
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -95,15 +96,18 @@ def _report(scan: PartScan, path: Path, seconds: float, page: Page, *, quiet: bo
 
 
 def _show_totals(path: Path, page: Page) -> None:
+    if not sys.stderr.isatty():
+        return
     totals = read_totals(path)
-    if not totals or not sys.stderr.isatty():
+    shown = list(islice(totals, _MOST_TOTALS))
+    if not shown:
         return
     columns: dict[str, Align] = {"address": "left", "label": "left", "received": "right", "spent": "right", "matches": "right"}
     rows = [
         [row["address"] or row["entry"], row["label"], bitcoin(int(row["received"])), bitcoin(int(row["spent"])), row["matches"]]
-        for row in totals[:_MOST_TOTALS]
+        for row in shown
     ]
     page.title("Totals, BTC")
     page.table(columns, rows, shrink="address")
-    if len(totals) > len(rows):
-        page.line(f"… and {len(totals) - len(rows):,} more in {path}")
+    if more := sum(1 for _ in totals):
+        page.line(f"… and {more:,} more in {path}")

@@ -1,0 +1,85 @@
+"""What the matches of each entry come to: 32 bytes an entry, however many matches there are; and their file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from spvfilter.address import script_to_address
+from spvfilter.files import replacing
+from spvfilter.kernel import EntryKind, hit_sums
+from spvfilter.watch.watchlist import WatchList
+
+COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
+_MOST = 0xFFFFFFFFFFFFFFFF
+_NUMBERS = 4  # of an entry
+_ROWS = 512  # written at once
+_WORDS = {EntryKind.SCRIPT: "script", EntryKind.MULTISIG_KEY: "multisig key", EntryKind.DATA: "data", EntryKind.OUTPOINT: "outpoint"}
+
+
+class EntryTotal(NamedTuple):
+    """What the matches of one entry come to."""
+
+    matches: int
+    received: int  # satoshi
+    spent: int  # satoshi, of spends whose value is known
+    unknown: int  # matches of unknown value
+
+
+class EntryTotals:
+    """The totals of all entries of a watch list."""
+
+    def __init__(self, entries: int) -> None:
+        self._sums = array("Q", [0]) * (_NUMBERS * entries)
+        self._beyond: dict[int, int] = {}  # by place in `_sums`: how often it has passed 64 bits, as coins that go round and round may
+
+    def add(self, packed: bytes) -> None:
+        """Count packed hits. Raises FormatError for what is none, IndexError for those of another list."""
+        sums = self._sums
+        for entry, *more in hit_sums(packed):
+            for at, number in enumerate(more, _NUMBERS * entry):
+                total = sums[at] + number
+                if total > _MOST:
+                    total -= _MOST + 1
+                    self._beyond[at] = self._beyond.get(at, 0) + 1
+                sums[at] = total
+
+    def __iter__(self) -> Iterator[tuple[int, EntryTotal]]:
+        """The entries with matches, in the order of the list."""
+        for entry in range(len(self._sums) // _NUMBERS):
+            if self._sums[_NUMBERS * entry]:
+                places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
+                yield entry, EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
+
+
+def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
+    """Write the totals as CSV, in the order of the watch list. Raises OSError."""
+    with replacing(path) as file:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        for number, (entry, total) in enumerate(totals, 1):
+            name, address = entry_name(watch, entry)
+            rows.writerow([name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches])
+            if not number % _ROWS:
+                file.write(text.getvalue().encode())
+                text.seek(0)
+                text.truncate()
+        file.write(text.getvalue().encode())
+
+
+def read_totals(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a file of totals, one by one. Raises OSError."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
+    """What an entry is, as a line of a watch list says it, and its address, "" if it has none."""
+    kind, value = watch.table.entry(number)
+    address = (script_to_address(value, watch.network) or "") if kind == EntryKind.SCRIPT else ""
+    return f"{_WORDS[kind]}:{value.hex()}", address

@@ -1,0 +1,51 @@
+"""Totals by entry: sums of any size, in little memory, as a file."""
+
+from __future__ import annotations
+
+import csv
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from spvfilter.kernel import NO_VALUE, Hit, pack_hits
+from spvfilter.scan.totals import EntryTotal, EntryTotals, read_totals, write_totals
+from spvfilter.watch.watchlist import WatchList
+
+
+def output(entry: int, value: int) -> Hit:
+    return Hit(False, 0, bytes(32), 0, bytes(36), value, b"\x51", entry)
+
+
+def test_sums_beyond_64_bits_are_exact() -> None:
+    totals = EntryTotals(3)
+    spend = output(2, 7)._replace(spend=True)
+    packed = pack_hits([output(0, 2**63 - 1), output(0, 2**63 - 1), output(2, NO_VALUE), spend])
+    for _ in range(5):
+        totals.add(packed)
+    assert list(totals) == [(0, EntryTotal(10, 10 * (2**63 - 1), 0, 0)), (2, EntryTotal(10, 0, 35, 5))]
+    with pytest.raises(IndexError):
+        totals.add(pack_hits([output(3, 1)]))
+
+
+def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
+    count = 20_000
+    watch = WatchList("regtest")
+    for number in range(count):
+        watch.add_script(b"\x00\x14" + number.to_bytes(20, "big"), f"label {number}" if number % 3 else None)
+    packed = [pack_hits([output(entry, entry + 1)]) for entry in range(count)]
+    tracemalloc.start()
+    try:
+        totals = EntryTotals(count)
+        for each in packed:
+            totals.add(each)
+        write_totals(tmp_path / "totals.csv", totals, watch)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 33 * count + 2_000_000
+    rows = list(read_totals(tmp_path / "totals.csv"))
+    with (tmp_path / "totals.csv").open(newline="") as file:
+        assert rows == list(csv.DictReader(file))
+    assert [int(row["received"]) for row in rows] == list(range(1, count + 1))
+    assert (rows[4]["label"], rows[3]["label"], rows[0]["address"][:5]) == ("label 4", "", "bcrt1")
