@@ -93,6 +93,11 @@ class PartScan:
             if engine is None:
                 await chosen.aclose()
 
+    def finished(self) -> list[PartFile]:
+        """The files of the parts of a scan that has ended, in chain order. Raises OSError, SourceError."""
+        manifest = Manifest.read(self.directory)
+        return [] if manifest is None else [PartFile(self.directory / _PARTS / name) for name in manifest.finished]
+
     def _opened(self) -> Manifest:
         self.directory.mkdir(parents=True, exist_ok=True)
         held = Manifest.read(self.directory)

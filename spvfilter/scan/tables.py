@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_ROWS = 131_072  # of a row group: the bytes of a file do not depend on how the matches came
-_PIECE = 1 << 25  # bytes of CSV parsed at once; the longest line, with a script of 4 MB in hex, is shorter
+_ROWS = 32_768  # of a row group: the bytes of a file do not depend on how the matches came
+_PIECE = 9 << 20  # bytes of CSV parsed at once; the longest line, with a script of 4 MB in hex, is shorter
 OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")
 
 
@@ -48,7 +48,7 @@ def check_parquet() -> None:
 def _batches(pa: Any, file: IO[bytes]) -> Iterator[Any]:
     types = _types(pa)
     options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
-    yield from pa.csv.open_csv(file, read_options=pa.csv.ReadOptions(block_size=_PIECE), convert_options=options)
+    yield from pa.csv.open_csv(file, read_options=pa.csv.ReadOptions(block_size=_PIECE, use_threads=False), convert_options=options)
 
 
 def _schema(pa: Any) -> Any:

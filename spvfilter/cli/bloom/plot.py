@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import math
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter.bloom import sizing
 from spvfilter.bloom.size import Size
-from spvfilter.errors import ParameterError, SourceError
-from spvfilter.files import replacing
+from spvfilter.cli.term.picture import check_picture, save_picture
+from spvfilter.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PNG = b"\x89PNG\r\n\x1a\n"  # the start of every PNG file
 _STYLES = (  # colours that colour-blind people tell apart (Okabe and Ito, 2008), each with a line of its own
     ("#D55E00", (0, (5, 2))),
     ("#0072B2", (0, ())),
@@ -35,31 +31,18 @@ _STEPS = 200
 
 def draw(size: Size, rate: float, name: str) -> None:
     """Draw into a PNG file. Only a PNG file is ever replaced. Raises ParameterError, SourceError, OSError."""
-    path = Path(name)
-    if path.suffix.lower() != ".png":
-        raise ParameterError(f"--plot makes a PNG picture: give a name that ends with .png, not {name!r}")
-    if path.exists():
-        with path.open("rb") as file:
-            if file.read(len(_PNG)) != _PNG:
-                raise SourceError(f"{name} exists and is not a PNG picture")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SourceError(f"{name}: {path.parent} is not a writable directory")
+    path = check_picture(name)
     if not 0 < rate < 1:
         raise ParameterError(f"there is nothing to draw: with {size.capacity} keys the rate is {rate:g}")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ParameterError("--plot needs matplotlib: pip install 'spvfilter[plot]'") from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(12, 5.6), dpi=100)
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(left=0.06, right=0.985, bottom=0.1, top=0.87, wspace=0.13)
     figure.suptitle(f"Bloom filter for {size.capacity:,} keys at a false-positive rate of {rate:.3g}", fontsize=14, fontweight="bold")
     _rates(left, size, rate)
     _sizes(right, size, rate)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    with replacing(path) as file:
-        file.write(picture.getvalue())
+    save_picture(figure, path)
 
 
 def _rates(axes: Axes, size: Size, rate: float) -> None:

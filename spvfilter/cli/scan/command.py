@@ -14,9 +14,12 @@ from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
 from spvfilter.cli.term.matches import FORMATS, Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.picture import check_picture
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.balance import BalanceHistory
+from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.streams import stream_blocks
@@ -76,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Stopped anywhere, the same command goes on",
     )  # fmt: skip
     parser.add_argument("--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
 
 
@@ -91,6 +95,10 @@ def run(args: argparse.Namespace) -> int:
     span = BlockSpan(args.from_height, args.to_height, args.from_date)
     if span.is_limited and args.paths == [_STDIN]:
         raise ParameterError("a range of blocks can be taken of files, not of standard input")
+    if args.plot is not None:
+        if args.paths == [_STDIN]:
+            raise ParameterError("--plot is for blocks in files, not on standard input")
+        check_picture(args.plot)
     if args.out is not None:
         return _run_in_parts(args, watch, span)
     if args.processes is not None or args.format == _PARQUET:
@@ -144,6 +152,8 @@ class _Scan:
         self._quiet = args.quiet
         self._page = page
         self._totals = Totals()
+        self._plot: str | None = args.plot
+        self._history = BalanceHistory()
         self._bad: list[str] = []  # parts of standard input that are no blocks
 
     async def run(self) -> int:
@@ -168,6 +178,10 @@ class _Scan:
                 else f"no block in {'standard input' if self._paths == [_STDIN] else ', '.join(self._paths)}"
             )
         discarded = self._totals.discard(report.stale)
+        if self._plot is not None:
+            from spvfilter.cli.scan.plot import draw
+
+            await asyncio.to_thread(draw, self._history, Path(self._plot))
         if not self._quiet:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
@@ -175,35 +189,41 @@ class _Scan:
         return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
+        show = self._shower()
         blocks: BlockFiles | Iterator[bytes] = BlockFiles(self._paths, undo=self._undo, span=self._span)
         if self._paths == [_STDIN]:
             blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
         try:
-            if self._format == "table":
-                await self._print_table(blocks, shown)
-            else:
-                await self._print_lines(blocks, shown)
+            async with aclosing(self._matcher.scan_batches(blocks)) as batches:
+                async for batch in batches:
+                    shown.clear()
+                    show(batch)
+                    if self._plot is not None:
+                        self._history.add(batch.block)
         except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
             where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
             raise SourceError(f"standard input: {where}") from None
 
-    async def _print_table(self, blocks: BlockFiles | Iterator[bytes], shown: ProgressDisplay) -> None:
-        show = printer(self._page, self._format)
-        async with aclosing(self._matcher.scan(blocks)) as matches:
-            async for match in matches:
-                shown.clear()
-                show(match)
-                self._totals.add(match)
+    def _shower(self) -> Callable[[MatchBatch], None]:
+        """What prints the matches of a block, and counts them."""
+        if self._format == "table":
+            row = printer(self._page, self._format)
 
-    async def _print_lines(self, blocks: BlockFiles | Iterator[bytes], shown: ProgressDisplay) -> None:
-        show = batch_printer(self._page, self._format)
-        counts = not self._quiet and (sys.stderr.isatty() or self._paths == [_STDIN])  # blocks of a stream may turn out to be stale
-        async with aclosing(self._matcher.scan_batches(blocks)) as batches:
-            async for batch in batches:
-                shown.clear()
-                show(batch)
-                if counts:
-                    self._totals.add_batch(batch, self._matcher.watch)
+            def show(batch: MatchBatch) -> None:
+                for match in batch.matches():
+                    row(match)
+                    self._totals.add(match)
+
+            return show
+        lines = batch_printer(self._page, self._format)
+        if self._quiet or not (sys.stderr.isatty() or self._paths == [_STDIN]):  # blocks of a stream may turn out to be stale
+            return lines
+
+        def show_and_count(batch: MatchBatch) -> None:
+            lines(batch)
+            self._totals.add_batch(batch, self._matcher.watch)
+
+        return show_and_count
 
     async def _tick(self, shown: ProgressDisplay) -> None:
         while True:

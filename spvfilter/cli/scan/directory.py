@@ -15,6 +15,7 @@ from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
+from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
 from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
@@ -62,7 +63,15 @@ async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles, e
                     await working
     finally:
         await engine.aclose()
+    if args.plot is not None:
+        await asyncio.to_thread(_draw, scan, Path(args.plot))
     return _report(scan, path, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
+
+
+def _draw(scan: PartScan, path: Path) -> None:
+    from spvfilter.cli.scan.plot import draw
+
+    draw(BalanceHistory.of(block for part in scan.finished() for block in part.blocks()), path)
 
 
 def _report(scan: PartScan, path: Path, seconds: float, page: Page, *, quiet: bool) -> int:
