@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,17 @@ from spvfilter.scan.parts import PartTask, scan_part
 if TYPE_CHECKING:
     import asyncio
     import multiprocessing
+    import pickle
     import signal
+    import tempfile
     from concurrent import futures
 else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
     multiprocessing = deferred("multiprocessing")
+    pickle = deferred("pickle")
     signal = deferred("signal")
+    tempfile = deferred("tempfile")
 
 MAX_WORKERS = 256
 _ATTEMPTS = 3  # at a part whose process dies
@@ -131,18 +137,20 @@ class Processes(Engine):
 
     def __init__(self, count: int) -> None:
         self.width = _checked(count)
-        self._state: TableState = ([], [])
+        self._state: Path | None = None  # a file with the table, pickled: what a process is started with has to fit into a pipe
         self._pool: futures.ProcessPoolExecutor | None = None
 
     async def begin(self, table: WatchTable) -> None:
         await self.aclose()
-        self._state = await asyncio.to_thread(lambda: (list(table.entries()), list(table.coins())))
+        self._state = await asyncio.to_thread(_written, table)
 
     async def run(self, task: PartTask) -> PartSummary:
         for _ in range(_ATTEMPTS):
             pool = self._opened()
             try:
-                return await asyncio.get_running_loop().run_in_executor(pool, _in_process, task)
+                with _without_interrupts():  # of processes that are started here: the parent ends them
+                    running = asyncio.get_running_loop().run_in_executor(pool, _in_process, task)
+                return await running
             except futures.BrokenExecutor:
                 if self._pool is pool:
                     self._pool = None
@@ -156,6 +164,9 @@ class Processes(Engine):
         return self._pool
 
     async def aclose(self) -> None:
+        state, self._state = self._state, None
+        if state is not None:
+            state.unlink(missing_ok=True)
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -169,19 +180,53 @@ class Processes(Engine):
             raise
 
 
+def _written(table: WatchTable) -> Path:
+    """A file with what is in a table. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            state: TableState = (list(table.entries()), list(table.coins()))
+            pickle.dump(state, file, pickle.HIGHEST_PROTOCOL)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile never see SIGINT; for this one it is put off."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _process_tables = _Tables(WatchTable())
 
 
-def _begin_process(state: TableState) -> None:
+def _begin_process(state: Path | None) -> None:
     global _process_tables
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its processes
+    threading.Thread(target=_end_with_parent, args=(state,), daemon=True).start()
     table = WatchTable()
-    entries, coins = state
+    entries, coins = pickle.loads(state.read_bytes()) if state is not None else ([], [])
     for kind, value in entries:
         table.add(kind, value)
     for outpoint, coin in coins:
         table.set_coin(outpoint, coin.entry, coin.value, coin.script)
     _process_tables = _Tables(table)
+
+
+def _end_with_parent(state: Path | None) -> None:
+    """A parent that was killed ends nobody: its processes would wait for ever, and its file would stay."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        if state is not None:
+            state.unlink(missing_ok=True)
+        os._exit(1)
 
 
 def _in_process(task: PartTask) -> PartSummary:

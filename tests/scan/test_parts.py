@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -488,3 +492,59 @@ async def test_a_scan_that_is_cancelled_leaves_no_thread_and_no_half_file(tmp_pa
     path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch())
     shutil.rmtree(tmp_path / "out" / "parts")
     assert in_any_order(rows_of(path)) == (await whole(source, ledger.interest.watch()))[0]
+
+
+_WITH_PROCESSES = """
+import asyncio, multiprocessing, sys
+from pathlib import Path
+from spvfilter.errors import SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, PartScan, Plan, Processes
+from spvfilter.watch.watchlist import WatchList
+
+async def scan(how, source, watch, out):
+    if how == "dying":
+        multiprocessing.get_context("spawn").set_executable(str(Path(__file__).with_name("python")))
+    engine = Processes(2)
+    try:
+        watch = WatchList.load(watch, REGTEST)
+        await PartScan(out, Plan.of(BlockFiles(source), REGTEST), watch).run(engine)
+        print("scanned", flush=True)
+        await asyncio.sleep(600)
+    except SourceError as error:
+        print(error, flush=True)
+    finally:
+        await engine.aclose()
+
+if __name__ == "__main__":
+    asyncio.run(scan(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("how", ["dying", "killed"])
+def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_path: Path, how: str) -> None:
+    """The list is larger than a pipe: a parent that has to write it into one waits for ever where the process dies first."""
+    ledger, blocks, records = ledger_chain(3)
+    source = files(tmp_path / "blocks", blocks, records)
+    watch = ledger.interest.watch()
+    for number in range(5_000):
+        watch.add_script(p2wpkh(number.to_bytes(20, "big")))
+    watch.save(tmp_path / "list")
+    (tmp_path / "scan.py").write_text(_WITH_PROCESSES)
+    (tmp_path / "python").write_text(
+        f'#!/bin/sh\ncase "$*" in *spawn_main*) exit 1;; esac\nexec {sys.executable} "$@"\n'
+    )  # the tracker lives
+    (tmp_path / "python").chmod(0o700)
+    command = [sys.executable, *map(str, (tmp_path / "scan.py", how, source, tmp_path / "list", tmp_path / "out"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}) as child:
+        assert child.stdout is not None
+        dog = threading.Timer(60, child.kill)
+        dog.start()
+        first = child.stdout.readline()
+        if how == "killed":
+            child.kill()
+        assert child.stdout.read() == ""  # up to the end of the last process that holds the pipe
+        dog.cancel()
+    said = {"dying": "part 0: the process that scans it has died 3 times\n", "killed": "scanned\n"}
+    assert first == said[how]
+    assert not list(tmp_path.glob("spvfilter-table-*"))
