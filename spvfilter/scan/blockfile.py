@@ -17,6 +17,7 @@ from spvfilter.errors import SourceError
 from spvfilter.kernel import read_at
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
+from spvfilter.scan.foreign import contradiction
 
 _MIN_BLOCK_SIZE = 81  # bytes: header and transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20
@@ -50,11 +51,12 @@ class BlockFile:
         self.path = path
         self.key = key  # what it is XORed with
         self.is_hex = is_hex  # one block in hex digits
+        self.is_assumed = False  # nothing says of which network its block is
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block in the file, and a sentence about every part that is not a block.
 
-        Raises OSError; SourceError for an empty file, one of another network, or one too large to be a block.
+        Raises OSError; SourceError for an empty file, one of another network, as far as it says so, or one too large to be a block.
         """
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block
         try:
@@ -64,14 +66,14 @@ class BlockFile:
             size = status.st_size
             if not size:
                 raise SourceError("the file is empty")
-            self.is_hex = False
+            self.is_hex = self.is_assumed = False
             self.key, owner, head = owned(descriptor, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE))
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
                 yield from framed(descriptor, self.key, size, network, prefix_size, BLOCKS)
             else:
-                yield self._single(descriptor, head, size, prefix_size)
+                yield self._single(descriptor, head, size, prefix_size, network)
         finally:
             os.close(descriptor)
 
@@ -88,7 +90,13 @@ class BlockFile:
     def _is_blk(self) -> bool:
         return self.path.name.startswith("blk") and self.path.suffix == ".dat"
 
-    def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int) -> Record:
+    def _check_network(self, raw: bytes, network: Network) -> None:
+        """Take a block for one of the network. Raises SourceError where it says otherwise."""
+        if (cause := contradiction(raw, network)) is not None:
+            raise SourceError(cause)
+        self.is_assumed = True
+
+    def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int, network: Network) -> Record:
         """The whole file as one block, raw or in hex."""
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
@@ -96,9 +104,11 @@ class BlockFile:
                 raise SourceError(f"{size} bytes of hex are more than one block of {MAX_BLOCK_SIZE} bytes")
             self.is_hex = True
             raw = _from_hex(os.pread(descriptor, size, 0))
+            self._check_network(raw, network)
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
             raise SourceError(f"{size} bytes without a network's magic: neither blk*.dat nor one block of at most {MAX_BLOCK_SIZE} bytes")
+        self._check_network(head, network)
         return Record(0, size, head[:prefix_size])
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.files import replacing
 from spvfilter.kernel import hit_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
 
 CSV, JSON_LINES = 0, 1  # forms of lines, as the kernel numbers them
 COLUMNS = (

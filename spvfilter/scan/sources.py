@@ -344,6 +344,11 @@ class BlockFiles(FileBlocks, BlockSource):
         return len(self._files)
 
     @property
+    def assumed(self) -> int:
+        """The number of files of one block, of which nothing says of which network it is; known once they were listed."""
+        return sum(file.is_assumed for file in self._files)
+
+    @property
     def missing(self) -> Sequence[Problem]:
         """The paths that have no file."""
         return self._missing

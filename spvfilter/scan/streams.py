@@ -12,6 +12,7 @@ from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.scan.foreign import contradiction
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # ASCII that may be printed, tab and the ends of lines
@@ -35,7 +36,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         elif owner is not None:
             raise SourceError(f"these are blocks of {owner}, not of {network}")
         elif _TEXT.issuperset(head):
-            yield from hex_blocks(plain, bad)
+            yield from hex_blocks(plain, bad, network)
         else:
             raise SourceError("neither lines of hex nor a blk*.dat (those of Bitcoin Core 28 are XORed: name the file instead)")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -92,10 +93,11 @@ def _zstd(reader: BinaryIO) -> io.RawIOBase:
 
 
 @public
-def hex_blocks(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
+def hex_blocks(stream: BinaryIO, bad: Callable[[str], None] | None = None, network: Network | None = None) -> Iterator[bytes]:
     """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex line", offset the line number).
 
-    A line that is not hex is told to `bad` in a sentence, if that is given, and the next one is read.
+    A line that is not hex, or whose block is certainly none of `network`, is told to `bad` in a sentence, if that is given, and the next
+    one is read.
     """
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
@@ -104,13 +106,22 @@ def hex_blocks(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> It
         text = line.strip()
         if not text:
             continue
-        try:
-            yield bytes.fromhex(text.decode("ascii"))
-        except ValueError:
-            message = f"not hex: {text[:40]!r}"
-            if bad is None:
-                raise FormatError(message, offset=number, field="hex line") from None
+        raw, message = _block_of(text, network)
+        if message is None:
+            yield raw
+        elif bad is None:
+            raise FormatError(message, offset=number, field="hex line")
+        else:
             bad(f"line {number}: {message}")
+
+
+def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
+    """The block of a line, and what is wrong with it."""
+    try:
+        raw = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        return b"", f"not hex: {text[:40]!r}"
+    return raw, None if network is None else contradiction(raw, network)
 
 
 def _records(stream: io.BufferedReader, network: Network, bad: Callable[[str], None] | None) -> Iterator[bytes]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.files import replacing
 from spvfilter.kernel import EntryKind, hit_sums
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import csv
+else:
+    csv = deferred("csv")
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
 _MOST = 0xFFFFFFFFFFFFFFFF

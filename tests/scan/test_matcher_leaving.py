@@ -262,7 +262,7 @@ async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
     works = getattr(scan.Scan, name)
     lock, calls = threading.Lock(), []
 
-    def fails(self: scan.Scan, batch: scan._Batch, buffer: ReadBuffer) -> object:
+    def fails(self: scan.Scan[object], batch: scan._Batch, buffer: ReadBuffer) -> object:
         with lock:
             calls.append(batch)
         if batch.results[0].block.ref.hash == block_hash(blocks[number]):

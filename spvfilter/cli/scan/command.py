@@ -154,6 +154,7 @@ class _Scan:
         self._totals = Totals()
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
+        self._files: BlockFiles | None = None  # None for standard input
         self._bad: list[str] = []  # parts of standard input that are no blocks
 
     async def run(self) -> int:
@@ -190,9 +191,11 @@ class _Scan:
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = self._shower()
-        blocks: BlockFiles | Iterator[bytes] = BlockFiles(self._paths, undo=self._undo, span=self._span)
+        blocks: BlockFiles | Iterator[bytes]
         if self._paths == [_STDIN]:
             blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
+        else:
+            blocks = self._files = BlockFiles(self._paths, undo=self._undo, span=self._span)
         try:
             async with aclosing(self._matcher.scan_batches(blocks)) as batches:
                 async for batch in batches:
@@ -247,6 +250,8 @@ class _Scan:
             say(f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by hand:")
             for block in report.unproven[:_HASHES_SHOWN]:
                 say(f"  {hash_to_hex(block)}")
+        if self._files is not None and (assumed := self._files.assumed):
+            say(f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network names another)")
         if report.segments > 1:
             say(f"{report.segments:,} runs of blocks, with missing blocks between them")
         self._say_what_is_not_seen(say)

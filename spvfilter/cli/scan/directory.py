@@ -65,6 +65,9 @@ async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles, e
         await engine.aclose()
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
+    assumed = f"{files.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names another)"
+    if files.assumed and not args.quiet:
+        Page(sys.stderr).line(assumed)
     return _report(scan, path, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
 
 

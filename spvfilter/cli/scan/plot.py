@@ -16,7 +16,7 @@ _BLUE, _GREY = "#0072B2", "0.4"
 
 def draw(history: BalanceHistory, path: Path) -> None:
     """Draw a PNG file. Raises OSError."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
 
@@ -24,7 +24,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes = figure.add_subplot()
     points = thinned(list(history.points()))
     if points:
-        times = [datetime.fromtimestamp(time, UTC) for time, _ in points]
+        times: list[float] = [date2num(datetime.fromtimestamp(time, UTC)) for time, _ in points]  # type: ignore[no-untyped-call]  # matplotlib's
         balances = [balance / _SATOSHI for _, balance in points]
         axes.step(times, balances, where="post", color=_BLUE, linewidth=1.8)
         axes.fill_between(times, balances, step="post", color=_BLUE, alpha=0.12, linewidth=0)
@@ -33,9 +33,9 @@ def draw(history: BalanceHistory, path: Path) -> None:
         axes.annotate(
             f"{last} BTC", (times[-1], balances[-1]), xytext=(-6, 10), textcoords="offset points", ha="right", color=_BLUE, fontsize=11
         )
-        locator = AutoDateLocator()
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
         axes.margins(x=0.02, y=0.12)
     else:
         axes.text(0.5, 0.5, "nothing found", transform=axes.transAxes, ha="center", fontsize=16, color=_GREY)
