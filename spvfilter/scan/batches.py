@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import hit_lines, hit_sums, unpack_hits
-from spvfilter.scan.merge import CSV, CSV_HEADER, JSON_LINES, csv_cell, json_text
+from spvfilter.scan.merge import CSV, JSON_LINES, csv_cell, json_text
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.tables import table_of
 from spvfilter.watch.match import Match
@@ -83,7 +82,7 @@ class MatchBatch:
 
     def to_arrow(self) -> pa.Table:
         """The matches as an Arrow table, with the columns of `spvfilter.scan.to_arrow`. Raises ParameterError without pyarrow."""
-        return table_of(io.BytesIO(CSV_HEADER + self.lines("csv")))
+        return table_of([self.lines("csv")])
 
     def matches(self) -> list[Match]:
         """The matches as objects, as `Matcher.scan` yields them."""

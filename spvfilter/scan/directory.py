@@ -85,6 +85,7 @@ class PartScan:
         try:
             manifest = await asyncio.to_thread(self._opened)
             if manifest.finished and (done := await asyncio.to_thread(self._whole, manifest)):
+                await asyncio.to_thread(self._clean, manifest)
                 return done
             await asyncio.to_thread(self._widen)
             tasks, summaries = await self._passes(chosen)
@@ -217,8 +218,12 @@ class PartScan:
         manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
         manifest.finished = [task.path.name for task in tasks]
         manifest.write(self.directory)
+        self._clean(manifest)
+        return [PartFile(task.path) for task in tasks]
+
+    def _clean(self, manifest: Manifest) -> None:
+        """Remove what an earlier pass, or a process that was killed, has left beside the files of a finished scan."""
         kept = set(manifest.finished)
         for path in (self.directory / _PARTS).iterdir():
-            if path.name not in kept:  # of an earlier pass, or of a process that was killed
+            if path.name not in kept:
                 path.unlink(missing_ok=True)
-        return [PartFile(task.path) for task in tasks]

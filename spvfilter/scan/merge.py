@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.files import replacing
@@ -26,7 +25,6 @@ COLUMNS = (
     "label", "coinbase", "fee",
 )  # fmt: skip
 CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
-_AT_ONCE = 1 << 20  # bytes
 
 Parts = Iterable[PartFile]
 
@@ -81,45 +79,3 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryT
         for several in lines(parts, watch, form, totals):
             file.write(several)
     return totals
-
-
-class LineStream(io.RawIOBase):
-    """The lines of an output as a file that is read once, for readers of CSV."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # any buffer that io passes
-        while not self._rest:
-            several = list(_up_to(self._pieces, _AT_ONCE))
-            if not several:
-                return 0
-            self._rest = b"".join(several)
-        size = min(len(view), len(self._rest))
-        view[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-
-def _up_to(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The next pieces, of some `size` bytes together."""
-    for piece in pieces:
-        yield piece
-        size -= len(piece)
-        if size <= 0:
-            return
-
-
-def open_csv(parts: Parts, watch: WatchList, totals: EntryTotals) -> IO[bytes]:
-    """The matches as CSV with a header, to be read once; `totals` are filled in."""
-
-    def pieces() -> Iterator[bytes]:
-        yield CSV_HEADER
-        yield from lines(parts, watch, CSV, totals)
-
-    return io.BufferedReader(LineStream(pieces()), _AT_ONCE)

@@ -10,7 +10,7 @@ from spvfilter._public import deferred, public
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.manifest import Manifest
-from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, open_csv, write_lines
+from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, lines, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.tables import check_parquet, write_parquet
 from spvfilter.scan.totals import EntryTotals, write_totals
@@ -53,7 +53,7 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
         return path
     totals = EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
-        write_parquet(path, open_csv(parts, scan.watch, totals))
+        write_parquet(path, lines(parts, scan.watch, CSV, totals))
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import replacing
+from spvfilter.scan.merge import CSV_HEADER
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 _ROWS = 32_768  # of a row group: the bytes of a file do not depend on how the matches came
-_PIECE = 9 << 20  # bytes of CSV parsed at once; the longest line, with a script of 4 MB in hex, is shorter
+_PIECE = 1 << 23  # bytes of CSV that are parsed at once, and the lines of one block more
+_LONGEST = 1 << 25  # bytes: no line is longer, even with a script of 4 MB in hex
 OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")
 
 
@@ -45,10 +47,24 @@ def check_parquet() -> None:
     _pyarrow()
 
 
-def _batches(pa: Any, file: IO[bytes]) -> Iterator[Any]:
-    types = _types(pa)
-    options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
-    yield from pa.csv.open_csv(file, read_options=pa.csv.ReadOptions(block_size=_PIECE, use_threads=False), convert_options=options)
+def _parsed(pa: Any, csv: bytes) -> Any:
+    """CSV with a header as a table."""
+    options = pa.csv.ConvertOptions(column_types=_types(pa), strings_can_be_null=True, quoted_strings_can_be_null=False)
+    read = pa.csv.ReadOptions(block_size=len(csv) + 1, use_threads=False)
+    return _timed(pa, pa.csv.read_csv(pa.BufferReader(csv), read_options=read, convert_options=options))
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines with a header before them, some bytes at a time."""
+    waiting, size = [CSV_HEADER], 0
+    for several in lines:
+        waiting.append(several)
+        size += len(several)
+        if size >= _PIECE:
+            yield b"".join(waiting)
+            waiting, size = [CSV_HEADER], 0
+    if size:
+        yield b"".join(waiting)
 
 
 def _schema(pa: Any) -> Any:
@@ -62,23 +78,25 @@ def _timed(pa: Any, table: Any) -> Any:
     return table.cast(seconds).cast(_schema(pa))
 
 
-def write_parquet(path: Path, csv: IO[bytes]) -> None:
-    """Write matches, given as CSV with a header, as Parquet. Raises ParameterError without pyarrow, and what reading `csv` raises."""
+def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
+    """Write matches, given as lines of CSV, several at a time, as Parquet. Raises ParameterError without pyarrow, and what `lines` raises.
+
+    They are parsed piece by piece: a reader of streams would read far ahead, and keep all of that.
+    """
     pa = _pyarrow()
-    schema = _schema(pa)
-    with replacing(path) as file, pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with replacing(path) as file, pa.parquet.ParquetWriter(file, _schema(pa), compression="zstd") as writer:
         waiting: list[Any] = []
         count = 0
-        for batch in _batches(pa, csv):
-            waiting.append(_timed(pa, pa.Table.from_batches([batch])))
-            count += batch.num_rows
+        for piece in _pieces(lines):
+            waiting.append(_parsed(pa, piece))
+            count += waiting[-1].num_rows
             if count >= _ROWS:
-                table = pa.concat_tables(waiting)
+                table = pa.concat_tables(waiting).combine_chunks()
                 whole = count - count % _ROWS
                 writer.write_table(table.slice(0, whole), row_group_size=_ROWS)
-                waiting, count = [table.slice(whole)], count - whole
+                waiting, count = [table.slice(whole).combine_chunks()], count - whole
         if count:
-            writer.write_table(pa.concat_tables(waiting), row_group_size=_ROWS)
+            writer.write_table(pa.concat_tables(waiting).combine_chunks(), row_group_size=_ROWS)
 
 
 def _output(directory: str | os.PathLike[str]) -> Path:
@@ -103,13 +121,16 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
 
 def _read_csv(path: Path) -> Any:
     with path.open("rb") as file:
-        return table_of(file)
+        if file.readline() != CSV_HEADER:
+            raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
+        return table_of(iter(lambda: b"".join(file.readlines(_PIECE)), b""))
 
 
-def table_of(csv: IO[bytes]) -> Any:
-    """Matches, given as CSV with a header, as an Arrow table. Raises ParameterError without pyarrow."""
+def table_of(lines: Iterable[bytes]) -> Any:
+    """Matches, given as lines of CSV, as an Arrow table. Raises ParameterError without pyarrow."""
     pa = _pyarrow()
-    return _timed(pa, pa.Table.from_batches(list(_batches(pa, csv)), pa.schema(list(_types(pa).items()))))
+    tables = [_parsed(pa, piece) for piece in _pieces(lines)]
+    return pa.concat_tables(tables) if tables else _schema(pa).empty_table()
 
 
 def _read_lines(path: Path) -> Any:
@@ -120,7 +141,7 @@ def _read_lines(path: Path) -> Any:
     if not path.stat().st_size:
         return _timed(pa, schema.empty_table())
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    return _timed(pa, pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=_PIECE), parse))
+    return _timed(pa, pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=_LONGEST), parse))
 
 
 @public

@@ -238,6 +238,17 @@ async def test_a_finished_scan_is_not_done_again_but_a_damaged_part_is(tmp_path:
     }
 
 
+async def test_what_a_scan_that_was_killed_at_its_end_has_left_is_removed(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(7)
+    source = files(tmp_path / "blocks", blocks, records)
+    await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    before = everything(tmp_path / "out")
+    for name in ("000000-0123456789abcdef.part", "coins-0123456789abcdef.hits", ".spvfilter-abc"):
+        (tmp_path / "out" / "parts" / name).write_bytes(b"left")
+    await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    assert everything(tmp_path / "out") == before
+
+
 async def test_labels_are_of_the_list_that_asks(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(p2wpkh(bytes(20)), 'a "quoted", one')
