@@ -18,23 +18,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Render = Callable[[str], bytes]
+Labels = dict[Render, dict[int, bytes]]  # of entries, rendered once for each way of rendering
 
 
-class BatchNames:
-    """The labels of a watch list's entries, each rendered once for each way of rendering."""
-
-    def __init__(self, watch: WatchList) -> None:
-        self.watch = watch
-        self._labels: dict[Render, dict[int, bytes]] = {}
-
-    def labels(self, entries: list[int], render: Render) -> dict[int, bytes]:
-        """The rendered labels of these entries, among others."""
-        known = self._labels.setdefault(render, {})
-        for entry in entries:
-            if entry not in known:
-                label = self.watch.label(entry)
-                known[entry] = render(label) if label else b""
-        return known
+def _labels(watch: WatchList, known: Labels, entries: list[int], render: Render) -> dict[int, bytes]:
+    """The rendered labels of these entries, among others."""
+    of_way = known.setdefault(render, {})
+    for entry in entries:
+        if entry not in of_way:
+            label = watch.label(entry)
+            of_way[entry] = render(label) if label else b""
+    return of_way
 
 
 @public
@@ -50,11 +44,12 @@ class MatchBatch:
     | `matches()` | objects |
     """
 
-    __slots__ = ("_names", "_sums", "block")
+    __slots__ = ("_labels", "_sums", "_watch", "block")
 
-    def __init__(self, block: BlockHits, names: BatchNames) -> None:
+    def __init__(self, block: BlockHits, watch: WatchList, labels: Labels | None = None) -> None:
         self.block = block
-        self._names = names
+        self._watch = watch
+        self._labels = Labels() if labels is None else labels  # shared by the batches of a scan
         self._sums = hit_sums(block.packed)
 
     def __len__(self) -> int:
@@ -75,8 +70,9 @@ class MatchBatch:
         if form not in ("csv", "jsonl"):
             raise ParameterError(f"lines are csv or jsonl, not {form!r}")
         number = CSV if form == "csv" else JSON_LINES
-        labels = self._names.labels([entry for entry, *_ in self._sums], label or (csv_cell if number == CSV else json_text))
-        block, network = self.block, self._names.watch.network
+        render = label or (csv_cell if number == CSV else json_text)
+        labels = _labels(self._watch, self._labels, [entry for entry, *_ in self._sums], render)
+        block, network = self.block, self._watch.network
         versions = network.p2pkh_version, network.p2sh_version, network.hrp
         return hit_lines(block.packed, number, labels, block.hash, block.height, block.time, *versions)
 
@@ -87,4 +83,4 @@ class MatchBatch:
     def matches(self) -> list[Match]:
         """The matches as objects, as `Matcher.scan` yields them."""
         block = self.block
-        return self._names.watch.matches(unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time)
+        return self._watch.matches(unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time)

@@ -65,7 +65,7 @@ def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
             if left < 0:
                 break
             try:
-                twin.learn(hit._replace(entry=_entry(table, hit)) for hit in unpack_hits(packed))
+                twin.learn(hit._replace(entry=entry_of(table, hit)) for hit in unpack_hits(packed))
             except FormatError:
                 break
         if left or file.read() != digest.digest():
@@ -73,7 +73,7 @@ def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
     return twin
 
 
-def _entry(table: WatchTable, hit: Hit) -> int:
+def entry_of(table: WatchTable, hit: Hit) -> int:
     """The entry on whose behalf an outpoint is watched: its own, if it is one."""
     by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
     return hit.entry if by_hand == NO_ENTRY else by_hand

@@ -13,7 +13,7 @@ from spvfilter._public import deferred
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.rows import LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_SIZES, UNKNOWN
-from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
+from spvfilter.scan.sources import BlockFiles, BlockRef, Problem, linked
 from spvfilter.scan.undo import UndoFile, UndoFiles
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
             spending.append(len(listing) - 1)
     if undo is not None:
         paired = UndoFiles()
-        paired.add(number, undo, [files.linked(ref) for ref in refs], network)
+        paired.add(number, undo, [linked(files, ref) for ref in refs], network)
         for row, ref in zip(spending, refs, strict=True):
             if (place := paired.find(number, ref.hash)) is not None:
                 UNDO_SIZES.pack_into(listing.rows, row * ROW_SIZE + UNDO_AT, place.offset, place.size)

@@ -11,7 +11,7 @@ from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.kernel import unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
-from spvfilter.scan.batches import BatchNames, MatchBatch
+from spvfilter.scan.batches import Labels, MatchBatch
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.partfile import BlockHits
@@ -93,10 +93,13 @@ class Matcher:
     async def scan_batches(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[MatchBatch]:
         """As `scan`, but yield the matches of a block together, packed, without an object for each: see `MatchBatch`.
 
-        A block whose matches are found later, in a second search, has another batch. Raises as `scan` does.
+        A block whose matches are found later, in a second search, has another batch.
+
+        Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, FormatError for a malformed block of
+        a sequence or iterable, and IncompleteScanError at the end if parts of files were unreadable.
         """
-        names = BatchNames(self.watch)
-        async with aclosing(self._run(blocks, in_order, lambda block: MatchBatch(block, names))) as found:
+        labels = Labels()
+        async with aclosing(self._run(blocks, in_order, lambda block: MatchBatch(block, self.watch, labels))) as found:
             async for batch in found:
                 self.report.matches += len(batch)
                 yield batch

@@ -21,7 +21,8 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
-from spvfilter.kernel import BACKEND, NO_ENTRY, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
+from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
+from spvfilter.scan.coinfile import entry_of
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.partfile import BlockHits
@@ -287,14 +288,13 @@ class Scan(Generic[T]):
     def _late_table(self, since: int) -> WatchTable:
         """A table of the outpoints learned since then, and nothing else."""
         own, late = self._watch.table, WatchTable()
-        for packed in self._taught[since:]:
-            late.learn_packed(packed)
         if self._has_outpoints is None:
             self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
-        if self._has_outpoints:  # one that is an entry belongs to that
-            for outpoint, coin in list(late.coins()):
-                if (by_hand := own.find(EntryKind.OUTPOINT, outpoint)) != NO_ENTRY:
-                    late.set_coin(outpoint, by_hand, coin.value, coin.script)
+        for packed in self._taught[since:]:
+            if self._has_outpoints:  # one that is an entry belongs to that
+                late.learn([hit._replace(entry=entry_of(own, hit)) for hit in unpack_hits(packed)])
+            else:
+                late.learn_packed(packed)
         return late
 
     def _accept(self, hits: bytes, block: PendingBlock) -> None:

@@ -337,7 +337,7 @@ class BlockFiles(FileBlocks, BlockSource):
                     refs.append(found)
                 yield found
             if undo is not None:
-                self._undo.add(number, undo, [self.linked(ref) for ref in refs], network)
+                self._undo.add(number, undo, [linked(self, ref) for ref in refs], network)
 
     def __len__(self) -> int:
         """The number of files."""
@@ -373,10 +373,6 @@ class BlockFiles(FileBlocks, BlockSource):
         """The undo file beside a file, if undo records are looked for and there is one."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
-    def linked(self, ref: BlockRef) -> LinkedBlock:
-        """What pairing with an undo record needs to know of a block."""
-        return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(self.read, ref))
-
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
         return self._undo.find(ref.file, ref.hash)
 
@@ -407,3 +403,8 @@ def _descriptors(paths: dict[int, Path]) -> Iterator[dict[int, int] | None]:
     finally:
         for descriptor in descriptors.values():
             os.close(descriptor)
+
+
+def linked(source: Readable, ref: BlockRef) -> LinkedBlock:
+    """What pairing with an undo record needs to know of a block."""
+    return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(source.read, ref))

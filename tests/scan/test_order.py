@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bitcoin.core import CBlock
@@ -157,15 +158,15 @@ async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is
     paid = pay()
     blocks = chain_of([[paid], [spend(paid)]])
     payment_may_be_read, spend_scanned = threading.Event(), threading.Event()
-    scan_blocks = WatchTable.scan_blocks
+    scan_blocks: Any = WatchTable.scan_blocks
 
     class Held(BlockList):
         def read(self, ref: BlockRef) -> bytes:
             assert ref.file == 1 or payment_may_be_read.wait(10)
             return super().read(ref)
 
-    def told(table: WatchTable, raws: list[bytes], found: WatchTable | None = None, check: bool = False) -> object:
-        hits = scan_blocks(table, raws, found, check)
+    def told(table: WatchTable, raws: list[bytes], *rest: Any, packed: bool = False) -> object:
+        hits: object = scan_blocks(table, raws, *rest, packed=packed)
         if raws == [blocks[1]]:
             spend_scanned.set()
         return hits
