@@ -59,9 +59,27 @@ class Manifest:
             raise SourceError(f"{path}: not the manifest of a scan by this version of spvfilter")
         try:
             held["files"] = [ScannedFile(*each) for each in held["files"]]
-            return cls(**held)
+            made = cls(**held)
         except (TypeError, KeyError):
             raise SourceError(f"{path}: a damaged manifest") from None
+        if not made._is_sound():
+            raise SourceError(f"{path}: a damaged manifest")
+        return made
+
+    def _is_sound(self) -> bool:
+        """Whether it has the types that it is written with, and names no file elsewhere: a hand may have changed it."""
+        texts = (self.network, self.watch, self.plan, self.span, self.undo)
+        return (
+            all(isinstance(text, str) for text in texts)
+            and isinstance(self.check, bool)
+            and all(list(map(type, file)) == [str, int, str] for file in self.files)
+            and isinstance(self.finished, list)
+            and all(isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished)
+            and isinstance(self.windows, dict)
+            and all(type(end) is int and end >= 0 for end in self.windows.values())
+            and isinstance(self.rendered, dict)
+            and all(isinstance(digest, str) for digest in self.rendered.values())
+        )
 
     def write(self, directory: Path) -> None:
         """Write it, in place of an earlier one. Raises OSError."""

@@ -249,6 +249,26 @@ async def test_what_a_scan_that_was_killed_at_its_end_has_left_is_removed(tmp_pa
     assert everything(tmp_path / "out") == before
 
 
+CHANGED_BY_HAND: dict[str, list[object]] = {
+    "finished": [7, "name", [7], ["../../blocks/blk00000.dat"], [""], [".."], {"a": 1}],
+    "windows": [[], {"a": "b"}, {"a": -1}, {"a": True}, None],
+    "rendered": [[], {"matches.csv": 5}, "csv"],
+    "files": [7, [7], [["a", 1]], [["a", "1", "b"]], {}],
+    **{name: [5] for name in ("network", "watch", "plan", "span", "undo", "check", "another")},
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in CHANGED_BY_HAND.items() for value in values])
+async def test_a_manifest_that_was_changed_by_hand_is_an_error_or_another_scan(tmp_path: Path, name: str, value: object) -> None:
+    ledger, blocks, records = ledger_chain(7)
+    source = files(tmp_path / "blocks", blocks[:3], records[:3])
+    await in_parts(source, tmp_path / "out", ledger.interest.watch())
+    path = tmp_path / "out" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises((SourceError, ParameterError), match=r"a damaged manifest|holds another scan"):
+        await in_parts(source, tmp_path / "out", ledger.interest.watch())
+
+
 async def test_labels_are_of_the_list_that_asks(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(p2wpkh(bytes(20)), 'a "quoted", one')
