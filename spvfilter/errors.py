@@ -3,75 +3,18 @@
 from __future__ import annotations
 
 __all__ = [
-    "AddressError",
-    "BackendError",
-    "BlockFilterError",
-    "CapacityError",
-    "CapacityWarning",
-    "CheckpointError",
-    "ColumnError",
-    "CommitmentError",
-    "DescriptorError",
-    "DifficultyError",
-    "DiscontinuousHeadersError",
-    "EnvelopeError",
-    "EventGapError",
-    "FalseFilterError",
-    "FormatError",
-    "FpRateWarning",
-    "FutureHeaderError",
-    "HeaderError",
-    "IncompleteScanError",
-    "InexpressibleError",
-    "InvalidHeaderError",
-    "KeychainError",
-    "KeychainMismatchError",
-    "LieError",
-    "LostSpendsWarning",
-    "LowWorkError",
-    "MedianTimeError",
-    "MessageError",
-    "MismatchError",
-    "NotConfirmedError",
-    "NotRunningError",
-    "OrderError",
-    "ParameterError",
-    "PeerError",
-    "PrivacyError",
-    "ProofError",
-    "ProofOfWorkError",
-    "ReadOnlyError",
-    "RefusedError",
-    "RemoteConnectionError",
-    "RemoteError",
-    "RemoteExistsError",
-    "RemoteFullError",
-    "RemoteMissingError",
-    "RemoteReadOnlyError",
-    "RemoteTypeError",
-    "SessionError",
-    "SourceError",
-    "SpvFilterError",
-    "SpvFilterWarning",
-    "StoreCorruptError",
-    "StoreError",
-    "StoreForeignError",
-    "StoreFullError",
-    "StoreLockedError",
-    "StoreReadOnlyError",
-    "TargetError",
-    "TimewarpError",
-    "TooLargeError",
-    "TxConflictError",
-    "TxRefusedError",
-    "UnconnectedHeadersError",
-    "UndoError",
-    "UselessPeerError",
-    "VersionError",
-    "WatchFileError",
-    "WatchListInUseError",
-    "WrongNetworkError",
-]
+    "AddressError", "BackendError", "BlockFilterError", "CapacityError", "CapacityWarning", "CheckpointError", "ColumnError",
+    "CommitmentError", "DescriptorError", "DifficultyError", "DiscontinuousHeadersError", "EnvelopeError", "EventGapError",
+    "FalseFilterError", "FormatError", "FpRateWarning", "FutureHeaderError", "HeaderError", "IncompleteScanError", "InexpressibleError",
+    "InvalidHeaderError", "KeychainError", "KeychainMismatchError", "LieError", "LostSpendsWarning", "LowWorkError", "MedianTimeError",
+    "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError", "NodeNetworkError", "NodePrunedError",
+    "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError", "NotRunningError", "OrderError", "ParameterError",
+    "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError", "RefusedError", "RemoteConnectionError", "RemoteError",
+    "RemoteExistsError", "RemoteFullError", "RemoteMissingError", "RemoteReadOnlyError", "RemoteTypeError", "SessionError", "SourceError",
+    "SpvFilterError", "SpvFilterWarning", "StoreCorruptError", "StoreError", "StoreForeignError", "StoreFullError", "StoreLockedError",
+    "StoreReadOnlyError", "TargetError", "TimewarpError", "TooLargeError", "TxConflictError", "TxRefusedError", "UnconnectedHeadersError",
+    "UndoError", "UselessPeerError", "VersionError", "WatchFileError", "WatchListInUseError", "WrongNetworkError",
+]  # fmt: skip
 
 
 class SpvFilterError(Exception):
@@ -224,6 +167,46 @@ class IncompleteScanError(SourceError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
         self.problems = problems
+
+
+class NodeError(SourceError):
+    """A full node that is asked by REST, RPC or ZMQ does not give what a scan needs; the message names the node and never a password."""
+
+
+class NodeUnreachableError(NodeError):
+    """No connection to the node, or it broke: refused, reset, cut off in the middle of an answer, or no answer in time."""
+
+
+class NodeBusyError(NodeError):
+    """The node is starting (RPC error -28), or has more requests than it takes (HTTP 503); it may be asked again."""
+
+
+class NodeRefusedError(NodeError):
+    """The node does not serve us: a wrong password or cookie (401), a forbidden address or method (403), or REST that is off (404)."""
+
+
+class NodeAnswerError(NodeError):
+    """An answer that is not what was asked for: another block, a wrong merkle root, too long, of another type, malformed, an RPC error."""
+
+
+class NodeRpcError(NodeAnswerError):
+    """An RPC error; `code` is the node's (Core rpc/protocol.h), 0 where it gives none."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NodeNetworkError(NodeError):
+    """The node is of another network: its genesis block is not ours."""
+
+
+class NodePrunedError(NodeError):
+    """The node has a block's header but not the block: it was pruned, or was never downloaded."""
+
+
+class NodeChainError(NodeError):
+    """The node's chain changed faster than it could be listed, or deeper than is remembered."""
 
 
 class OrderError(SpvFilterError):

@@ -37,7 +37,7 @@ FLOORS = [
     ["bloom", "wire", "chain", "address"],
     ["filters", "watch"],
     ["store"],
-    ["wallet", "p2p"],
+    ["wallet", "p2p", "rpc"],
     ["light", "scan", "node"],
     ["cli", "testing"],
 ]
@@ -45,12 +45,14 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 GROUND = FLOORS[0]
 APART = {  # imports that the floors alone would allow
     "p2p": {"wallet", "store"},
+    "rpc": {"store", "filters", "watch"},
     "wallet": {"p2p"},
     "scan": {"store", "wallet", "p2p"},
-    "node": {"store", "wallet", "p2p"},
+    "node": {"store", "wallet", "p2p", "rpc"},
+    "light": {"rpc"},
 }
 SILENT = "light.engine."  # decides without sockets, clocks or tasks
-AWAITING = ("p2p.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.", "testing")
+AWAITING = ("p2p.", "rpc.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.", "testing")
 CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 
@@ -273,7 +275,7 @@ def loaded_by(code: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True, cwd=PACKAGE.parent).stdout.split())
 
 
-HEAVY = {"asyncio", "bitcoin", "mmh3", "rich", "hashlib", "tempfile", "sqlite3", "socket"}
+HEAVY = {"asyncio", "bitcoin", "httpx", "mmh3", "rich", "hashlib", "tempfile", "sqlite3", "socket", "zmq"}
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -292,6 +294,7 @@ DEFERRED = {
     "asyncio",
     "csv",
     "decimal",
+    "httpx",
     "json",
     "mmap",
     "mmh3",
@@ -302,6 +305,7 @@ DEFERRED = {
     "sqlite3",
     "ssl",
     "tempfile",
+    "zmq",
 }
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from spvfilter.scan.batches import MatchBatch as MatchBatch
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
+    from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
+    from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, scan_parts as scan_parts
@@ -36,6 +38,8 @@ else:
         order="AnyBlock RawBlocks ScanReport",
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",
+        fetching="NodeBlocks",
+        following="Connected Disconnected follow",
         matcher="Matcher",
         outputs="OutputFormat scan_parts",
         partfile="BlockHits PartFile PartSummary",

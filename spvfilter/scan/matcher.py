@@ -12,6 +12,7 @@ from spvfilter.kernel import unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.scan.batches import Labels, MatchBatch
+from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.partfile import BlockHits
@@ -61,8 +62,8 @@ class Matcher:
             hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
         return self.watch.accept(hits, is_coinbase=bool(hits) and Transaction.parse(tx).is_coinbase)
 
-    async def scan(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[Match]:
-        """Yield the matches in the blocks of files (BlockFiles), a sequence, or a plain or asynchronous iterable of raw blocks.
+    async def scan(self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[Match]:
+        """Yield the matches in the blocks of files (BlockFiles), a node (NodeBlocks), a sequence, or any iterable of raw blocks.
 
         Files and sequences are put in chain order first; of competing branches only the one with the most work counts. Blocks of an
         iterable are matched as they arrive and spooled to disk. At its end they are searched again for spends that the order of arrival has
@@ -108,7 +109,10 @@ class Matcher:
     async def _run(self, blocks: BlockSource | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]) -> AsyncGenerator[T]:
         self.report = ScanReport()
         growth = await asyncio.to_thread(Growth, self.watch) if self.watch.keychains else Growth(self.watch)
-        feed = _feed(blocks, in_order, self.watch.network, self.report)
+        if isinstance(blocks, NodeBlocks) and not in_order:
+            feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report)
+        else:
+            feed = _feed(blocks, in_order, self.watch.network, self.report)
         scan = Scan(self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check)
         async with aclosing(scan), aclosing(scan.found()) as found:
             async for each in found:
@@ -123,12 +127,12 @@ class Matcher:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
 
 
-def _feed(blocks: BlockSource | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
+def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("an iterable of raw blocks expected, not one block")
+    if isinstance(blocks, (BlockSource, NodeBlocks)) and in_order:
+        raise ParameterError("in_order is for streams: files and a node's blocks are put in chain order anyway")
     if isinstance(blocks, BlockSource):
-        if in_order:
-            raise ParameterError("in_order is for streams: files are put in chain order anyway")
         return PlannedFeed(blocks, network, report, strict=False)
     if isinstance(blocks, Sequence) and not in_order:
         return PlannedFeed(BlockList(blocks), network, report, strict=True)

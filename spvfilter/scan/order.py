@@ -108,6 +108,9 @@ class Feed(ABC):
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
+    def leave(self) -> None:  # noqa: B027  most have nothing to end
+        """End what threads that scan may wait for. Called in the event loop, before they are waited for."""
+
     def close(self) -> None:
         self._closing = True
         self._thread.shutdown(cancel_futures=True)

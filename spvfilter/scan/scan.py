@@ -90,6 +90,7 @@ class Scan(Generic[T]):
             self._close()
             return
         self._threads.closing = True
+        self._feed.leave()
         closing = asyncio.create_task(asyncio.to_thread(self._close))
         try:
             await asyncio.shield(closing)

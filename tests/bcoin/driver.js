@@ -2,6 +2,7 @@
  * A real Bitcoin node for the tests: bcoin on regtest, in memory, on 127.0.0.1, controlled by lines of JSON.
  *
  *   node driver.js full            a full node with BIP-37; "ready" says on which port
+ *   node driver.js full KEY        the same with JSON-RPC over HTTP, any user with this password; "ready" says "rpc", its port
  *   node driver.js spv HOST:PORT   an SPV client that knows that one peer
  *
  * Standard input takes {"id", "method", "params"}; standard output gives {"id", "result"} or {"id", "error"}, and {"event", ...}
@@ -32,12 +33,13 @@ const TX = load('bcoin/lib/primitives/tx');
 load('bcoin/lib/net/peer').INV_INTERVAL = 100; // ms; bcoin's 5 s protect the privacy of real wallets
 load('bcoin/lib/net/pool').prototype.discoverExternal = async () => {}; // asks the DNS for our address
 
-const [mode, where] = process.argv.slice(2);
+const [mode, where] = process.argv.slice(2); // where: the peer of an SPV client, or the key of a full node's RPC
 const common = { network: 'regtest', memory: true, workers: false, seeds: [], logConsole: false, logFile: false, plugins: [wallets] };
 
 function fullNode() {
   const listening = { listen: true, host: '127.0.0.1', maxInbound: 600, bip37: true };
-  const made = new bcoin.FullNode({ ...common, ...listening, requireStandard: false, rejectAbsurdFees: false, limitFree: false });
+  const rpc = where ? { httpHost: '127.0.0.1', httpPort: 0, apiKey: where } : {};
+  const made = new bcoin.FullNode({ ...common, ...listening, ...rpc, requireStandard: false, rejectAbsurdFees: false, limitFree: false });
   made.pool.options.port = 0; // a free port; the constructor does not accept 0
   return made;
 }
@@ -49,7 +51,8 @@ function spvNode() {
 const node = mode === 'full' ? fullNode() : spvNode();
 const closed = { open: async () => {}, close: async () => {} };
 const plugin = node.require('walletdb');
-node.http = closed;
+if (mode !== 'full' || !where)
+  node.http = closed;
 plugin.http = closed;
 
 const say = line => process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -178,7 +181,8 @@ async function main() {
     last = last.then(() => answer(JSON.parse(line)));
   });
   lines.on('close', () => process.exit(0));
-  say({ event: 'ready', port });
+  const rpc = node.http === closed ? 0 : node.http.address().port;
+  say({ event: 'ready', port, rpc });
 }
 
 main().catch((error) => {

@@ -32,10 +32,13 @@ from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.rpc import ChainInfo, Endpoint, Limits as NodeLimits, Listing, Patience
 from spvfilter.scan import (
     BlockHits,
     BlockRef,
     BlockSpan,
+    Connected as ScanConnected,
+    Disconnected as ScanDisconnected,
     OutputFormat,
     Part,
     PartsReport,
@@ -97,6 +100,7 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "FalseFilterError": ((7, bytes(32)), {}),
     "SessionError": (("own nonce",), {"cause": "self-connection"}),
     "IncompleteScanError": ((("blk0: gone", "blk1: gone"),), {}),
+    "NodeRpcError": (("Method not found",), {"code": -32601}),
     "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
     "TxRefusedError": (("every peer refuses it", (("10.0.0.1:8333", "bad-txns (0x10)"),)), {}),
     "TxConflictError": (("it spends what another has spent", bytes(32), 7), {}),
@@ -191,11 +195,13 @@ VALUES: dict[str, list[object]] = {
     ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
+    "rpc": [Endpoint("http", "::1"), Listing(5, H1, H2), NodeLimits(), Patience(5.0), ChainInfo("main", 5, H1, 0)],
     "scan": [
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
         *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
         *(Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), (("blk0", 1, H1),), ScanReport(1)), PlannedFile("blk0", b"", False, None)),
         *(PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True), PartsReport(2, 1), PartSummary(1, 90)),
+        *(ScanConnected(5, H1), ScanDisconnected(5, H1)),
         *(PartTask(PART, Path("0.part"), H1, "auto", False, None), BlockHits(H1, 5, 6, b"")),
     ],
     "store": [

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
+from spvfilter.cli.scan import node
+from spvfilter.cli.term.matches import FORMATS, Totals, printer
 from spvfilter.cli.term.matches import FORMATS, Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.picture import check_picture
@@ -49,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="*",
-        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of either; "
+        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, or http://HOST:PORT of a node; "
         "- alone: blocks on standard input, one per line in hex, or a blk*.dat, also compressed by gzip or zstd",
     )  # fmt: skip
     add_watch_file(parser)
@@ -81,6 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
+    node.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,21 +92,31 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
         raise ParameterError("'-' is standard input and cannot be combined with another PATH")
+    is_node = node.is_node(args.paths)
+    if not is_node:
+        node.check_without_node(args)
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
     span = BlockSpan(args.from_height, args.to_height, args.from_date)
     if span.is_limited and args.paths == [_STDIN]:
         raise ParameterError("a range of blocks can be taken of files, not of standard input")
+    if is_node and args.out is not None:
+        raise ParameterError("--out is for blocks in files: --output FILE keeps what is found in a node's blocks")
     if args.plot is not None:
         if args.paths == [_STDIN]:
             raise ParameterError("--plot is for blocks in files, not on standard input")
+        if is_node:
+            raise ParameterError("--plot is for blocks in files, not for those of a node")
         check_picture(args.plot)
     if args.out is not None:
         return _run_in_parts(args, watch, span)
     if args.processes is not None or args.format == _PARQUET:
         raise ParameterError("--processes and --format parquet need --out DIR")
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)
+    if is_node:
+        with _page(args.output) as page:
+            return node.run(args, matcher, span, page)
     if args.output is not None:
         _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
         if args.paths != [_STDIN] and not any(Path(name).exists() for name in args.paths):

@@ -100,6 +100,21 @@ def _csv_label(label: str) -> bytes:
     return printable(_csv_line([label])).encode()
 
 
+def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], None]:
+    """A function that prints in one of FORMATS that a block, by its height and hash, has left the best chain: a row of that kind."""
+
+    def show(height: int, digest: bytes) -> None:
+        cells = dict.fromkeys(_COLUMNS) | {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
+        if chosen == "jsonl":
+            page.line(json.dumps(cells, separators=(",", ":")))
+        elif chosen == "csv":
+            page.line(_csv_line(cells.values()))
+        else:
+            page.line(f"  {height:>7}  disconnected: block {hash_to_hex(digest)}; its rows do not count any more", _RED)
+
+    return show
+
+
 def _cell(value: str | int | None) -> str | int | None:
     return str(value).lower() if isinstance(value, bool) else value
 

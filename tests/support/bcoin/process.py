@@ -24,6 +24,7 @@ class Bcoin:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.port = 0  # of a full node, on 127.0.0.1
+        self.rpc_port = 0  # of its JSON-RPC, if it was started with a key
         self.events: list[dict[str, Any]] = []
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._news = asyncio.Condition()
@@ -95,5 +96,6 @@ async def running_bcoin(*arguments: str) -> AsyncIterator[Bcoin]:
     words = ["node", str(DRIVER), *arguments]
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
     async with Bcoin(process) as bcoin:
-        bcoin.port = (await bcoin.event("ready")).get("port", 0)
+        ready = await bcoin.event("ready")
+        bcoin.port, bcoin.rpc_port = ready.get("port", 0), ready.get("rpc", 0)
         yield bcoin

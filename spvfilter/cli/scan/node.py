@@ -1,0 +1,203 @@
+"""`spvfilter scan http://HOST:PORT`: a scan of the blocks of a running node, to its tip or on and on."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred
+from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.progress import megabytes
+from spvfilter.errors import ParameterError
+from spvfilter.rpc.credentials import CookieFile, Credentials, Password
+from spvfilter.rpc.endpoint import Endpoint, is_url
+from spvfilter.rpc.fullnode import FullNode
+from spvfilter.rpc.notices import TipNotices
+from spvfilter.rpc.patience import Patience
+from spvfilter.scan.fetching import NodeBlocks
+from spvfilter.scan.following import Connected, Disconnected, follow
+from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.order import ScanReport
+from spvfilter.scan.sources import BlockSpan
+from spvfilter.watch.match import Match
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+PASSWORD = "SPVFILTER_RPC_PASSWORD"  # noqa: S105  the variable's name
+_OPTIONS = ("cookie", "user", "follow", "zmq")
+_INCOMPLETE = 1  # exit code
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a scan of a node."""
+    of_node = parser.add_argument_group("blocks of a node, with http://HOST:PORT or https://… as the only PATH")
+    of_node.add_argument("--cookie", metavar="FILE", help="the .cookie in the node's data directory; not needed if it runs with -rest=1")
+    of_node.add_argument(
+        "--user", metavar="NAME", help=f"or its user; the password is the variable {PASSWORD}'s, or is asked for on the terminal"
+    )
+    of_node.add_argument("--follow", action="store_true", help="go on with each new block; what a reorganisation takes away is a row, too")
+    of_node.add_argument(
+        "--zmq", metavar="ADDRESS", action="append", default=[],
+        help="with --follow: where the node publishes rawblock or sequence (-zmqpubsequence=tcp://127.0.0.1:28332); repeatable. "
+        "Without it the node is asked every 10 seconds",
+    )  # fmt: skip
+
+
+def is_node(paths: list[str]) -> bool:
+    """Whether the PATHs are a node's URL. Raises ParameterError for a URL among others."""
+    found = [path for path in paths if is_url(path)]
+    if not found:
+        return False
+    if len(paths) > 1:
+        raise ParameterError("the URL of a node is the only PATH of a scan")
+    Endpoint.parse(paths[0])
+    return True
+
+
+def check_without_node(args: argparse.Namespace) -> None:
+    """Raise ParameterError for options that only the scan of a node has."""
+    for name in _OPTIONS:
+        if getattr(args, name):
+            raise ParameterError(f"--{name} is for the blocks of a node: give its URL as PATH, as in http://127.0.0.1:8332")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What was scanned so far."""
+
+    page: Page
+    totals: Totals
+    blocks: int = 0
+    matches: int = 0
+    bytes_scanned: int = 0
+    first: int | None = None  # height of the first block
+    reached: int | None = None  # height of the last one that was scanned, as far as it is told
+    disconnected: int = 0
+    is_incomplete: bool = False
+
+    def add(self, report: ScanReport) -> None:
+        """Count a scan that has ended, or was broken off."""
+        self.blocks += report.blocks
+        self.bytes_scanned += report.bytes_scanned
+        if self.first is not None and self.reached is None and report.blocks:
+            self.reached = self.first + report.blocks - 1
+        for problem in report.undo_problems:
+            complain(str(problem))
+            self.is_incomplete = True
+
+
+def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
+    """Carry it out; the exit code."""
+    if args.zmq and not args.follow:
+        raise ParameterError("--zmq tells of new blocks: it needs --follow")
+    if args.follow and span.to_height is not None:
+        raise ParameterError("--follow has no end: leave --to-height out")
+    credentials = _credentials(args)
+    progress, begun = _Progress(page, Totals()), time.monotonic()
+    try:
+        asyncio.run(_scan(args, matcher, span, credentials, progress))
+    finally:
+        if not args.quiet:
+            _summarise(progress, matcher.report, time.monotonic() - begun, args.format or "table")
+    return _INCOMPLETE if progress.is_incomplete else 0
+
+
+def _credentials(args: argparse.Namespace) -> Credentials | None:
+    if args.cookie is not None and args.user is not None:
+        raise ParameterError("--cookie and --user are two ways to say the same: give one")
+    if args.cookie is not None:
+        return CookieFile(args.cookie)
+    if args.user is None:
+        return None
+    name, colon, password = args.user.partition(":")
+    if not colon:
+        found = os.environ.get(PASSWORD)
+        if found is None and not sys.stdin.isatty():
+            raise ParameterError(f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, where it is asked for")
+        password = getpass.getpass(f"password of {name}: ") if found is None else found
+    return Password(name, password)
+
+
+@asynccontextmanager
+async def _opened(
+    args: argparse.Namespace, matcher: Matcher, credentials: Credentials | None
+) -> AsyncIterator[tuple[FullNode, TipNotices | None]]:
+    async with AsyncExitStack() as stack:
+        patience = Patience(None if args.follow else Patience().seconds, complain)
+        node = await stack.enter_async_context(
+            FullNode.open(args.paths[0], matcher.watch.network, credentials=credentials, patience=patience)
+        )
+        yield node, await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
+
+
+async def _scan(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress) -> None:
+    chosen = args.format or "table"
+    show = printer(progress.page, chosen)
+    async with _opened(args, matcher, credentials) as (node, notices):
+        listing = await NodeBlocks(node, span=span).listing()
+        progress.first = listing.first
+        blocks = NodeBlocks(node, undo=args.undo, listing=listing)
+        if not args.follow:
+            try:
+                async with aclosing(matcher.scan(blocks)) as matches:
+                    async for match in matches:
+                        _take(match, show, progress)
+            finally:
+                progress.add(matcher.report)
+            return
+        gone = printer_of_disconnected(progress.page, chosen)
+        report = matcher.report  # of the blocks that come now; follow() makes another for those that come later
+        try:
+            async with aclosing(follow(matcher, blocks, notices=notices)) as events:
+                async for event in events:
+                    if matcher.report is not report:
+                        progress.add(report)
+                        report = matcher.report
+                    match event:
+                        case Connected():
+                            progress.reached = event.height
+                        case Disconnected():
+                            progress.disconnected += 1
+                            progress.reached = event.height - 1
+                            progress.totals.discard([event.hash])
+                            gone(event.height, event.hash)
+                        case Match():
+                            _take(event, show, progress)
+        finally:
+            progress.add(matcher.report)
+
+
+def _take(match: Match, show: Callable[[Match], None], progress: _Progress) -> None:
+    show(match)
+    progress.totals.add(match)
+    progress.matches += 1
+
+
+def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
+    if chosen == "table" or sys.stderr.isatty():
+        progress.totals.show(progress.page if chosen == "table" else Page(sys.stderr))
+    say = Page(sys.stderr).line
+    if progress.reached is None:
+        say("no block was scanned")
+        return
+    found = f"{progress.matches:,} match{'es' if progress.matches != 1 else ''}" if progress.matches else "nothing found"
+    size, rate = megabytes(progress.bytes_scanned), megabytes(progress.bytes_scanned / max(seconds, 0.001))
+    say(f"{progress.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}: {found}")
+    if progress.disconnected:
+        say(f"{progress.disconnected:,} block(s) were taken away by reorganisations; rows of kind disconnected name them")
+    if report.unseen:
+        say(
+            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: scan from the "
+            "genesis block on, or by REST of Bitcoin Core 30 or later, which tells what blocks spend"
+        )

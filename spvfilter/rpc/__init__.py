@@ -1,0 +1,27 @@
+"""A full node asked by REST, JSON-RPC and ZMQ: its chain, its blocks, and what they spend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.rpc.api import ChainInfo as ChainInfo, NodeApi as NodeApi
+    from spvfilter.rpc.credentials import CookieFile as CookieFile, Credentials as Credentials, Password as Password
+    from spvfilter.rpc.endpoint import Endpoint as Endpoint
+    from spvfilter.rpc.fullnode import FullNode as FullNode, Listing as Listing
+    from spvfilter.rpc.http import Limits as Limits
+    from spvfilter.rpc.notices import TipNotices as TipNotices
+    from spvfilter.rpc.patience import Patience as Patience
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        api="ChainInfo NodeApi",
+        credentials="CookieFile Credentials Password",
+        endpoint="Endpoint",
+        fullnode="FullNode Listing",
+        http="Limits",
+        notices="TipNotices",
+        patience="Patience",
+    )

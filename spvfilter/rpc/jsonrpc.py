@@ -1,0 +1,150 @@
+"""Bitcoin Core's JSON-RPC (doc/JSON-RPC-interface.md, httprpc.cpp), version 1: with a password, in bounded batches, blocks as hex."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HEADER_SIZE
+from spvfilter.rpc.api import BLOCK_ANSWER_SIZE, SMALL_ANSWER_SIZE, ChainInfo, lacking, parsed_hash, parsed_hex, parsed_info
+from spvfilter.rpc.credentials import Credentials, basic, redacted
+from spvfilter.rpc.http import HttpClient, Reply, check_status, shown
+
+if TYPE_CHECKING:
+    import asyncio
+    import json
+else:
+    asyncio = deferred("asyncio")
+    json = deferred("json")
+
+# Core rpc/protocol.h
+_IN_WARMUP = -28
+_INVALID_PARAMETER = -8  # a height that the chain does not have
+_NOT_THERE = (-1, -5)  # pruned or not downloaded; unknown
+
+Call = tuple[str, tuple[object, ...]]
+
+
+class JsonRpc:
+    """A node asked by JSON-RPC. After a 401 the credentials are read again, once: a cookie changes at each start of the node."""
+
+    headers_at_once = 500  # a batch: Core works on its calls one after the other
+    tells_spent = False
+
+    def __init__(self, http: HttpClient, credentials: Credentials) -> None:
+        self._http = http
+        self._endpoint = http.endpoint
+        self._credentials = credentials
+        self._secret: str | None = None
+
+    async def info(self) -> ChainInfo:
+        return parsed_info(await self._one("getblockchaininfo"), self._endpoint)
+
+    async def hash_at(self, height: int) -> bytes | None:
+        try:
+            return parsed_hash(await self._one("getblockhash", height), self._endpoint)
+        except NodeRpcError as error:
+            if error.code == _INVALID_PARAMETER:
+                return None
+            raise
+
+    async def headers(self, first: bytes, height: int, count: int) -> bytes:
+        numbers = range(height, height + min(count, self.headers_at_once))
+        hashes = await self._batch([("getblockhash", (number,)) for number in numbers])
+        names = [each for each in hashes if not isinstance(each, NodeRpcError)]
+        if any(error.code != _INVALID_PARAMETER for error in hashes if isinstance(error, NodeRpcError)):
+            raise next(error for error in hashes if isinstance(error, NodeRpcError))
+        if not names or parsed_hash(names[0], self._endpoint) != first:
+            return b""
+        found = await self._batch([("getblockheader", (hash_to_hex(parsed_hash(name, self._endpoint)), False)) for name in names])
+        headers = bytearray()
+        for each in found:
+            if isinstance(each, NodeRpcError):
+                raise each
+            header = parsed_hex(each, HEADER_SIZE, self._endpoint)
+            if len(header) != HEADER_SIZE:
+                raise NodeAnswerError(f"{self._endpoint}: a header of {len(header)} bytes")
+            headers += header
+        return bytes(headers)
+
+    async def block(self, digest: bytes) -> bytes:
+        try:
+            found = await self._one("getblock", hash_to_hex(digest), 0, most=2 * BLOCK_ANSWER_SIZE + SMALL_ANSWER_SIZE)
+        except NodeRpcError as error:
+            if error.code in _NOT_THERE:
+                raise NodePrunedError(lacking(digest, self._endpoint, str(error))) from None
+            raise
+        return await asyncio.to_thread(parsed_hex, found, BLOCK_ANSWER_SIZE, self._endpoint)
+
+    async def spent(self, digest: bytes) -> bytes | None:
+        """None: only REST tells it in a form that is small."""
+        return None
+
+    async def _one(self, method: str, *params: object, most: int = SMALL_ANSWER_SIZE) -> object:
+        reply = await self._post(_request(0, (method, params)), most)
+        (found,) = await asyncio.to_thread(self._results, reply, 1)
+        if isinstance(found, NodeRpcError):
+            raise found
+        return found
+
+    async def _batch(self, calls: Sequence[Call]) -> list[object]:
+        """The results in the order of the calls, a NodeRpcError in place of one that failed."""
+        reply = await self._post([_request(number, call) for number, call in enumerate(calls)], SMALL_ANSWER_SIZE)
+        return await asyncio.to_thread(self._results, reply, len(calls))
+
+    async def _post(self, request: object, most: int) -> Reply:
+        body = json.dumps(request, separators=(",", ":")).encode()
+        if self._secret is None:
+            self._secret = await asyncio.to_thread(self._credentials.secret)
+        secret = self._secret
+        reply = await self._http.post("/", most, body, {"Authorization": basic(secret)})
+        if reply.status == HTTPStatus.UNAUTHORIZED:
+            self._secret = None
+            if (again := await asyncio.to_thread(self._credentials.secret)) != secret:
+                self._secret = again
+                reply = await self._http.post("/", most, body, {"Authorization": basic(again)})
+        return reply
+
+    def _results(self, reply: Reply, count: int) -> list[object]:
+        words = redacted(reply.words, self._secret)
+        check_status(reply, self._endpoint, words)
+        if reply.content_type != "application/json":
+            if reply.status == HTTPStatus.NOT_FOUND:
+                raise NodeRefusedError(f"{self._endpoint}: no JSON-RPC there (404): is this a Bitcoin node's RPC port?")
+            raise NodeAnswerError(
+                f"{self._endpoint}: JSON expected, not {reply.content_type[:60]!r} with status {reply.status}: is this a Bitcoin node?"
+            )
+        try:
+            found = json.loads(reply.body)
+        except (ValueError, RecursionError):
+            raise NodeAnswerError(f"{self._endpoint}: malformed JSON with status {reply.status}") from None
+        answers = found if isinstance(found, list) else [found] * (count == 1 or isinstance(found, dict))
+        if len(answers) == 1 and isinstance(answers[0], dict) and answers[0].get("error") is not None and answers[0].get("id") is None:
+            raise self._error(answers[0]["error"])  # of the request as a whole
+        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict) and type(answer.get("id")) is int}
+        if len(answers) != count or by_id.keys() != set(range(count)):
+            raise NodeAnswerError(f"{self._endpoint}: {count} result(s) expected, not these {len(answers)}")
+        results: list[object] = []
+        for number in range(count):
+            error = by_id[number].get("error")
+            results.append(by_id[number].get("result") if error is None else self._error(error))
+        return results
+
+    def _error(self, error: object) -> NodeRpcError:
+        """From an error object. Raises NodeBusyError for a node that is starting."""
+        code = error.get("code") if isinstance(error, dict) else None
+        told = error.get("message") if isinstance(error, dict) else None
+        message = redacted(shown(told), self._secret) if isinstance(told, str) else "without a reason"
+        if code == _IN_WARMUP:
+            raise NodeBusyError(f"{self._endpoint}: starting: {message}")
+        number = code if type(code) is int else 0
+        return NodeRpcError(f"{self._endpoint}: RPC error {number}: {message}", code=number)
+
+
+def _request(number: int, call: Call) -> dict[str, object]:
+    method, params = call
+    return {"jsonrpc": "1.0", "id": number, "method": method, "params": list(params)}

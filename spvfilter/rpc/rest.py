@@ -1,0 +1,91 @@
+"""Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp): binary answers without a password, if the node runs with rest=1."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import NodeAnswerError, NodePrunedError, NodeRefusedError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS
+from spvfilter.rpc.api import BLOCK_ANSWER_SIZE, SMALL_ANSWER_SIZE, SPENT_ANSWER_SIZE, ChainInfo, lacking, parsed_info
+from spvfilter.rpc.http import HttpClient, Reply, check_status
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
+_log = logging.getLogger(__name__)
+_BINARY = "application/octet-stream"
+_JSON = "application/json"
+_NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"
+
+
+class Rest:
+    """A node asked by REST. What it lacks is told by status 404 with a sentence; a path that is not served by one without."""
+
+    headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
+
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
+        self._endpoint = http.endpoint
+        self._by_old_path = False  # that Core below 24 wants
+        self.tells_spent = True
+
+    async def info(self) -> ChainInfo:
+        reply = await self._http.get("/rest/chaininfo.json", SMALL_ANSWER_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND:
+            raise NodeRefusedError(f"{self._endpoint}: {_NOT_SERVED}")
+        body = self._body(reply, _JSON)
+        try:
+            return parsed_info(json.loads(body), self._endpoint)
+        except (ValueError, RecursionError):
+            raise NodeAnswerError(f"{self._endpoint}: malformed JSON") from None
+
+    async def hash_at(self, height: int) -> bytes | None:
+        reply = await self._http.get(f"/rest/blockhashbyheight/{height}.bin", HASH_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND:
+            if not reply.words:
+                raise NodeRefusedError(f"{self._endpoint}: {_NOT_SERVED}")
+            return None
+        body = self._body(reply, _BINARY)
+        if len(body) != HASH_SIZE:
+            raise NodeAnswerError(f"{self._endpoint}: a hash of {len(body)} bytes")
+        return body
+
+    async def headers(self, first: bytes, height: int, count: int) -> bytes:
+        name, most = hash_to_hex(first), HEADER_SIZE * count
+        if not self._by_old_path:
+            reply = await self._http.get(f"/rest/headers/{name}.bin?count={count}", most)
+            self._by_old_path = reply.status == HTTPStatus.BAD_REQUEST
+        if self._by_old_path:
+            reply = await self._http.get(f"/rest/headers/{count}/{name}.bin", most)
+        return self._body(reply, _BINARY)
+
+    async def block(self, digest: bytes) -> bytes:
+        reply = await self._http.get(f"/rest/block/{hash_to_hex(digest)}.bin", BLOCK_ANSWER_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND and reply.words:
+            raise NodePrunedError(lacking(digest, self._endpoint, reply.words))
+        return self._body(reply, _BINARY)
+
+    async def spent(self, digest: bytes) -> bytes | None:
+        if not self.tells_spent:
+            return None
+        reply = await self._http.get(f"/rest/spenttxouts/{hash_to_hex(digest)}.bin", SPENT_ANSWER_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND:
+            if not reply.words:
+                self.tells_spent = False
+                _log.info("%s does not tell what blocks spend: Bitcoin Core 30 does", self._endpoint)
+            return None
+        return self._body(reply, _BINARY)
+
+    def _body(self, reply: Reply, wanted: str) -> bytes:
+        check_status(reply, self._endpoint, reply.words)
+        if reply.status != HTTPStatus.OK:
+            raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'without a reason'}")
+        if reply.content_type != wanted:
+            raise NodeAnswerError(f"{self._endpoint}: {wanted} expected, not {reply.content_type[:60]!r}: is this a Bitcoin node?")
+        return reply.body

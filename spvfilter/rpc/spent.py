@@ -1,0 +1,85 @@
+"""What a block spends, as Bitcoin Core 30 tells it by REST (rest.cpp SerializeBlockUndo), and the undo record that says the same.
+
+    answer       CompactSize number of transactions, with the coinbase; for each: CompactSize number of coins, for each an output
+    output       value i64 LE, CompactSize length, scriptPubKey
+
+The coinbase has no coins; the genesis block's answer has one transaction, the coinbase. Unlike an undo record it has no check: that the
+coins are those that the block spends rests on the node's word, as with an undo file that somebody made.
+"""
+
+from __future__ import annotations
+
+from spvfilter.errors import FormatError
+from spvfilter.hashes import sha256d
+from spvfilter.primitives import compact_size, read_compact_size
+from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY
+
+_LEAST_OUTPUT = 9  # bytes
+_OTHER_SCRIPT = 6  # the first type of a script that is not compressed (Core compressor.h nSpecialScripts)
+_UNKNOWN_HEIGHT = b"\x00"
+
+
+def undo_record(answer: bytes, previous: bytes) -> bytes:
+    """The undo record, with its check, of a block that follows `previous`. Raises FormatError for a malformed answer.
+
+    Whether its counts are the block's is seen when the record is used.
+    """
+    total, at = read_compact_size(answer, 0, "spent transaction count")
+    if not 1 <= total <= MAX_BLOCK_TRANSACTIONS:
+        raise FormatError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {total}", offset=0, field="spent transaction count")
+    of_coinbase, at = read_compact_size(answer, at, "spent output count")
+    if of_coinbase:
+        raise FormatError("the coinbase spends nothing", offset=1, field="spent output count")
+    pieces = [compact_size(total - 1)]
+    for _ in range(total - 1):
+        start = at
+        count, at = read_compact_size(answer, at, "spent output count")
+        if count * _LEAST_OUTPUT > len(answer) - at:
+            raise FormatError(
+                f"truncated: {count} outputs claimed, {len(answer) - at} bytes left", offset=start, field="spent output count"
+            )
+        pieces.append(compact_size(count))
+        for _ in range(count):
+            at = _put_coin(answer, at, pieces)
+    if at != len(answer):
+        raise FormatError(f"{len(answer) - at} trailing bytes", offset=at, field="spent outputs")
+    undo = b"".join(pieces)
+    return undo + sha256d(previous + undo)
+
+
+def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
+    """Append the coin made of the output at byte `at`; the offset after it."""
+    value = int.from_bytes(answer[at : at + 8], "little")
+    if value > MAX_MONEY:
+        raise FormatError("negative, or more than 21 million coins", offset=at, field="spent value")
+    size, script = read_compact_size(answer, at + 8, "spent script")
+    end = script + size
+    if end > len(answer):
+        raise FormatError(f"truncated: {size} bytes wanted, {len(answer) - script} left", offset=script, field="spent script")
+    pieces += (_UNKNOWN_HEIGHT, _varint(_packed_amount(value)), _varint(size + _OTHER_SCRIPT), answer[script:end])
+    return end
+
+
+def _packed_amount(satoshi: int) -> int:
+    """Core compressor.cpp CompressAmount: up to nine decimal zeros taken off."""
+    if not satoshi:
+        return 0
+    zeros = 0
+    while zeros < 9 and satoshi % 10 == 0:
+        satoshi //= 10
+        zeros += 1
+    if zeros < 9:
+        return 1 + 10 * (9 * (satoshi // 10) + satoshi % 10 - 1) + zeros
+    return 1 + 10 * (satoshi - 1) + 9
+
+
+def _varint(number: int) -> bytes:
+    """A VARINT (Core serialize.h WriteVarInt)."""
+    if number < 0x80:
+        return number.to_bytes(1, "big")
+    groups = bytearray((number & 0x7F,))
+    while number > 0x7F:
+        number = (number >> 7) - 1
+        groups.append(number & 0x7F | 0x80)
+    groups.reverse()
+    return bytes(groups)

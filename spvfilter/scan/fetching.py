@@ -1,0 +1,243 @@
+"""Blocks of a full node, for a scan: fetched ahead in a bounded number, passed on in chain order, and fetched again when that is needed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from spvfilter._dataclass import dataclass
+from spvfilter._public import deferred, public
+from spvfilter.errors import NodeAnswerError, ParameterError, SourceError
+from spvfilter.kernel import Place
+from spvfilter.network import Network
+from spvfilter.primitives import hash_to_hex
+from spvfilter.rpc.fullnode import FullNode, Listing
+from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE, Feed, PendingBlock, ScanReport
+from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSpan, Problem, Readable, block_ref
+from spvfilter.scan.undo import UndoMode, UndoPlace
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
+
+T = TypeVar("T")
+_AHEAD = 16  # blocks, of at most 4 MB each
+_NEED = "Bitcoin Core 30 or later with -rest=1"
+
+
+@public
+class NodeBlocks:
+    """The blocks of a node's best chain, as it is when the scan begins, of which `span` says which are scanned.
+
+    At most `ahead` blocks are fetched before they are scanned, of 4 MB each at most. With `undo`, "auto" or "require", the node is asked
+    what each block spends, which Bitcoin Core tells from version 30 on by REST: spends are then found by the script that they spend, with
+    value and fee. `listing`, if given, has the blocks to scan; `offered` gives a block that came in another way, which is checked.
+
+    Raises ParameterError for `ahead` below 1, an unknown mode, and a listing with a span.
+    """
+
+    def __init__(
+        self,
+        node: FullNode,
+        *,
+        undo: str = UndoMode.AUTO,
+        span: BlockSpan | None = None,
+        ahead: int = _AHEAD,
+        listing: Listing | None = None,
+        offered: Callable[[bytes], bytes | None] | None = None,
+    ) -> None:
+        if undo not in list(UndoMode):
+            raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+        if ahead < 1:
+            raise ParameterError(f"at least 1 block is fetched ahead: {ahead}")
+        if listing is not None and span is not None:
+            raise ParameterError("a listing has the blocks to scan: no span can be taken of it")
+        self.node = node
+        self.mode = UndoMode(undo)
+        self.span = span or BlockSpan()
+        self.ahead = ahead
+        self.known = listing
+        self.offered = offered
+
+    async def listing(self) -> Listing:
+        """The blocks to scan. Raises NodeError, SourceError."""
+        span = self.span
+        return self.known or await self.node.listing(span.from_height or 0, span.to_height, span.from_time)
+
+
+class _Record(UndoPlace):
+    """An undo record that a node has told of: in no file, and read by a call."""
+
+    _read: Callable[[], bytes]
+
+    def __new__(cls, read: Callable[[], bytes]) -> Self:
+        record = super().__new__(cls, 0, Path(), b"", 0, 0)
+        record._read = read
+        return record
+
+    def read(self) -> bytes:
+        return self._read()
+
+
+@dataclass(slots=True)
+class _Fetched:
+    ref: BlockRef
+    raw: bytes
+    record: bytes | None
+
+
+class _Reader(Readable):
+    """Fetches blocks and records again, for threads that scan, which wait for the event loop meanwhile."""
+
+    def __init__(self, node: FullNode, mode: UndoMode, listing: Listing) -> None:
+        self.mode = mode
+        self.listing = listing
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._asked: set[asyncio.Task[object]] = set()
+        self._closing = False
+        self._records: dict[bytes, bytes] = {}  # of blocks that are fetched and not yet scanned
+        self._without: set[bytes] = set()  # blocks that have none
+
+    def put(self, digest: bytes, record: bytes | None) -> None:
+        """Keep the undo record of a block that is passed on."""
+        if record is not None:
+            self._records[digest] = record
+        elif self._node.tells_spent:
+            self._without.add(digest)
+
+    def read(self, ref: BlockRef) -> bytes:
+        return self._wait(lambda: self._node.block(ref.hash))
+
+    def name(self, ref: BlockRef) -> str:
+        return f"{self._node.endpoint}, block {hash_to_hex(ref.hash)}"
+
+    def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
+        """Not None if a block has a record: the blocks are then scanned one by one, each with its own."""
+        return nullcontext([None] * len(refs) if any(self.find_undo(ref) is not None for ref in refs) else None)
+
+    def find_undo(self, ref: BlockRef) -> UndoPlace | None:
+        if self.mode is UndoMode.OFF or not self._node.tells_spent or ref.transactions == 1 or ref.hash in self._without:
+            return None
+        return _Record(lambda: self._record(ref))
+
+    def undo_size(self, ref: BlockRef) -> int:
+        return 0
+
+    def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
+        self._without.add(ref.hash)
+        return []
+
+    def close(self) -> None:
+        """Cancel what threads wait for; they get a SourceError. Called in the event loop."""
+        self._closing = True
+        for task in self._asked:
+            task.cancel()
+
+    def _record(self, ref: BlockRef) -> bytes:
+        record = self._records.pop(ref.hash, None)
+        if record is None:
+            record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous))
+        if record is None:
+            raise SourceError("the node does not tell any more what the block spends")
+        return record
+
+    def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            self._asked.add(task)
+            try:
+                if self._closing:
+                    raise SourceError("the scan was left")
+                return await call()
+            finally:
+                self._asked.discard(task)
+
+        try:
+            return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
+        except futures.CancelledError:
+            raise SourceError("the scan was left") from None
+
+
+class NodeFeed(Feed):
+    """The blocks of a node's chain in order, fetched ahead."""
+
+    def __init__(self, blocks: NodeBlocks, listing: Listing, network: Network, report: ScanReport) -> None:
+        self._reader = _Reader(blocks.node, blocks.mode, listing)
+        super().__init__(self._reader, network, report)
+        self._blocks = blocks
+        self._listing = listing
+        report.segments = 1
+
+    @classmethod
+    async def of(cls, blocks: NodeBlocks, network: Network, report: ScanReport) -> NodeFeed:
+        """List the blocks. Raises ParameterError for a node of another network than the watch list's; NodeError, SourceError."""
+        if blocks.node.network is not network:
+            raise ParameterError(f"the watch list is of {network}, the node of {blocks.node.network}")
+        return cls(blocks, await blocks.listing(), network, report)
+
+    def leave(self) -> None:
+        self._reader.close()
+
+    async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
+        fetching: deque[asyncio.Task[_Fetched]] = deque()
+        height = begun = self._listing.first
+        try:
+            while height <= self._listing.last:
+                while begun <= self._listing.last and len(fetching) < self._blocks.ahead:
+                    fetching.append(asyncio.create_task(self._fetch(begun)))
+                    begun += 1
+                batch: list[PendingBlock] = []
+                size = 0
+                while fetching and (not batch or _has_come(fetching[0])) and size < BATCH_SIZE and len(batch) < BATCH_BLOCKS:
+                    fetched = await fetching[0]
+                    fetching.popleft()
+                    batch.append(self._pending(height, fetched))
+                    size += len(fetched.raw) + len(fetched.record or b"")
+                    height += 1
+                yield batch
+        finally:
+            for task in fetching:
+                task.cancel()
+            await asyncio.gather(*fetching, return_exceptions=True)
+
+    async def _block(self, digest: bytes) -> bytes:
+        node, offered = self._blocks.node, self._blocks.offered
+        if offered is not None and (raw := offered(digest)) is not None:
+            with suppress(NodeAnswerError):
+                await asyncio.to_thread(node.check, raw, digest)
+                return raw
+        return await node.block(digest)
+
+    async def _fetch(self, height: int) -> _Fetched:
+        """One block and what it spends. Raises NodeError; NodeAnswerError also if it states another height than that of its place."""
+        digest, node = self._listing.hash_at(height), self._blocks.node
+        raw = await self._block(digest)
+        ref = block_ref(raw[:PREFIX_SIZE], 0, 0, len(raw), self._network)
+        if ref.height not in (None, height):
+            name = hash_to_hex(digest)
+            raise NodeAnswerError(f"{node.endpoint}: gives block {name} as that of height {height:,}, but it states {ref.height:,}")
+        if self._blocks.mode is UndoMode.OFF or ref.transactions == 1:
+            return _Fetched(ref, raw, None)
+        record = await node.undo_record(digest, raw[4:36])
+        if record is None and self._blocks.mode is UndoMode.REQUIRE:
+            raise SourceError(f"{node.endpoint}: does not tell what block {hash_to_hex(digest)} spends, which {_NEED} does")
+        return _Fetched(ref, raw, record)
+
+    def _pending(self, height: int, fetched: _Fetched) -> PendingBlock:
+        """The block to scan."""
+        first = self._listing.first
+        self._reader.put(fetched.ref.hash, fetched.record)
+        return PendingBlock(fetched.ref, height, fetched.raw, segment=0, depth=height - first, rooted=first <= 1)
+
+
+def _has_come(fetching: asyncio.Task[_Fetched]) -> bool:
+    """Whether a block is there, and not an error in its place."""
+    return fetching.done() and not fetching.cancelled() and fetching.exception() is None

@@ -1,0 +1,161 @@
+"""`scan` of a node: the same rows as of its files, what is refused, what the end says, and rows of what reorganisations take away."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from spvfilter.primitives import TxOut
+from support.corenode import PASSWORD, USER, CoreNode
+from support.nodechains import ADDRESS, MINE, chain_of, paid_chain, paid_regtest, told
+from support.processes import WITH_SIGINT, command, environment
+
+WATCHED = ("--address", ADDRESS, "--network", "regtest")
+
+
+@pytest.fixture
+def core() -> Iterator[CoreNode]:
+    with paid_chain().node().in_thread() as node:
+        yield node
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
+@pytest.mark.parametrize("way", ["rest", "cookie", "user"])
+def test_the_rows_are_those_of_the_same_blocks_in_files(
+    core: CoreNode, run: Callable[..., Any], tmp_path: Path, form: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.rest = way == "rest"
+    options: tuple[object, ...] = ()
+    if way == "cookie":
+        (tmp_path / ".cookie").write_text(core.secret)
+        options = ("--cookie", tmp_path / ".cookie")
+    elif way == "user":
+        monkeypatch.setenv("SPVFILTER_RPC_PASSWORD", PASSWORD)
+        options = ("--user", USER)
+    (tmp_path / "blocks").mkdir()
+    files = run("scan", paid_chain().files(tmp_path / "blocks", undo=way == "rest"), *WATCHED, "--format", form)
+    ran = run("scan", core.url, *options, *WATCHED, "--format", form)
+    assert (ran.code, ran.out) == (0, files.out)
+    assert len(ran.out.splitlines()) >= 12
+    assert "113 block(s)" in ran.err or "114 block(s)" in ran.err
+    assert "up to height 113: 12 matches" in ran.err
+
+
+@pytest.mark.parametrize(
+    "span", [("--from-height", 104), ("--to-height", 105), ("--from-height", 105, "--to-height", 106), ("--from-date", "2023-11-15")]
+)
+def test_a_range_has_the_rows_of_files(core: CoreNode, run: Callable[..., Any], tmp_path: Path, span: tuple[object, ...]) -> None:
+    files = run("scan", paid_chain().files(tmp_path), *WATCHED, "--format", "jsonl", *span)
+    ran = run("scan", core.url, *WATCHED, "--format", "jsonl", *span)
+    assert (ran.code, ran.out) == (files.code, files.out)
+
+
+def test_output_goes_to_a_file_and_quiet_says_nothing(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("scan", core.url, *WATCHED, "--format", "jsonl", "--output", tmp_path / "out.jsonl", "--quiet")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 12
+
+
+def test_the_end_of_a_scan_that_fails_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
+    core.pruned_below = 0
+    del core.known[core.hashes[106]]
+    ran = run("scan", core.url, *WATCHED, "--format", "jsonl")
+    assert ran.code == 2
+    assert len(ran.out.splitlines()) == 4
+    assert "106 block(s)" in ran.err
+    assert "up to height 105: 4 matches" in ran.err
+    assert f"does not have block {core.hashes[106][::-1].hex()}" in ran.err
+
+
+def test_a_password_of_the_command_line_is_taken_and_shown_nowhere(core: CoreNode, run: Callable[..., Any]) -> None:
+    core.rest = False
+    assert run("scan", core.url, "--user", f"{USER}:{PASSWORD}", *WATCHED, "--quiet").code == 0
+    ran = run("scan", core.url, "--user", f"{USER}:geheim-geheim", *WATCHED)
+    assert ran.code == 2
+    assert "wrong user, password or cookie (401)" in ran.err
+    assert "geheim" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (("http://alice:geheim@127.0.0.1:8332",), "a URL with a user or password in it is refused"),
+        (("http://127.0.0.1:8332/wallet/geheim",), "not a URL of a node"),
+        (("http://127.0.0.1:1", "http://127.0.0.1:2"), "the URL of a node is the only PATH"),
+        (("http://127.0.0.1:1", "blocks"), "the URL of a node is the only PATH"),
+        (("http://127.0.0.1:1", "--out", "found"), "--out is for blocks in files"),
+        (("http://127.0.0.1:1", "--zmq", "tcp://127.0.0.1:2"), "it needs --follow"),
+        (("http://127.0.0.1:1", "--follow", "--to-height", "5"), "--follow has no end"),
+        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "two ways to say the same"),
+        (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
+        (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
+        (("blocks", "--follow"), "--follow is for the blocks of a node"),
+        (("blocks", "--cookie", "x"), "--cookie is for the blocks of a node"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    run: Callable[..., Any], arguments: tuple[str, ...], cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPVFILTER_RPC_PASSWORD", raising=False)
+    ran = run("scan", *arguments, *WATCHED)
+    assert (ran.code, ran.out) == (2, "")
+    assert cause in ran.err
+    assert "geheim" not in ran.err
+
+
+def test_a_cookie_that_is_not_there_is_named(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
+    core.rest = False
+    ran = run("scan", core.url, "--cookie", tmp_path / "gone", *WATCHED)
+    assert ran.code == 2
+    assert "gone: No such file or directory: is the node running" in ran.err
+
+
+def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    ran = run("scan", core.url, *WATCHED)
+    assert (ran.code, "pip install 'spvfilter[rpc]'" in ran.err) == (2, True)
+
+
+def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path: Path) -> None:
+    """In a process of its own, woken by ZMQ, until it is interrupted."""
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    address = f"ipc://{tmp_path}/zmq"
+    options = ("--follow", "--zmq", address, "--from-height", "100", "--format", "jsonl")
+    with core.in_thread(), zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+        publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+        publisher.bind(address)
+        words = command("scan", core.url, *WATCHED, *options, code=WITH_SIGINT)
+        following = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+        try:
+            assert following.stdout is not None
+            lines = [json.loads(following.stdout.readline()) for _ in range(12)]
+            assert {line["kind"] for line in lines} == {"output", "input"}
+            for _ in range(3):
+                assert publisher.recv().startswith(b"\x01")  # it has subscribed
+            stale = core.hashes[-1]
+            regtest.reorg(1)
+            regtest.pay(TxOut(70_000, MINE))
+            regtest.mine()
+            told(core, chain_of(regtest))
+            publisher.send_multipart([b"hashblock", bytes(32), bytes(4)])
+            gone = json.loads(following.stdout.readline())
+            assert gone == dict.fromkeys(lines[0]) | {"kind": "disconnected", "height": 113, "block_hash": stale[::-1].hex()}
+            more = [json.loads(following.stdout.readline()) for _ in range(3)]
+            assert sorted(line["value"] for line in more) == [9_000, 50_005, 70_000]
+            assert {line["height"] for line in more} == {115}
+        finally:
+            following.send_signal(signal.SIGINT)
+            _, err = following.communicate(timeout=60)
+    assert following.returncode == 130
+    assert "1 block(s) were taken away by reorganisations" in err
+    assert re.search("up to height 11[45]: 15 matches", err)  # whether it was interrupted before it was told that 115 is whole

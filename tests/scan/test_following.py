@@ -1,0 +1,301 @@
+"""A node's chain followed: blocks that come, reorganisations of every depth, lost notices, and a node that goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import NodeChainError, NodePrunedError, ParameterError
+from spvfilter.network import REGTEST
+from spvfilter.node import Regtest
+from spvfilter.primitives import TxOut
+from spvfilter.rpc import FullNode, TipNotices
+from spvfilter.scan import BlockSpan, Connected, Disconnected, Matcher, NodeBlocks, follow
+from spvfilter.watch.match import Match
+from support.build import block_hash
+from support.chains import found_by
+from support.corenode import CoreNode
+from support.nodechains import MINE, chain_of, paid_regtest, told, watched
+from support.pauses import Pauses
+from support.publisher import Publisher
+from support.vectors import effort
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+PATIENCE_S = 30.0
+Event = Match | Connected | Disconnected
+
+
+class Ledger:
+    """What a program that follows a chain has to show for it: the blocks that count, and the matches in them."""
+
+    def __init__(self) -> None:
+        self.chain: dict[int, bytes] = {}
+        self.matches: dict[bytes, list[Match]] = {}
+        self.disconnected = 0
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Connected(height, digest):
+                assert height not in self.chain
+                assert not self.chain or height == max(self.chain) + 1
+                self.chain[height] = digest
+                self.matches.setdefault(digest, [])
+            case Disconnected(height, digest):
+                assert height == max(self.chain)
+                assert self.chain.pop(height) == digest
+                del self.matches[digest]
+                self.disconnected += 1
+            case Match():
+                assert event.block_hash is not None
+                assert event.block_hash not in self.chain.values()  # matches come before their block
+                self.matches.setdefault(event.block_hash, []).append(event)
+
+    @property
+    def found(self) -> list[Match]:
+        return [match for height in sorted(self.chain) for match in self.matches[self.chain[height]]]
+
+
+def opened(core: CoreNode, pauses: Pauses) -> AbstractAsyncContextManager[FullNode]:
+    return FullNode.open(core.url, REGTEST, patience=pauses.patience(None))
+
+
+async def followed(events: AsyncGenerator[Event], tip: Callable[[], bytes], ledger: Ledger) -> None:
+    """Take events until the tip is reached."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not ledger.chain or ledger.chain[max(ledger.chain)] != tip():
+            ledger.take(await anext(events))
+
+
+async def as_in_files(core: CoreNode) -> list[Match]:
+    return [match for match in await found_by(Matcher(watched()), list(core.blocks)) if match.height is not None]
+
+
+def identities(matches: list[Match]) -> list[tuple[object, ...]]:
+    return [(match.kind, match.txid, match.index, match.height, match.block_hash, match.value) for match in matches]
+
+
+async def test_blocks_that_come_are_told_after_their_matches() -> None:
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    ledger = Ledger()
+
+    def grow() -> None:
+        regtest.pay(TxOut(70_000, MINE))
+        regtest.mine(2)
+        told(core, chain_of(regtest))
+
+    pauses = Pauses(lambda: None, grow, lambda: None, grow)
+    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+        while len(core.blocks) < 118 or ledger.chain.get(117) is None:
+            ledger.take(await anext(events))
+    assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes
+    assert identities(ledger.found) == identities(await as_in_files(core))
+    assert ledger.disconnected == 0
+    assert set(pauses.slept) == {10.0}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 7, 14])
+async def test_a_reorganisation_takes_blocks_away_and_brings_others(depth: int) -> None:
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    before = chain_of(regtest)
+
+    def reorganise() -> None:
+        regtest.reorg(depth)
+        regtest.mine()
+        told(core, chain_of(regtest))
+
+    pauses, ledger, matcher = Pauses(reorganise), Ledger(), Matcher(watched())
+    async with core.serving(), opened(core, pauses) as node, aclosing(follow(matcher, NodeBlocks(node))) as events:
+        await followed(events, lambda: block_hash(before[-1]), ledger)
+        assert identities(ledger.found) == identities(await as_in_files(core))
+        while core.hashes[-1] == block_hash(before[-1]) or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
+            ledger.take(await anext(events))
+    assert ledger.disconnected == depth
+    assert core.hashes[-1] != block_hash(before[-1])
+    assert identities(ledger.found) == identities(await as_in_files(core))
+
+
+@pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
+async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) -> None:
+    rng = random.Random(seed)
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    left = 15
+
+    def change() -> None:
+        nonlocal left
+        left -= 1
+        for _ in range(rng.randrange(3)):
+            regtest.pay(TxOut(rng.randrange(1_000, 10_000), MINE))
+        if rng.random() < 0.5:
+            regtest.reorg(rng.randint(1, 8), blocks=None)
+        regtest.mine(rng.randint(1, 3))
+        told(core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)])  # as invalidateblock
+
+    pauses, ledger = Pauses(), Ledger()
+    pauses.events = [change] * 15
+    core.faults.append(lambda request: b"" if rng.random() < 0.05 else None)
+    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched(), jobs=2), NodeBlocks(node))) as events:
+        async with asyncio.timeout(PATIENCE_S):
+            while left > 0 or not ledger.chain or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
+                ledger.take(await anext(events))
+    assert identities(ledger.found) == identities(await as_in_files(core))
+    assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes
+
+
+async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_nothing_twice() -> None:
+    """The new blocks are listed; before they are fetched the chain changes, and the node has dropped the stale ones."""
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    ledger, stale = Ledger(), []
+
+    def grow() -> None:
+        regtest.pay(TxOut(70_000, MINE))
+        regtest.mine(6)
+        stale.extend(chain_of(regtest)[-6:])
+        told(core, chain_of(regtest))
+
+    def vanish(request: object) -> None:
+        if stale and f"/rest/block/{block_hash(stale[3])[::-1].hex()}" in request.path:  # type: ignore[attr-defined]
+            regtest.reorg(3)
+            told(core, chain_of(regtest))
+            for raw in stale[3:]:
+                core.known.pop(block_hash(raw), None)
+            stale.clear()
+
+    pauses = Pauses(grow)
+    core.faults.append(vanish)
+    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events:
+        await followed(events, lambda: core.hashes[-1], ledger)  # as it was
+        while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
+            ledger.take(await anext(events))
+    assert identities(ledger.found) == identities(await as_in_files(core))
+    assert any("is in its chain no more" in sentence for sentence in pauses.told)
+
+
+async def test_a_pruned_block_of_the_best_chain_ends_it() -> None:
+    core = CoreNode(chain_of(paid_regtest()))
+    async with core.serving(), opened(core, Pauses()) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+        del core.known[core.hashes[105]]
+        with pytest.raises(NodePrunedError):
+            async for _ in events:
+                pass
+
+
+async def test_a_reorganisation_deeper_than_is_remembered_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.scan.following._MOST_KEPT", 10)
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+
+    def reorganise() -> None:
+        regtest.reorg(40)
+        told(core, chain_of(regtest))
+
+    async with core.serving(), opened(core, Pauses(reorganise)) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+        with pytest.raises(NodeChainError, match="its chain changed below height"):
+            async for _ in events:
+                pass
+
+
+async def test_a_scan_from_a_height_is_told_anew_if_the_chain_changes_below() -> None:
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+
+    def reorganise() -> None:
+        regtest.reorg(30)
+        told(core, chain_of(regtest))
+
+    ledger = Ledger()
+    async with (
+        core.serving(),
+        opened(core, Pauses(reorganise)) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node, span=BlockSpan(100)))) as events,
+    ):
+        await followed(events, lambda: core.hashes[-1], ledger)
+        while ledger.disconnected < 14 or ledger.chain.get(len(core.blocks) - 1) is None:
+            ledger.take(await anext(events))
+    assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes[100:]
+    assert ledger.disconnected == 14
+
+
+async def test_a_chain_that_reorganises_for_ever_is_followed_with_bounded_memory_and_pauses() -> None:
+    regtest = Regtest(clock=iter_clock())
+    regtest.mine(5)
+    one = chain_of(regtest)
+    regtest.reorg(2)
+    other = chain_of(regtest)
+    core = CoreNode(one)
+    sides = [one, other]
+
+    def flip() -> None:
+        sides.reverse()
+        core.arrange(sides[0])
+
+    pauses, ledger = Pauses(), Ledger()
+    pauses.events = [flip] * 30
+    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+        async for event in events:
+            ledger.take(event)
+            if not pauses.events:
+                break
+    assert 50 < ledger.disconnected < 100
+    assert len(pauses.slept) >= 30
+
+
+def iter_clock() -> Callable[[], float]:
+    times = iter(range(1_700_000_000, 1_800_000_000, 60))
+    return lambda: float(next(times))
+
+
+async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
+    """A real publisher. Blocks come with a notice, without one but a gap later, and with a lie; a published block is not fetched."""
+    regtest = paid_regtest()
+    core = CoreNode(chain_of(regtest))
+    ledger, address = Ledger(), f"ipc://{tmp_path}/zmq"
+
+    def mine() -> bytes:
+        regtest.pay(TxOut(70_000, MINE))
+        regtest.mine()
+        told(core, chain_of(regtest))
+        return core.blocks[-1]
+
+    with Publisher(address) as publisher:
+        async with core.serving(), opened(core, Pauses()) as node, TipNotices.subscribed([address]) as notices:
+            await publisher.subscribed()
+            async with aclosing(follow(Matcher(watched()), NodeBlocks(node), notices=notices, poll_s=3_600)) as events:
+                await followed(events, lambda: core.hashes[-1], ledger)
+                raw = mine()
+                await publisher.send("rawblock", raw)
+                await publisher.send("sequence", block_hash(raw)[::-1] + b"C")
+                await followed(events, lambda: core.hashes[-1], ledger)
+                assert not any(f"/rest/block/{block_hash(raw)[::-1].hex()}" in request.path for request in core.requests)
+                for _ in range(3):  # the notices of these are lost
+                    raw = mine()
+                    publisher.lose("rawblock", 1)
+                    publisher.lose("sequence", 1)
+                await publisher.send("sequence", bytes(32) + b"A" + bytes(8))
+                await followed(events, lambda: core.hashes[-1], ledger)
+                assert notices.lost == 3
+                regtest.reorg(2)
+                told(core, chain_of(regtest))
+                damaged = core.blocks[-1][:-1] + b"\x01"
+                await publisher.send("rawblock", damaged)  # with the header of the tip
+                await publisher.send("rawblock", damaged)
+                await publisher.send("sequence", b"\xff" * 32 + b"D")
+                await followed(events, lambda: core.hashes[-1], ledger)
+    assert ledger.disconnected == 2
+    assert identities(ledger.found) == identities(await as_in_files(core))
+
+
+async def test_what_makes_no_sense_is_refused() -> None:
+    core = CoreNode(chain_of(paid_regtest(0)))
+    async with core.serving(), opened(core, Pauses()) as node:
+        for blocks, poll_s in ((NodeBlocks(node, span=BlockSpan(0, 5)), 1.0), (NodeBlocks(node), 0.0)):
+            with pytest.raises(ParameterError):
+                await anext(follow(Matcher(watched()), blocks, poll_s=poll_s))

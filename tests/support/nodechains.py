@@ -1,0 +1,73 @@
+"""A chain of regtest in which a wallet is paid and spends, for a scripted node and in files. No assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+from spvfilter import REGTEST, WatchList
+from spvfilter.node import Regtest
+from spvfilter.primitives import OutPoint, TxOut
+from support.chains import write_records
+from support.corenode import CoreNode
+from support.undo import records_of, spent_of, write_undo
+
+MINE = bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")
+ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
+ELSEWHERE = b"\x00\x14" + b"\x77" * 20
+
+
+def chain_of(regtest: Regtest) -> list[bytes]:
+    return [block.raw for block in regtest.chain.active]
+
+
+@dataclass(frozen=True)
+class NodeChain:
+    """Blocks from the genesis block to the tip."""
+
+    blocks: tuple[bytes, ...]
+
+    def node(self) -> CoreNode:
+        node = CoreNode(list(self.blocks))
+        node.spends(spent_of(self.blocks))
+        return node
+
+    def files(self, folder: Path, *, undo: bool = True) -> Path:
+        write_records(folder / "blk00000.dat", self.blocks)
+        if undo:
+            write_undo(folder / "rev00000.dat", records_of(self.blocks)[1:])
+        return folder
+
+
+def watched() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_script(MINE, "mine")
+    return watch
+
+
+def paid_regtest(payments: int = 6) -> Regtest:
+    """Payments to MINE from height 102 on, every second of which is spent two blocks later."""
+    clock = count(1_700_000_000, 60)  # so that times tell the order of blocks
+    regtest = Regtest(clock=lambda: float(next(clock)))
+    regtest.mine(101)
+    for number in range(payments):
+        txid = regtest.pay(TxOut(50_000 + number, MINE))
+        regtest.mine()
+        if number % 2:
+            regtest.spend(OutPoint(txid, 0), outputs=[TxOut(40_000 + number, ELSEWHERE)])
+        regtest.mine()
+    return regtest
+
+
+@cache
+def paid_chain() -> NodeChain:
+    return NodeChain(tuple(chain_of(paid_regtest())))
+
+
+def told(node: CoreNode, blocks: Sequence[bytes]) -> None:
+    """Make these the node's best chain, with what they spend."""
+    node.arrange(blocks)
+    node.spends(spent_of(blocks))
