@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import NodeAnswerError, NodeBusyError, NodeError, NodeRefusedError, NodeUnreachableError, ParameterError
+from spvfilter.rpc.credentials import redacted
 from spvfilter.rpc.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -136,14 +137,14 @@ class HttpClient:
         return Reply(answer.status_code, answer.headers.get("content-type", "").partition(";")[0].strip().lower(), bytes(body))
 
 
-def check_status(reply: Reply, endpoint: Endpoint, words: str) -> None:
-    """Raise the error of a status that means the same by REST and RPC: NodeRefusedError, NodeBusyError."""
+def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
+    """Raise the error of a status that means the same by REST and RPC, without the secret: NodeRefusedError, NodeBusyError."""
     if reply.status == HTTPStatus.UNAUTHORIZED:
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
     if reply.status == HTTPStatus.FORBIDDEN:
         raise NodeRefusedError(f"{endpoint}: we may not ask that (403): see rpcallowip and rpcwhitelist of the node")
     if reply.status in _BUSY:
-        raise NodeBusyError(f"{endpoint}: busy or starting ({reply.status}): {words or 'it gives no reason'}")
+        raise NodeBusyError(f"{endpoint}: busy or starting ({reply.status}): {redacted(reply.words, secret) or 'it gives no reason'}")
 
 
 def _is_of_tls(error: BaseException | None) -> bool:

@@ -110,8 +110,7 @@ class JsonRpc:
         return reply
 
     def _results(self, reply: Reply, count: int) -> list[object]:
-        words = redacted(reply.words, self._secret)
-        check_status(reply, self._endpoint, words)
+        check_status(reply, self._endpoint, self._secret)
         if reply.content_type != "application/json":
             if reply.status == HTTPStatus.NOT_FOUND:
                 raise NodeRefusedError(f"{self._endpoint}: no JSON-RPC there (404): is this a Bitcoin node's RPC port?")

@@ -83,7 +83,7 @@ class Rest:
         return self._body(reply, _BINARY)
 
     def _body(self, reply: Reply, wanted: str) -> bytes:
-        check_status(reply, self._endpoint, reply.words)
+        check_status(reply, self._endpoint)
         if reply.status != HTTPStatus.OK:
             raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'without a reason'}")
         if reply.content_type != wanted:
