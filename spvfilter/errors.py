@@ -7,13 +7,14 @@ __all__ = [
     "CommitmentError", "DescriptorError", "DifficultyError", "DiscontinuousHeadersError", "EnvelopeError", "EventGapError",
     "FalseFilterError", "FormatError", "FpRateWarning", "FutureHeaderError", "HeaderError", "IncompleteScanError", "InexpressibleError",
     "InvalidHeaderError", "KeychainError", "KeychainMismatchError", "LieError", "LostSpendsWarning", "LowWorkError", "MedianTimeError",
-    "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError", "NodeNetworkError", "NodePrunedError",
-    "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError", "NotRunningError", "OrderError", "ParameterError",
-    "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError", "RefusedError", "RemoteConnectionError", "RemoteError",
-    "RemoteExistsError", "RemoteFullError", "RemoteMissingError", "RemoteReadOnlyError", "RemoteTypeError", "SessionError", "SourceError",
-    "SpvFilterError", "SpvFilterWarning", "StoreCorruptError", "StoreError", "StoreForeignError", "StoreFullError", "StoreLockedError",
-    "StoreReadOnlyError", "TargetError", "TimewarpError", "TooLargeError", "TxConflictError", "TxRefusedError", "UnconnectedHeadersError",
-    "UndoError", "UselessPeerError", "VersionError", "WatchFileError", "WatchListInUseError", "WrongNetworkError",
+    "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError", "NodeNetworkError",
+    "NodePrunedError", "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError", "NotRunningError", "OrderError",
+    "ParameterError", "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError", "RefusedError",
+    "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFullError", "RemoteMissingError", "RemoteReadOnlyError",
+    "RemoteTypeError", "SessionError", "SourceError", "SpvFilterError", "SpvFilterWarning", "StoreCorruptError", "StoreError",
+    "StoreForeignError", "StoreFullError", "StoreLockedError", "StoreReadOnlyError", "TargetError", "TimewarpError", "TooLargeError",
+    "TxConflictError", "TxRefusedError", "UnconnectedHeadersError", "UndoError", "UselessPeerError", "VersionError", "WatchFileError",
+    "WatchListInUseError", "WrongNetworkError",
 ]  # fmt: skip
 
 

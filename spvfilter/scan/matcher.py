@@ -91,7 +91,7 @@ class Matcher:
                     yield match
         self._finish()
 
-    async def scan_batches(self, blocks: BlockSource | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[MatchBatch]:
+    async def scan_batches(self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[MatchBatch]:
         """As `scan`, but yield the matches of a block together, packed, without an object for each: see `MatchBatch`.
 
         A block whose matches are found later, in a second search, has another batch.
@@ -106,7 +106,7 @@ class Matcher:
                 yield batch
         self._finish()
 
-    async def _run(self, blocks: BlockSource | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]) -> AsyncGenerator[T]:
+    async def _run(self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]) -> AsyncGenerator[T]:
         self.report = ScanReport()
         growth = await asyncio.to_thread(Growth, self.watch) if self.watch.keychains else Growth(self.watch)
         if isinstance(blocks, NodeBlocks) and not in_order:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
 from spvfilter.cli.scan import node
-from spvfilter.cli.term.matches import FORMATS, Totals, printer
 from spvfilter.cli.term.matches import FORMATS, Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.picture import check_picture
