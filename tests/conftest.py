@@ -27,6 +27,7 @@ HINTS = {
     "redis": "install redis-server (Debian: redis-server)",
     "kyoto": "install bdkpython 3 or later (it has wheels for Linux and Python 3.11 to 3.13)",
     "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
+    "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "plot": "pip install 'spvfilter[plot]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
@@ -56,6 +57,8 @@ def missing(name: str) -> bool:
             return importlib.util.find_spec("bdkpython") is None
         case "columns":
             return any(importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow"))
+        case "dask":
+            return importlib.util.find_spec("distributed") is None
         case "descriptors":
             return importlib.util.find_spec("wallycore") is None
         case "plot":

@@ -8,6 +8,7 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.scan.batches import MatchBatch as MatchBatch
+    from spvfilter.scan.cluster import DaskWorkers as DaskWorkers, scan_cluster as scan_cluster
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
     from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
@@ -36,6 +37,7 @@ else:
         __name__,
         batches="MatchBatch",
         order="AnyBlock RawBlocks ScanReport",
+        cluster="DaskWorkers scan_cluster",
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",
         fetching="NodeBlocks",

@@ -80,6 +80,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Stopped anywhere, the same command goes on",
     )  # fmt: skip
     parser.add_argument("--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads")
+    parser.add_argument(
+        "--dask", metavar="tcp://HOST:PORT",
+        help="with --out: scan on the workers of the Dask cluster whose scheduler is there; each has to see the files by the same paths",
+    )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
     node.configure(parser)
@@ -110,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
         check_picture(args.plot)
     if args.out is not None:
         return _run_in_parts(args, watch, span)
-    if args.processes is not None or args.format == _PARQUET:
-        raise ParameterError("--processes and --format parquet need --out DIR")
+    if args.processes is not None or args.dask is not None or args.format == _PARQUET:
+        raise ParameterError("--processes, --dask and --format parquet need --out DIR")
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)
     if is_node:
         with _page(args.output) as page:

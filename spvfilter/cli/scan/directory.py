@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.scan.balance import BalanceHistory
+from spvfilter.scan.cluster import connected
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
 from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
@@ -38,13 +40,28 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
     """Carry it out; the exit code."""
     if args.format == "table":
         raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
+    if args.dask is not None and args.processes is not None:
+        raise ParameterError("--dask or --processes, not both")
+    paths = args.paths if args.dask is None else [str(Path(path).absolute()) for path in args.paths]  # workers run elsewhere
+    return asyncio.run(_scan(args, watch, BlockFiles(paths, undo=args.undo, span=span)))
+
+
+@asynccontextmanager
+async def _engine(args: argparse.Namespace) -> AsyncIterator[Engine]:
+    if args.dask is not None:
+        async with connected(args.dask) as workers:
+            yield workers
+        return
     engine: Engine = Threads(args.jobs) if args.processes is None else Processes(args.processes)
-    return asyncio.run(_scan(args, watch, BlockFiles(args.paths, undo=args.undo, span=span), engine))
-
-
-async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles, engine: Engine) -> int:
-    begun = time.monotonic()
     try:
+        yield engine
+    finally:
+        await engine.aclose()
+
+
+async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles) -> int:
+    begun = time.monotonic()
+    async with _engine(args) as engine:
         plan = await asyncio.to_thread(Plan.of, files, watch.network)
         if not plan.parts:
             problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
@@ -61,8 +78,6 @@ async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles, e
                 working.cancel()
                 with suppress(asyncio.CancelledError, Exception):  # raised above
                     await working
-    finally:
-        await engine.aclose()
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     assumed = f"{files.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names another)"

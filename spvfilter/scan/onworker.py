@@ -1,0 +1,90 @@
+"""What a worker of a cluster does with a part: it gives back the bytes of the part's file. It needs the blocks' files, and no other."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import threading
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+from spvfilter._version import __version__
+from spvfilter.errors import SourceError
+from spvfilter.kernel import Coin, EntryKind, WatchTable
+from spvfilter.scan.coinfile import table_with_coins
+from spvfilter.scan.partfile import PartSummary, PartWriter
+from spvfilter.scan.parts import PartTask, scan_part
+
+
+class Shared(NamedTuple):
+    """What all parts of a pass have in common, sent to each worker once."""
+
+    version: str  # of spvfilter
+    number: int  # of the pass; with `owner` it says whether a worker has made its table already
+    owner: bytes
+    table: bytes  # see `packed_table`
+    coins: bytes | None  # of a file of outpoints
+
+
+def packed_table(table: WatchTable) -> bytes:
+    """A table's entries and outpoints, in their order."""
+    entries = [(int(kind), value) for kind, value in table.entries()]
+    return pickle.dumps((entries, [(outpoint, tuple(coin)) for outpoint, coin in table.coins()]), protocol=5)
+
+
+def _unpacked(raw: bytes) -> WatchTable:
+    table = WatchTable()
+    entries, coins = pickle.loads(raw)  # noqa: S301  from the program that gives this worker its code, too
+    for kind, value in entries:
+        table.add(EntryKind(kind), value)
+    for outpoint, rest in coins:
+        coin = Coin(*rest)
+        table.set_coin(outpoint, coin.entry, coin.value, coin.script)
+    return table
+
+
+class _Latest:
+    """The table of the latest pass that a worker has had to do with."""
+
+    def __init__(self) -> None:
+        self._key: tuple[bytes, int] | None = None
+        self._table = WatchTable()
+        self._lock = threading.Lock()
+
+    def get(self, shared: Shared) -> WatchTable:
+        with self._lock:
+            key = shared.owner, shared.number
+            if self._key != key:
+                table = _unpacked(shared.table)
+                if shared.coins is not None:
+                    with tempfile.NamedTemporaryFile(prefix="spvfilter-") as file:
+                        file.write(shared.coins)
+                        file.flush()
+                        table = table_with_coins(table, Path(file.name))
+                self._key, self._table = key, table
+            return self._table
+
+
+_latest = _Latest()
+
+
+def part_bytes(task: PartTask, shared: Shared) -> bytes:
+    """The file of a part. Raises SourceError on a machine that has another version or does not see the files, or not all of them."""
+    if shared.version != __version__:
+        raise SourceError(f"spvfilter {__version__} is on a worker, and {shared.version} here: all need the same")
+    for planned in task.part.files:
+        for name in (planned.path, *(planned.undo or ())[:1]):
+            try:
+                with Path(str(name)).open("rb"):
+                    pass
+            except OSError as error:
+                raise SourceError(
+                    f"a worker cannot read {name}: {error.strerror}; each worker has to see the files by the same path"
+                ) from error
+    file, summary = BytesIO(), PartSummary()
+    writer = PartWriter(file, task.key)
+    for block in scan_part(task, _latest.get(shared), summary):
+        writer.add(block)
+    writer.end(summary)
+    return file.getvalue()

@@ -1,0 +1,328 @@
+"""A scan on a Dask cluster leaves the same bytes as one in a thread, whoever dies meanwhile, and says what is wrong with the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter import cli
+from spvfilter.errors import SourceError
+from spvfilter.network import MAINNET
+from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, scan_cluster, scan_parts
+from spvfilter.scan.onworker import Shared, packed_table, part_bytes
+from spvfilter.scan.parts import PartTask
+from spvfilter.watch.watchlist import WatchList
+from support.build import block_of
+from support.chains import record, write_records
+from support.undo import framed, ledger_chain
+from support.vectors import effort
+
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+]
+ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+PATIENCE_S = 60
+
+
+class Cluster:
+    """A scheduler and workers, each a process of one thread."""
+
+    def __init__(self, workers: int) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler, self.address = self._started("Scheduler at:", "dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        self.workers = [self.add_worker() for _ in range(workers)]
+
+    def _started(self, said: str, name: str, *args: str) -> tuple[subprocess.Popen[bytes], str]:
+        """A process that has said something on standard error, and the last word of that line."""
+        argv = [sys.executable, "-m", f"distributed.cli.{name}", *args, "--no-dashboard"]
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(argv, stderr=output, stdout=subprocess.DEVNULL)
+            self._processes.append(process)
+            until = time.monotonic() + PATIENCE_S
+            while True:
+                text = os.pread(output.fileno(), 1 << 20, 0).decode()
+                line = next((line for line in text.splitlines(keepends=True) if said in line and line.endswith("\n")), None)
+                if line is not None:
+                    return process, line.split()[-1]
+                assert process.poll() is None, text
+                assert time.monotonic() < until, text
+                time.sleep(0.02)
+
+    def add_worker(self) -> subprocess.Popen[bytes]:
+        return self._started("Registered to:", "dask_worker", self.address, "--no-nanny", "--nthreads", "1")[0]
+
+    def kill_worker(self, number: int) -> None:
+        """End one at once, and have another in its place."""
+        self.workers[number].kill()
+        self.workers[number] = self.add_worker()
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_distributed_is_left() -> Iterator[None]:
+    yield
+    gc.collect()  # here, not in a later test, where such warnings are errors
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Cluster]:
+    made = Cluster(2)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """Of one worker."""
+    made = Cluster(1)
+    yield made
+    made.end()
+
+
+@asynccontextmanager
+async def client_of(made: Cluster) -> AsyncIterator[Any]:
+    import distributed
+
+    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:
+        yield client
+
+
+def chain(folder: Path, *, undo: bool, seed: int = 1) -> tuple[Plan, WatchList]:
+    """A plan of a hundred parts or so."""
+    ledger, blocks, records = ledger_chain(seed)
+    folder.mkdir()
+    (folder / "blk00000.dat").write_bytes(b"".join(map(record, blocks)))
+    if undo:
+        (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    watch = ledger.interest.watch()
+    return Plan.of(BlockFiles(folder), watch.network, part_size=1_000), watch
+
+
+async def until(condition: Callable[[], object], step_s: float = 0) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  what changes has no event
+            await asyncio.sleep(step_s)
+
+
+async def begun(scan: PartScan, parts: int, scanning: asyncio.Task[Path]) -> None:
+    """Wait until so many parts are done."""
+    await until(lambda: scan.report.parts_done >= parts or scanning.done())
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+async def in_one_thread(out: Path, plan: Plan, watch: WatchList) -> dict[str, bytes]:
+    await scan_parts(PartScan(out, plan, watch))
+    return everything(out)
+
+
+@pytest.mark.parametrize("undo", [True, False])
+async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path, undo: bool) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=undo)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    assert len(expected) > 10
+    async with client_of(two_workers) as client:
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+    assert everything(tmp_path / "cluster") == expected
+
+
+async def test_a_client_that_is_not_asynchronous_does_too(two_workers: Cluster, tmp_path: Path) -> None:
+    import distributed
+
+    plan, watch = chain(tmp_path / "blocks", undo=False, seed=2)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    with await asyncio.to_thread(distributed.Client, two_workers.address, set_as_default=False) as client:
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        await asyncio.to_thread(client.close)
+    assert everything(tmp_path / "cluster") == expected
+
+
+async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Path) -> None:
+    """Among them the only one, with the watch list that it was sent."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    plan, watch = chain(tmp_path / "blocks", undo=False, seed=3)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    async with client_of(own_cluster) as client, asyncio.timeout(PATIENCE_S * effort(1, 1, 20)):
+        killed = 0
+        while killed < effort(2, 3, 50):
+            scan = PartScan(tmp_path / f"cluster{killed}", plan, watch)
+            engine = DaskWorkers(client)
+            scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
+            await begun(scan, rng.randrange(1, len(plan.parts)), scanning)
+            await asyncio.to_thread(own_cluster.kill_worker, 0)
+            killed += 1
+            await scanning
+            await engine.aclose()
+            assert everything(scan.directory) == expected
+
+
+async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    own_cluster.workers[0].kill()
+    own_cluster.workers[0].wait()
+    async with client_of(own_cluster) as client:
+        await until(lambda: not client.scheduler_info(n_workers=-1)["workers"], 0.01)
+        scanning = asyncio.create_task(scan_cluster(client, plan, watch, tmp_path / "cluster"))
+        await asyncio.sleep(0.1)
+        assert not scanning.done()
+        await asyncio.to_thread(own_cluster.add_worker)
+        await scanning
+    assert everything(tmp_path / "cluster") == expected
+
+
+async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goes_on(
+    own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_WORKERS_S", 0.2)
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    out = tmp_path / "cluster"
+    async with client_of(own_cluster) as client:
+        scan = PartScan(out, plan, watch)
+        engine = DaskWorkers(client)
+        scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
+        await begun(scan, 3, scanning)
+        own_cluster.scheduler.kill()
+        with pytest.raises(SourceError, match="the scheduler is gone"):
+            await scanning
+        await engine.aclose()
+    again = Cluster(0)
+    try:
+        async with client_of(again) as client:
+            with pytest.raises(SourceError, match=f"has no worker: start `dask worker {again.address}`"):
+                await scan_cluster(client, plan, watch, out)
+            await asyncio.to_thread(again.add_worker)
+            await scan_cluster(client, plan, watch, out)
+    finally:
+        again.end()
+    assert everything(out) == expected
+
+
+async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_workers: Cluster, tmp_path: Path) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+
+    def tasks(dask_scheduler: Any) -> int:
+        return len(dask_scheduler.tasks)
+
+    async with client_of(two_workers) as client:
+        for part in (1, 5, 20):
+            scan = PartScan(tmp_path / "cluster", plan, watch)
+            engine = DaskWorkers(client)
+            scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
+            await begun(scan, part, scanning)
+            scanning.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await scanning
+            await engine.aclose()
+            async with asyncio.timeout(PATIENCE_S):
+                while await client.run_on_scheduler(tasks):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+    assert everything(tmp_path / "cluster") == expected
+
+
+async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_workers: Cluster, tmp_path: Path) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    (tmp_path / "blocks" / "rev00000.dat").rename(tmp_path / "rev")
+    async with client_of(two_workers) as client:
+        with pytest.raises(SourceError, match=r"a worker cannot read .*rev00000.dat: No such file or directory; each worker has to see"):
+            await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        assert not list((tmp_path / "cluster" / "parts").iterdir())
+        (tmp_path / "rev").rename(tmp_path / "blocks" / "rev00000.dat")
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+
+
+class NoPackage:
+    """In place of importlib.metadata."""
+
+    @staticmethod
+    def version(name: str) -> str:
+        raise ModuleNotFoundError(name)
+
+
+async def test_another_version_on_a_worker_is_named(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    async with client_of(two_workers) as client:
+        monkeypatch.setattr(cluster, "__version__", "0.0.1")
+        with pytest.raises(SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"):
+            await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        monkeypatch.setattr(cluster, "metadata", NoPackage)
+        with pytest.raises(SourceError, match="has no spvfilter: install"):
+            await scan_cluster(client, plan, watch, tmp_path / "cluster")
+    task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
+    with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # of a worker that came late
+        part_bytes(task, Shared("0.0.1", 1, b"", packed_table(watch.table), None))
+
+
+def answering(answer: object) -> Callable[..., object]:
+    """A function in place of `part_bytes`, which is sent to workers by value."""
+    return lambda *args: answer
+
+
+async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True)
+    async with client_of(two_workers) as client:
+        for answer in (None, "text", b""):
+            monkeypatch.setattr(cluster, "part_bytes", answering(answer))
+            with pytest.raises(SourceError, match="a worker has answered"):
+                await scan_cluster(client, plan, watch, tmp_path / "cluster")
+            assert not list((tmp_path / "cluster" / "parts").iterdir())
+
+
+def test_the_command_scans_on_a_cluster(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
+    monkeypatch.chdir(tmp_path)
+    argv = ["scan", "blk00000.dat", "--address", ADDRESS, "--out", "out"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "spvfilter", *argv, "--dask", two_workers.address], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+    assert "block(s)" in ran.stderr
+    assert (tmp_path / "out" / "matches.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("tcp://127.0.0.1:1", "no Dask scheduler answers at tcp://127.0.0.1:1"), ("nowhere://x", "not the address of a Dask scheduler")],
+)
+def test_an_address_of_no_scheduler_is_named(
+    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.2)
+    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
+    argv = ["scan", str(tmp_path / "blk00000.dat"), "--address", ADDRESS, "--out", str(tmp_path / "out")]
+    assert cli.main([*argv, "--dask", address]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_dask_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
+    argv = ["scan", str(tmp_path / "blk00000.dat"), "--address", ADDRESS, "--out", str(tmp_path / "out"), "--dask", "tcp://127.0.0.1:1"]
+    assert cli.main(argv) == 2
+    assert "pip install 'spvfilter[dask]'" in capsys.readouterr().err
+    assert cli.main([*argv, "--processes", "2"]) == 2
+    assert "--dask or --processes, not both" in capsys.readouterr().err
