@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # of distributed, which has no types
 
@@ -62,11 +62,12 @@ class DaskWorkers(Engine):
         """Raises SourceError unless there is a worker, and all workers have this version of spvfilter."""
         self._table, self._shared = table, {}
         self._passes += 1
-        try:
-            await self._call(self._client.wait_for_workers, 1, timeout=_WORKERS_S)
-        except TimeoutError:
-            raise SourceError(f"the cluster has no worker: start `dask worker {self._address()}` where the files are") from None
-        found = await self._call(self._client.run, metadata.version, "spvfilter", on_error="return")
+        with _scheduler_is_there():
+            try:
+                await self._call(self._client.wait_for_workers, 1, timeout=_WORKERS_S)
+            except TimeoutError:
+                raise SourceError(f"the cluster has no worker: start `dask worker {self._address()}` where the files are") from None
+            found = await self._call(self._client.run, metadata.version, "spvfilter", on_error="return")
         for worker, version in sorted(found.items()):
             if isinstance(version, BaseException):
                 raise SourceError(f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})")
@@ -84,7 +85,8 @@ class DaskWorkers(Engine):
         done = await asyncio.to_thread(finished, task.path, task.key)
         if done is not None:
             return done
-        raw = await self._scanned(task)
+        with _scheduler_is_there():
+            raw = await self._scanned(task)
         return await asyncio.to_thread(_written, task, raw)
 
     async def _scanned(self, task: PartTask) -> bytes:
@@ -105,9 +107,7 @@ class DaskWorkers(Engine):
                 why = error
             except FutureCancelledError as error:
                 if self._is_gone() or "scheduler" in str(error.reason):
-                    raise SourceError(
-                        f"the scheduler is gone ({error.reason}): what was scanned is kept, and the same scan goes on"
-                    ) from error
+                    raise _scheduler_is_gone(error.reason) from error
                 why = error  # what was shared has died with the last worker that had it
                 if self._shared.get(task.coins) is sharing:
                     del self._shared[task.coins]
@@ -153,6 +153,20 @@ class DaskWorkers(Engine):
         if futures and not self._is_gone():
             with suppress(Exception):  # the scheduler may go just now
                 await self._call(self._client.cancel, futures, force=True)
+
+
+def _scheduler_is_gone(why: object) -> SourceError:
+    return SourceError(f"the scheduler is gone ({why}): what was scanned is kept, and the same scan goes on")
+
+
+@contextmanager
+def _scheduler_is_there() -> Iterator[None]:
+    from distributed.comm.core import CommClosedError
+
+    try:
+        yield
+    except CommClosedError as error:
+        raise _scheduler_is_gone(error) from error
 
 
 def _written(task: PartTask, raw: bytes) -> PartSummary:

@@ -19,7 +19,7 @@ import pytest
 
 from spvfilter import cli
 from spvfilter.errors import SourceError
-from spvfilter.network import MAINNET
+from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, scan_cluster, scan_parts
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
 from spvfilter.scan.parts import PartTask
@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.dask,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
 ]
-ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
+ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 PATIENCE_S = 60
 
 
@@ -100,7 +100,7 @@ def own_cluster() -> Iterator[Cluster]:
 async def client_of(made: Cluster) -> AsyncIterator[Any]:
     import distributed
 
-    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:
+    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # it has no types
         yield client
 
 
@@ -293,9 +293,9 @@ async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_
 
 
 def test_the_command_scans_on_a_cluster(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
+    write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     monkeypatch.chdir(tmp_path)
-    argv = ["scan", "blk00000.dat", "--address", ADDRESS, "--out", "out"]
+    argv = ["scan", "blk00000.dat", "--network", "regtest", "--address", ADDRESS, "--out", "out"]
     ran = subprocess.run(
         [sys.executable, "-m", "spvfilter", *argv, "--dask", two_workers.address], capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -312,16 +312,27 @@ def test_an_address_of_no_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.2)
-    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
-    argv = ["scan", str(tmp_path / "blk00000.dat"), "--address", ADDRESS, "--out", str(tmp_path / "out")]
+    write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
+    argv = ["scan", str(tmp_path / "blk00000.dat"), "--network", "regtest", "--address", ADDRESS, "--out", str(tmp_path / "out")]
     assert cli.main([*argv, "--dask", address]) == 2
     assert words in capsys.readouterr().err
 
 
 def test_dask_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    write_records(tmp_path / "blk00000.dat", [block_of(MAINNET.genesis_hash, 1)])
-    argv = ["scan", str(tmp_path / "blk00000.dat"), "--address", ADDRESS, "--out", str(tmp_path / "out"), "--dask", "tcp://127.0.0.1:1"]
+    write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
+    argv = [
+        "scan",
+        str(tmp_path / "blk00000.dat"),
+        "--network",
+        "regtest",
+        "--address",
+        ADDRESS,
+        "--out",
+        str(tmp_path / "out"),
+        "--dask",
+        "tcp://127.0.0.1:1",
+    ]
     assert cli.main(argv) == 2
     assert "pip install 'spvfilter[dask]'" in capsys.readouterr().err
     assert cli.main([*argv, "--processes", "2"]) == 2
