@@ -14,7 +14,7 @@ was tested itself (Core's test before evict).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spvfilter.light.engine.netgroups import dialling_group, host_of
@@ -47,6 +47,40 @@ _SLOW_MS = 3_000  # ours: above it a handshake is slow
 _MOST_DRAWN = 1_000  # looked at of one kind in one choice; the next choice looks at others; ours
 _DRAWS = 50  # that are passed over before one is taken whatever its chance
 
+Slot = tuple[int, int]  # bucket and position
+
+
+class _Table:
+    """Addresses by bucket and position."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[int, str]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def get(self, slot: Slot) -> str | None:
+        bucket, position = slot
+        return self._buckets.get(bucket, {}).get(position)
+
+    def put(self, slot: Slot, address: str) -> None:
+        bucket, position = slot
+        self._buckets.setdefault(bucket, {})[position] = address
+
+    def clear(self, slot: Slot) -> None:
+        bucket, position = slot
+        del self._buckets[bucket][position]
+        if not self._buckets[bucket]:
+            del self._buckets[bucket]
+
+    def buckets(self) -> list[Collection[str]]:
+        """The addresses of each bucket that has any; they change with the table."""
+        return [bucket.values() for bucket in self._buckets.values()]
+
+    def slots(self) -> dict[Slot, str]:
+        """All addresses."""
+        return {(bucket, position): address for bucket, there in self._buckets.items() for position, address in there.items()}
+
 
 class AddressBook:
     """Addresses by HOST:PORT. What is changed is collected for the database."""
@@ -55,15 +89,16 @@ class AddressBook:
         """`secret` has up to 64 bytes and stays the same for the same database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self._entries: dict[str, KnownAddress] = {}
-        self._new: dict[tuple[int, int], str] = {}  # by bucket and position
-        self._tried: dict[tuple[int, int], str] = {}
+        self._new = _Table()
+        self._tried = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
         self._rivals: dict[str, float] = {}  # addresses that were connected, whose place in the table of tried ones another has; since when
         self._counted: dict[str, float] = {}  # when a failure was last counted
         self._last_good = 1.0  # when any address was last connected; 1 lets the first failure of each count
         for known in saved:
-            table = self._tried if known.tried else self._new
-            if table.setdefault(self._slot(known), known.address) == known.address:
+            table, slot = self._table(known), self._slot(known)
+            if table.get(slot) is None:
+                table.put(slot, known.address)
                 self._entries[known.address] = known
 
     def __len__(self) -> int:
@@ -90,8 +125,7 @@ class AddressBook:
         keyed.update("\0".join(map(str, parts)).encode())
         return int.from_bytes(keyed.digest(), "little")
 
-    def _slot(self, known: KnownAddress) -> tuple[int, int]:
-        """Bucket and position."""
+    def _slot(self, known: KnownAddress) -> Slot:
         group = dialling_group(host_of(known.address))
         if known.tried:
             one = self._hash("tried of", known.address) % TRIED_BUCKETS_PER_GROUP
@@ -101,7 +135,7 @@ class AddressBook:
             bucket = self._hash("new", known.source, one) % NEW_BUCKETS
         return bucket, self._hash("at", known.tried, bucket, known.address) % BUCKET_SIZE
 
-    def _table(self, known: KnownAddress) -> dict[tuple[int, int], str]:
+    def _table(self, known: KnownAddress) -> _Table:
         return self._tried if known.tried else self._new
 
     def _set(self, known: KnownAddress) -> None:
@@ -109,7 +143,7 @@ class AddressBook:
 
     def _remove(self, address: str) -> None:
         known = self._entries.pop(address)
-        del self._table(known)[self._slot(known)]
+        self._table(known).clear(self._slot(known))
         self._changes[address] = None
         self._rivals.pop(address, None)
         self._counted.pop(address, None)
@@ -122,7 +156,7 @@ class AddressBook:
             if not is_hopeless(self._entries[other], now):
                 return False
             self._remove(other)
-        self._new[slot] = known.address
+        self._new.put(slot, known.address)
         self._set(known)
         return True
 
@@ -170,16 +204,16 @@ class AddressBook:
         self._set(known)
         if not known.tried:
             moved = known._replace(tried=True)
-            if self._slot(moved) in self._tried:
+            if self._tried.get(self._slot(moved)) is not None:
                 if len(self._rivals) < _MAX_RIVALS:
                     self._rivals.setdefault(address, now)
             else:
                 self._move(known, moved)
 
     def _move(self, known: KnownAddress, moved: KnownAddress) -> None:
-        del self._new[self._slot(known)]
+        self._new.clear(self._slot(known))
         self._rivals.pop(known.address, None)
-        self._tried[self._slot(moved)] = known.address
+        self._tried.put(self._slot(moved), known.address)
         self._set(moved)
 
     def faulted(self, address: str) -> None:
@@ -214,7 +248,7 @@ class AddressBook:
             if known is None:
                 continue  # another that lost its place has taken its own
             moved = known._replace(tried=True)
-            holder = self._entries.get(self._tried.get(self._slot(moved), ""))
+            holder = self._entries.get(self._tried.get(self._slot(moved)) or "")
             if holder is None:
                 self._move(known, moved)
             elif now - holder.succeeded < _TESTED_S:
@@ -240,37 +274,51 @@ class AddressBook:
         Those of the first of `kinds` come before all others. Of a kind one table is drawn, of the table a bucket, of the bucket an address,
         which then has its chance: those that failed, were slow or at fault are passed over more often.
         """
+        tables = (self._new,) if only_new else (self._new, self._tried)
         for kind in kinds:
-            tables = [self._by_bucket(table, kind, now) for table in ((self._new,) if only_new else (self._new, self._tried))]
-            yield from _drawn(random, [buckets for buckets in tables if buckets], is_free)
 
-    def _by_bucket(
-        self, table: dict[tuple[int, int], str], is_wanted: Callable[[KnownAddress], bool], now: float
-    ) -> list[list[KnownAddress]]:
-        """The addresses of a kind that are not paused, by bucket."""
-        buckets: dict[int, list[KnownAddress]] = {}
-        entries = self._entries
-        for (bucket, _), address in table.items():
-            known = entries[address]
-            if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now)):
-                if there := buckets.get(bucket):
-                    there.append(known)
-                else:
-                    buckets[bucket] = [known]
-        return list(buckets.values())
+            def wanted(address: str, is_wanted: Callable[[KnownAddress], bool] = kind) -> KnownAddress | None:
+                known = self._entries[address]
+                return known if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now)) else None
+
+            yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
     def has(self, wanted: Callable[[KnownAddress], bool]) -> bool:
         """Whether any address meets a condition."""
         return any(map(wanted, self._entries.values()))
 
 
-def _drawn(random: random.Random, tables: list[list[list[KnownAddress]]], is_free: Callable[[str], bool]) -> Iterator[str]:
+class _Left:
+    """What is left to draw of a table. Whom a bucket holds is looked at when it is drawn first: a full book has 20,480 addresses."""
+
+    def __init__(self, buckets: list[Collection[str]], wanted: Callable[[str], KnownAddress | None]) -> None:
+        self._buckets: list[Collection[str] | list[KnownAddress]] = [*buckets]
+        self._wanted = wanted
+
+    def draw(self, random: random.Random) -> list[KnownAddress] | None:
+        """A bucket that has an address of the kind, each with the same chance; None if there is none."""
+        while self._buckets:
+            number = random.randrange(len(self._buckets))
+            bucket = self._buckets[number]
+            if not isinstance(bucket, list):
+                bucket = self._buckets[number] = [known for address in bucket if (known := self._wanted(address)) is not None]
+            if bucket:
+                return bucket
+            self._buckets[number] = self._buckets[-1]
+            self._buckets.pop()
+        return None
+
+
+def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], bool]) -> Iterator[str]:
     """Draw until nothing is left in any bucket of any table, or enough were looked at for once."""
     refused = looked_at = 0
     while tables and looked_at < _MOST_DRAWN:
-        looked_at += 1
         table = random.choice(tables)
-        bucket = random.choice(table)
+        bucket = table.draw(random)
+        if bucket is None:
+            tables.remove(table)
+            continue
+        looked_at += 1
         known = random.choice(bucket)
         if is_free(known.address):
             if refused < _DRAWS and random.random() >= chance(known):
@@ -279,10 +327,6 @@ def _drawn(random: random.Random, tables: list[list[list[KnownAddress]]], is_fre
             refused = 0
             yield known.address
         bucket.remove(known)
-        if not bucket:
-            table.remove(bucket)
-        if not table:
-            tables.remove(table)
 
 
 def is_hopeless(known: KnownAddress, now: float) -> bool:

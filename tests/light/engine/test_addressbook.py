@@ -43,7 +43,7 @@ def draw(book: AddressBook, rng: random.Random, now: float = NOW) -> str | None:
 
 def test_what_one_source_tells_reaches_few_buckets_of_the_new_table() -> None:
     book = filled(20_000)
-    assert len({bucket for bucket, _ in book._new}) <= NEW_BUCKETS_PER_SOURCE
+    assert len({bucket for bucket, _ in book._new.slots()}) <= NEW_BUCKETS_PER_SOURCE
     assert len(book) <= NEW_BUCKETS_PER_SOURCE * BUCKET_SIZE
 
 
@@ -51,8 +51,8 @@ def test_addresses_of_one_group_reach_few_buckets_of_the_tried_table() -> None:
     book = filled(2_000, group="7.7", sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
     for address in list(book._entries):
         book.connected(address, 0x49, 100, NOW)
-    assert book._tried
-    assert len({bucket for bucket, _ in book._tried}) <= TRIED_BUCKETS_PER_GROUP
+    assert len(book._tried)
+    assert len({bucket for bucket, _ in book._tried.slots()}) <= TRIED_BUCKETS_PER_GROUP
 
 
 def test_the_book_is_bounded_whatever_is_told() -> None:
@@ -136,7 +136,7 @@ def test_a_tried_address_that_fails_its_test_loses_its_place() -> None:
     assert book._entries[holder].tried
     book.judge_rivals(later + 120)
     assert book._entries[rival].tried
-    assert holder not in book._tried.values()
+    assert holder not in book._tried.slots().values()
 
 
 def test_a_tried_address_that_cannot_be_tested_loses_its_place_after_a_while() -> None:
@@ -200,9 +200,9 @@ def test_a_book_that_was_stored_is_the_same_and_nobody_else_knows_its_buckets() 
     assert not book.take_changes()
     random.Random(1).shuffle(stored)
     again = AddressBook(SECRET, stored)
-    assert (again._new, again._tried, again._entries) == (book._new, book._tried, book._entries)
+    assert (again._new.slots(), again._tried.slots(), again._entries) == (book._new.slots(), book._tried.slots(), book._entries)
     other = AddressBook(bytes(32), stored)
-    assert {bucket for bucket, _ in other._new} != {bucket for bucket, _ in book._new}
+    assert {bucket for bucket, _ in other._new.slots()} != {bucket for bucket, _ in book._new.slots()}
 
 
 def test_changes_tell_what_was_removed() -> None:

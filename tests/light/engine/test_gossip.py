@@ -146,7 +146,7 @@ def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
     run.tell(*many(0))
     book = run.engine.pool._discovery.book  # type: ignore[union-attr]
     assert {known.source for known in book._entries.values()} == {netgroup("198.51.100.1")}
-    assert len({bucket for bucket, _ in book._new}) <= 16
+    assert len({bucket for bucket, _ in book._new.slots()}) <= 16
 
 
 def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
