@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -57,6 +56,7 @@ CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 
 
+@cache
 def modules() -> list[str]:
     """Dotted names within the package, "__init__" for the package itself."""
     return sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
@@ -67,20 +67,29 @@ def tree(module: str) -> ast.Module:
     return ast.parse((PACKAGE / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(module: str) -> list[ast.AST]:
+    """All of a module's syntax tree."""
+    return list(ast.walk(tree(module)))
+
+
 def room(module: str) -> str:
     top = module.split(".")[0]
     return {"__main__": "cli"}.get(top, top)
 
 
-def imports(module: str) -> Iterator[str]:
+@cache
+def imports(module: str) -> list[str]:
     """Absolute names of everything that a module imports, anywhere in it: modules, and names in them."""
-    for node in ast.walk(tree(module)):
+    names: list[str] = []
+    for node in nodes(module):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import"
             assert node.module is not None
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def rooms_entered(module: str) -> set[str]:
@@ -157,15 +166,15 @@ def test_the_rule_sees_what_it_judges() -> None:
 def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
     for name in imports(module):
         assert not name.startswith(("bitcoin.wallet", "bitcoin.core.key", "bitcoin.SelectParams", "bitcoin.params"))
-    names = {node.id for node in ast.walk(tree(module)) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(tree(module)) if isinstance(node, ast.Attribute)}
+    names = {node.id for node in nodes(module) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes(module) if isinstance(node, ast.Attribute)}
     assert "SelectParams" not in names
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)])
 def test_only_the_rooms_named_open_sockets_or_await(module: str) -> None:
     assert not {name.split(".")[0] for name in imports(module)} & {"socket", "asyncio", "ssl", "selectors", "http", "urllib"}
-    assert not [node for node in ast.walk(tree(module)) if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
+    assert not [node for node in nodes(module) if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT)])
@@ -176,7 +185,7 @@ def test_the_engine_knows_no_connection_and_no_clock(module: str) -> None:
 
 @pytest.mark.parametrize("module", [module for module in modules() if room(module) != "cli"])
 def test_the_library_never_prints(module: str) -> None:
-    assert not [node for node in ast.walk(tree(module)) if isinstance(node, ast.Name) and node.id == "print"]
+    assert not [node for node in nodes(module) if isinstance(node, ast.Name) and node.id == "print"]
 
 
 @pytest.mark.parametrize("module", modules())
@@ -200,7 +209,7 @@ def on_self(node: ast.Attribute) -> bool:
 
 @pytest.mark.parametrize("module", modules())
 def test_a_class_and_a_function_can_be_kept_in_mind(module: str) -> None:
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.ClassDef):
             assert len(attributes(node)) <= WIDER.get(f"{module}.{node.name}", WIDEST), node.name
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -210,10 +219,7 @@ def test_a_class_and_a_function_can_be_kept_in_mind(module: str) -> None:
 
 def test_exceptions_to_the_sizes_are_still_needed() -> None:
     widths = {
-        f"{module}.{node.name}": len(attributes(node))
-        for module in modules()
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.ClassDef)
+        f"{module}.{node.name}": len(attributes(node)) for module in modules() for node in nodes(module) if isinstance(node, ast.ClassDef)
     }
     assert {name: width for name, width in widths.items() if width > WIDEST} == WIDER
 
@@ -318,7 +324,7 @@ def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) ->
 
 def names_bound(module: str) -> set[str]:
     """Names that a module imports."""
-    return {alias.name for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return {alias.name for node in nodes(module) if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
 def test_a_public_name_loads_only_its_own_room() -> None:

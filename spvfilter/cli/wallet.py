@@ -34,7 +34,7 @@ Row = TypeVar("Row", Coin, HistoryEntry)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter wallet {balance|coins|history|tx TXID|address|keychains} --db FILE [OPTION ...]"
+    parser.usage = "spvfilter wallet VIEW [TXID] --db FILE [OPTION ...]"
     parser.description = (
         "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch` may run meanwhile. "
         "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database. "

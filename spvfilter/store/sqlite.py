@@ -74,12 +74,23 @@ def translated(path: Path) -> Iterator[None]:
         raise kind(f"{path}: {error.strerror}") from error
 
 
+_LENGTHS = [size.to_bytes(8, "little") for size in range(256)]
+
+
 def mark(table: str, row: Sequence[object]) -> int:
     """63-bit checksum over a row of str, bytes, int and None; it shows whether the row is as it was written."""
     parts = [table.encode()]
     for value in row:
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        parts += (type(value).__name__[:1].encode(), len(data).to_bytes(8, "little"), data)
+        if isinstance(value, int):
+            kind, data = b"i", b"%d" % value
+        elif isinstance(value, bytes):
+            kind, data = b"b", value
+        elif isinstance(value, str):
+            kind, data = b"s", value.encode("utf-8", "surrogatepass")
+        else:  # None; a number with a fraction only in a damaged file
+            kind, data = type(value).__name__[:1].encode(), str(value).encode()
+        size = len(data)
+        parts += (kind, _LENGTHS[size] if size < 256 else size.to_bytes(8, "little"), data)
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest(), "little") >> 1
 
 

@@ -35,7 +35,7 @@ from support.kernelentries import (
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-SECONDS = effort(50, 200, 2_000) / 1000  # of changes for each place
+SECONDS = effort(50, 100, 2_000) / 1000  # of changes for each place
 PLACES = taken_places()
 places = pytest.mark.parametrize(("entry", "path"), [pytest.param(entry, path, id=f"{name} {path}") for name, entry, path in PLACES])
 OBJECTS = {"__doc__", "__module__", "__hash__", "__lt__", "__eq__", "__ne__", "__gt__", "__ge__"}  # of every type

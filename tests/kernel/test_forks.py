@@ -19,7 +19,7 @@ from support.kernelentries import BLOCK, PLACE, SCRIPTS, core, native
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-FORKS = effort(12, 100, 2_000)
+FORKS = effort(12, 40, 2_000)
 PATIENCE = 20  # seconds; a child needs milliseconds
 ROWS = np.random.default_rng(0).integers(0, 256, (1 << 16, 32), np.uint8)
 

@@ -15,7 +15,7 @@ from support.kernelentries import Kernel, native, reference
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-SEEDS = range(effort(3, 6, 60))
+SEEDS = range(effort(3, 3, 60))
 LIVES = effort(10, 20, 200)  # of series, per seed, of twelve operations each
 
 

@@ -36,7 +36,7 @@ else:
 
 KINDS = ("wpkh", "pkh", "sh(wpkh)", "tr", "wsh(sortedmulti)", "miniscript")
 INDEXES = 120  # of each keychain, that payments go to
-TIPS = effort(3, 4, 60)  # of a life
+TIPS = effort(3, 3, 60)  # of a life
 
 
 class Judge:

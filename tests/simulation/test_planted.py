@@ -14,7 +14,6 @@ QUICK = {  # noticed by one of these invariants in the first lives from a seed, 
     "events_come_before_their_commit": ("true", 1),
     "events_are_kept_one_commit_late": ("true", 1),
     "own_transactions_are_offered_to_nobody": ("true", 12),
-    "an_echo_ends_all_offers": ("alive", 18),
     "a_damaged_line_is_a_lie": ("just alive", 1),  # where every peer is banned, the client ends
     "one_peer_proves": ("honest", 1),
     "what_nobody_asked_for_is_kept": ("modest", 8),

@@ -116,7 +116,7 @@ class Judged(Model):
                 assert position.confirmation_block_time.block_id.height == entry.height
 
 
-@pytest.mark.parametrize("seed", range(effort(3, 12, 150)))
+@pytest.mark.parametrize("seed", range(effort(3, 6, 150)))
 def test_bdk_has_the_same_balance_coins_and_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_books, "OURS", scripts())
     model = Judged(seed)
