@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sys
+from _thread import RLock
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import ForwardRef, TypeVar
 
 T = TypeVar("T", bound=Callable[..., object])
@@ -32,6 +35,11 @@ def _resolvable(hint: object, module: str) -> object:
     return ForwardRef(text, module=module, is_class=True)
 
 
+_importing = RLock()  # held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
+
 class deferred:  # noqa: N801  used as a function
     """A stand-in for a module, which is imported when one of its attributes is first used.
 
@@ -44,7 +52,16 @@ class deferred:  # noqa: N801  used as a function
         self._name = name
 
     def __getattr__(self, attribute: str) -> object:
-        return getattr(sys.modules.get(self._name) or import_module(self._name), attribute)
+        module = sys.modules.get(self._name)
+        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):  # another thread is still importing it
+            module = self._imported()
+        return getattr(module, attribute)
+
+    def _imported(self) -> ModuleType:
+        if not self._name.startswith("spvfilter."):  # what others' modules import has locks and an order of its own
+            return import_module(self._name)
+        with _importing:
+            return import_module(self._name)
 
 
 def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import sys
+import threading
 import typing
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,6 +17,7 @@ import pytest
 
 import spvfilter
 from spvfilter import errors
+from spvfilter._public import deferred
 from support.publicnames import MODULES, ROOMS, loaded, members, own, public
 from support.raising import is_kernel, plain
 
@@ -175,3 +178,22 @@ def test_what_the_signatures_of_public_names_hold_is_public() -> None:
                 if cls.__module__.startswith("spvfilter") and cls.__module__ not in homes:
                     hidden.add((f"{room}.{name}", cls.__name__))
     assert hidden == HIDDEN.keys()
+
+
+def test_a_deferred_module_is_not_used_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long another thread takes to import it."""
+    (tmp_path / "takeslong.py").write_text("import threading\nbegun.set()\nassert going_on.wait(60)\nlast = 1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    begun, going_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(builtins, "begun", begun, raising=False)
+    monkeypatch.setattr(builtins, "going_on", going_on, raising=False)
+    module, found = deferred("takeslong"), list[object]()
+    threads = [threading.Thread(target=lambda: found.append(module.last)) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    threads[1].join(0.05)
+    going_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert found == [1, 1]

@@ -16,7 +16,7 @@ from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import BACKEND, BitCore, Encoding
+from spvfilter.kernel import BACKEND, BitCore, Encoding, columns
 
 if TYPE_CHECKING:
     import pickle
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from spvfilter.kernel import columns
     from spvfilter.kernel.columns import Keys
 else:
-    columns = deferred("spvfilter.kernel.columns")
     futures = deferred("concurrent.futures")
     pickle = deferred("pickle")
 

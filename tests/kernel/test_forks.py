@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -203,3 +204,43 @@ def test_a_child_of_a_child_begins_anew_too() -> None:
         table.add(EntryKind.SCRIPT, b"other")
 
     children(grandchild, lambda: table.scan_block(BLOCK), lambda: table.add(EntryKind.DATA, os.urandom(8)))
+
+
+IMPORTING = """
+import os, signal, sys, threading, time
+import numpy
+from spvfilter.kernel import Encoding, Family, native
+
+importing = threading.Event()
+
+
+class Slowly:
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name.startswith("spvfilter."):
+            importing.set()
+            time.sleep(0.2)
+
+
+def update():
+    made.update(numpy.zeros((3, 4), numpy.uint8))
+
+
+made = native.BitCore(8, 1, Family.FAST, bytes(16), bytearray(1), encoding=Encoding.BYTES)
+sys.meta_path.insert(0, Slowly)
+thread = threading.Thread(target=update)
+thread.start()
+importing.wait(5)
+pid = os.fork()
+if not pid:
+    signal.alarm(20)
+    update()
+    os._exit(0)
+print(importing.is_set(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+thread.join()
+"""
+
+
+def test_a_child_does_not_wait_for_what_another_thread_was_importing() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True 0\n"

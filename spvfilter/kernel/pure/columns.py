@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.errors import ColumnError
+from spvfilter.kernel import columns
 from spvfilter.kernel.pure.kinds import Column, Kind
 from spvfilter.kernel.values import Encoding
 
 if TYPE_CHECKING:
-    from spvfilter.kernel import columns
     from spvfilter.kernel.columns import Keys, Nulls
     from spvfilter.kernel.pure import arrow
 else:
     arrow = deferred("spvfilter.kernel.pure.arrow")
-    columns = deferred("spvfilter.kernel.columns")
 
 Encoded = TypeVar("Encoded")
 _SIGNED = "bhilqn"

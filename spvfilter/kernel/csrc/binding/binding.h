@@ -54,6 +54,7 @@
 typedef struct {
     PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError; /* spvfilter.errors */
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
+    PyObject *batch_of; /* of spvfilter.kernel.columns */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
     PyObject *BitCore, *CounterCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;

@@ -68,6 +68,7 @@ PyObject *spv_allocate(PyObject *type) {
     return ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
 }
 
+/* All that is imported, at once: a child that was forked while another thread imports a module would wait for that thread. */
 static bool import(spv_state *state) {
     const struct {
         const char *module, *name;
@@ -78,6 +79,7 @@ static bool import(spv_state *state) {
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
         FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
+        FROM("kernel.columns", batch_of),
         FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
 #undef FROM
     };

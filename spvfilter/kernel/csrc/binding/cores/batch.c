@@ -172,10 +172,8 @@ static PyObject *batch_of(const spv_run *run, PyObject *keys) {
     }
     if (PyList_CheckExact(keys) || PyTuple_CheckExact(keys) || PyMemoryView_Check(keys) || PyAnySet_CheckExact(keys) || PyDict_CheckExact(keys))
         return Py_NewRef(Py_None);
-    PyObject *module = PyImport_ImportModule("spvfilter.kernel.columns");
-    PyObject *batch = module ? PyObject_CallMethod(module, "batch_of", "OO", keys, run->skip ? Py_True : Py_False) : NULL;
-    Py_XDECREF(module);
-    return batch;
+    const spv_state *state = spv_core_state((PyObject *)run->core);
+    return state ? PyObject_CallFunction(state->batch_of, "OO", keys, run->skip ? Py_True : Py_False) : NULL;
 }
 
 /* The answers to what came in. */
