@@ -11,15 +11,17 @@ import pytest
 from spvfilter.address import script_to_address
 from spvfilter.errors import AddressError, InexpressibleError, ParameterError, WatchListInUseError
 from spvfilter.kernel import EntryKind
-from spvfilter.light.events import Mode
+from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.responder import FilterRequest, Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, script_pushes
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import Place, Run, World, check_stored, key, place, running
+from support.lightworld import STRANGER, Place, Run, World, check_stored, key, place, running
 from support.locks import FOREIGN
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -256,3 +258,30 @@ async def test_a_script_is_added_twice_with_another_label_and_many_at_once() -> 
             await run.client.add_addresses(bad)
         (each,) = (await run.client.status()).searched[-1:]
         assert each.entries >= 3_000
+
+
+class HeadersOnly(Responder):
+    """Gives neither blocks nor filters."""
+
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
+        pass
+
+    def on_filters_wanted(self, asked: FilterRequest) -> None:
+        pass
+
+
+@MODES
+async def test_a_search_that_began_without_a_block_begins_there_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
+    world = World(36)
+    world.grow(20, share=0.9)
+    path, late = tmp_path / "w.db", world.locks[1].script_pubkey
+    async with Node(world.regtest, responder=HeadersOnly) as node:
+        async with running(world, node, mode=mode, store=path, watch=without(world, 1), from_height=118) as run:
+            await run.client.add_script(late, from_height=0)
+            await run.until(lambda books: any(isinstance(each, PeerChanged) for each in books.events))
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, watch=without(world, 1), from_height=118) as run:
+            await run.client.add_script(STRANGER.script_pubkey, from_height=117)
+            await run.synced(world)
+            assert {each for each in world.scan() if each[3] is not None and each[3] <= 116} <= await found(run)
+            assert not (await run.client.status()).skipped

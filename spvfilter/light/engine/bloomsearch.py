@@ -64,7 +64,7 @@ class BloomSearch:
         self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
         context.pool.on_gone(self._gone)
-        context.pool.on_lie(lambda peer: coverage.retract(peer.group))
+        context.pool.on_lie(lambda peer: coverage.retract(peer.group, peer.address))
 
     def _gone(self, peer: Peer) -> None:
         self._links.pop(peer, None)
@@ -257,7 +257,7 @@ class BloomSearch:
             if not self._record_blocks(blocks):
                 return
             part.is_recorded = True
-            self._coverage.answered(part.first, part.last, {peer.group})
+            self._coverage.answered(part.first, part.last, peer.group, peer.address)
             self.teach()
             for other in list(part.answers):
                 if other is not peer and part in self._parts:
@@ -301,7 +301,7 @@ class BloomSearch:
             if shown:
                 self._expose(part, block, shown)
                 return
-        self._coverage.witnessed(part.first, part.last, peer.group)
+        self._coverage.witnessed(part.first, part.last, peer.group, peer.address)
 
     def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
         """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched again."""
@@ -326,9 +326,9 @@ class BloomSearch:
             if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
                 continue
             under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
-            debt = self._coverage.owed_to(peer.group)
+            debt = self._coverage.owed_to(peer.group, peer.address)
             while debt is not None and debt.first in under_way:
-                debt = self._coverage.owed_to(peer.group, debt.last)
+                debt = self._coverage.owed_to(peer.group, peer.address, debt.last)
             if debt is None:
                 continue
             last = min(debt.first + patience.flight - 1, debt.last, self._context.books.cursor)

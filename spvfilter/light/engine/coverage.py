@@ -1,13 +1,13 @@
 """Coverage: what has been agreed for which heights, what is disputed, and which heights still lack witnesses. It survives restarts.
 
 With compact filters, a height is proven when two independent peers have stated the same filter header there, or above. With BIP-37 each
-block has those who answered for it; while they are fewer than three, further peers are asked when they come.
+block has those who answered for it; while they are fewer than three independent ones, further peers are asked when they come: also
+another of the same group, which proves nothing but may show what was left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any  # JSON
+from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
@@ -20,18 +20,38 @@ else:
 
 
 WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
+MAX_ADDRESSES = 8  # of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
 MAX_DEBTS = 1_000  # ranges that lack witnesses; ours
 MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
 NOTE = "coverage"
 
 
+class Witnesses(NamedTuple):
+    """Who has answered for blocks: the network groups, which are independent of each other, and addresses."""
+
+    groups: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+
+    def plus(self, group: str, address: str) -> Witnesses:
+        """With another one."""
+        return Witnesses(self.groups | {group}, self.addresses | {address} if len(self.addresses) < MAX_ADDRESSES else self.addresses)
+
+    def minus(self, group: str, address: str) -> Witnesses:
+        """Without that group and that address."""
+        return Witnesses(self.groups - {group}, self.addresses - {address})
+
+    def lack(self, group: str, address: str) -> bool:
+        """Whether it is worth asking a peer."""
+        return group not in self.groups or (address not in self.addresses and len(self.addresses) < MAX_ADDRESSES)
+
+
 @dataclass(slots=True)
 class Debt:
-    """A range of heights searched by BIP-37, and the groups that have answered for it."""
+    """A range of heights searched by BIP-37, and who has answered for it."""
 
     first: int
     last: int
-    groups: frozenset[str]
+    witnesses: Witnesses
 
 
 @dataclass(slots=True)
@@ -54,7 +74,7 @@ class Coverage:
             proven=int(found["proven"]),
             disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
             doubted=[(int(first), int(last)) for first, last in found["doubted"]],
-            debts=[Debt(int(first), int(last), frozenset(groups)) for first, last, groups in found["debts"]],
+            debts=[Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses))) for first, last, *witnesses in found["debts"]],
         )
 
     def encode(self) -> bytes:
@@ -64,7 +84,7 @@ class Coverage:
             "proven": self.proven,
             "disputed": [[height, block_hash.hex()] for height, block_hash in self.disputed.items()],
             "doubted": self.doubted,
-            "debts": [[debt.first, debt.last, sorted(debt.groups)] for debt in self.debts],
+            "debts": [[debt.first, debt.last, *map(sorted, debt.witnesses)] for debt in self.debts],
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
@@ -116,50 +136,51 @@ class Coverage:
 
     # BIP-37
 
-    def answered(self, first: int, last: int, groups: Iterable[str]) -> None:
-        """Blocks above all recorded ones were searched, on the word of these groups."""
-        self._replace(first, last, frozenset(groups))
+    def answered(self, first: int, last: int, group: str, address: str) -> None:
+        """Blocks above all recorded ones were searched, on the word of a peer."""
+        self._replace(first, last, Witnesses().plus(group, address))
 
-    def witnessed(self, first: int, last: int, group: str) -> None:
-        """A further group has answered for blocks."""
+    def witnessed(self, first: int, last: int, group: str, address: str) -> None:
+        """A further peer has answered for blocks."""
         for debt in list(self.debts):
             if debt.last < first or debt.first > last:
                 continue
-            self._replace(max(first, debt.first), min(last, debt.last), debt.groups | {group})
+            self._replace(max(first, debt.first), min(last, debt.last), debt.witnesses.plus(group, address))
 
-    def retract(self, group: str) -> None:
-        """A peer of this group has lied: what it answered for counts as unanswered."""
+    def retract(self, group: str, address: str) -> None:
+        """A peer has lied: what its group answered for counts as unanswered."""
         for debt in list(self.debts):
-            if group in debt.groups:
-                self._replace(debt.first, debt.last, debt.groups - {group})
+            if group in debt.witnesses.groups:
+                self._replace(debt.first, debt.last, debt.witnesses.minus(group, address))
 
-    def owed_to(self, group: str, above: int = -1) -> Debt | None:
-        """The lowest range above a height that a group has not answered for."""
-        return next((debt for debt in self.debts if group not in debt.groups and debt.last > above), None)
+    def owed_to(self, group: str, address: str, above: int = -1) -> Debt | None:
+        """The lowest range above a height for which a peer is to be asked."""
+        return next((debt for debt in self.debts if debt.last > above and debt.witnesses.lack(group, address)), None)
 
     def forgive(self, height: int = -1) -> None:
         """Blocks above a height are to be searched again, so there is no debt for them."""
         if any(debt.last > height for debt in self.debts):
             self._replace(height + 1, max(debt.last for debt in self.debts), None)
 
-    def _replace(self, first: int, last: int, groups: frozenset[str] | None) -> None:
+    def _replace(self, first: int, last: int, witnesses: Witnesses | None) -> None:
         """State for a range who answered for it; None or enough groups mean that nothing is owed."""
         debts: list[Debt] = []
         for debt in self.debts:
             if debt.first < first:
-                debts.append(Debt(debt.first, min(debt.last, first - 1), debt.groups))
+                debts.append(Debt(debt.first, min(debt.last, first - 1), debt.witnesses))
             if debt.last > last:
-                debts.append(Debt(max(debt.first, last + 1), debt.last, debt.groups))
-        if groups is not None and len(groups) < WITNESSES:
-            debts.append(Debt(first, last, groups))
+                debts.append(Debt(max(debt.first, last + 1), debt.last, debt.witnesses))
+        if witnesses is not None and len(witnesses.groups) < WITNESSES:
+            debts.append(Debt(first, last, witnesses))
         debts.sort(key=lambda debt: debt.first)
         merged: list[Debt] = []
         for debt in debts:
             if debt.first > debt.last:
                 continue
-            joins = merged and merged[-1].last + 1 == debt.first and (merged[-1].groups == debt.groups or len(merged) >= MAX_DEBTS)
+            joins = merged and merged[-1].last + 1 == debt.first and (merged[-1].witnesses == debt.witnesses or len(merged) >= MAX_DEBTS)
             if joins:
-                merged[-1] = Debt(merged[-1].first, debt.last, merged[-1].groups & debt.groups)
+                both = zip(merged[-1].witnesses, debt.witnesses, strict=True)
+                merged[-1] = Debt(merged[-1].first, debt.last, Witnesses(*(one & other for one, other in both)))
             else:
                 merged.append(debt)
         self.debts = merged

@@ -111,6 +111,8 @@ class Engine:
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
             start_height.lower(StartHeight(*books.blocks.wanted))
+        elif books.searched < 0 and books.blocks.start is not None:  # it was to begin there, and no block was searched
+            start_height.lower(StartHeight(books.blocks.start))
         self.changes = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find
@@ -466,10 +468,8 @@ class Engine:
             self.status.report_search(Phase.FILTERS)
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
-        if self.coverage.debts and self.coverage.proven >= context.chain.height:  # what was searched by BIP-37 on too few words
-            context.books.rewind(self.coverage.debts[0].first - 1)
-            self.coverage.forgive()
-            context.changed()
+        if self.coverage.debts and not awaits_witness:
+            self._compact.pay_debts()
         if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
             vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
             self.status.say_synced(vouching, proven=True)

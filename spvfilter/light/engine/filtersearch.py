@@ -92,6 +92,22 @@ class FilterSearch:
         """Give up what is under way: blocks are searched in another way now."""
         self._parts.clear()
 
+    def pay_debts(self) -> None:
+        """Search again what was searched by BIP-37 on too few words: once the filters are proven, and before that on the word of others."""
+        context, coverage, top = self._context, self._coverage, self._context.chain.height
+        if coverage.proven >= top:
+            context.books.rewind(coverage.debts[0].first - 1)
+            coverage.forgive()
+            context.changed()
+        elif context.rows.height == context.books.cursor == top and not self._headers.is_hearing:
+            vouching = self._headers.vouching(top)
+            owed = [debt.first for peer in vouching if (debt := coverage.owed_to(peer.group, peer.address)) is not None]
+            if owed:
+                for peer in vouching:
+                    coverage.witnessed(0, top, peer.group, peer.address)
+                context.books.search_again(min(owed) - 1)
+                context.changed()
+
     def advance(self, *, may_record: bool) -> None:
         """Fetch and match as far as possible, and record, unless a witness is about to say more."""
         if self._context.out.is_backed_up:
