@@ -14,7 +14,8 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.responder import FilterRequest, Responder
+from spvfilter.node.filterindex import FilterRequest
+from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, script_pushes
@@ -275,13 +276,13 @@ async def test_a_search_that_began_without_a_block_begins_there_again_after_a_re
     world = World(36)
     world.grow(20, share=0.9)
     path, late = tmp_path / "w.db", world.locks[1].script_pubkey
-    async with Node(world.regtest, responder=HeadersOnly) as node:
-        async with running(world, node, mode=mode, store=path, watch=without(world, 1), from_height=118) as run:
-            await run.client.add_script(late, from_height=0)
-            await run.until(lambda books: any(isinstance(each, PeerChanged) for each in books.events))
-    async with Node(world.regtest) as node:
-        async with running(world, node, mode=mode, store=path, watch=without(world, 1), from_height=118) as run:
-            await run.client.add_script(STRANGER.script_pubkey, from_height=117)
-            await run.synced(world)
-            assert {each for each in world.scan() if each[3] is not None and each[3] <= 116} <= await found(run)
-            assert not (await run.client.status()).skipped
+    options = {"mode": mode, "store": path, "watch": without(world, 1), "from_height": 118}
+    async with Node(world.regtest, responder=HeadersOnly) as node, running(world, node, **options) as run:  # type: ignore[arg-type]  # by name
+        await run.client.add_script(late, from_height=0)
+        await run.until(lambda books: any(isinstance(each, PeerChanged) for each in books.events))
+    options["watch"] = without(world, 1)
+    async with Node(world.regtest) as node, running(world, node, **options) as run:  # type: ignore[arg-type]  # by name
+        await run.client.add_script(STRANGER.script_pubkey, from_height=117)
+        await run.synced(world)
+        assert {each for each in world.scan() if each[3] is not None and each[3] <= 116} <= await found(run)
+        assert not (await run.client.status()).skipped
