@@ -4,17 +4,17 @@ from __future__ import annotations
 
 __all__ = [
     "AddressError", "BackendError", "BlockFilterError", "CapacityError", "CapacityWarning", "CheckpointError", "ColumnError",
-    "CommitmentError", "DescriptorError", "DifficultyError", "DiscontinuousHeadersError", "EnvelopeError", "EventGapError",
-    "FalseFilterError", "FormatError", "FpRateWarning", "FutureHeaderError", "HeaderError", "IncompleteScanError", "InexpressibleError",
-    "InvalidHeaderError", "KeychainError", "KeychainMismatchError", "LieError", "LostSpendsWarning", "LowWorkError", "MedianTimeError",
-    "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError", "NodeNetworkError",
-    "NodePrunedError", "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError", "NotRunningError", "OrderError",
-    "ParameterError", "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError", "RefusedError",
-    "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFullError", "RemoteMissingError", "RemoteReadOnlyError",
-    "RemoteTypeError", "SessionError", "SourceError", "SpvFilterError", "SpvFilterWarning", "StoreCorruptError", "StoreError",
-    "StoreForeignError", "StoreFullError", "StoreLockedError", "StoreReadOnlyError", "TargetError", "TimewarpError", "TooLargeError",
-    "TxConflictError", "TxRefusedError", "UnconnectedHeadersError", "UndoError", "UselessPeerError", "VersionError", "WatchFileError",
-    "WatchListInUseError", "WrongNetworkError",
+    "CommitmentError", "DescriptorError", "DifficultyError", "DirectoryInUseError", "DiscontinuousHeadersError", "EnvelopeError",
+    "EventGapError", "FalseFilterError", "FormatError", "FpRateWarning", "FutureHeaderError", "HeaderError", "IncompleteScanError",
+    "InexpressibleError", "InvalidHeaderError", "KeychainError", "KeychainMismatchError", "LieError", "LostSpendsWarning", "LowWorkError",
+    "MedianTimeError", "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError",
+    "NodeNetworkError", "NodePrunedError", "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError",
+    "NotRunningError", "OrderError", "ParameterError", "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError",
+    "RefusedError", "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFullError", "RemoteMissingError",
+    "RemoteReadOnlyError", "RemoteTypeError", "SessionError", "SourceError", "SpvFilterError", "SpvFilterWarning", "StoreCorruptError",
+    "StoreError", "StoreForeignError", "StoreFullError", "StoreLockedError", "StoreReadOnlyError", "TargetError", "TimewarpError",
+    "TooLargeError", "TxConflictError", "TxRefusedError", "UnconnectedHeadersError", "UndoError", "UselessPeerError", "VersionError",
+    "WatchFileError", "WatchListInUseError", "WrongNetworkError",
 ]  # fmt: skip
 
 
@@ -151,6 +151,10 @@ class WatchListInUseError(SpvFilterError, RuntimeError):
 
 class SourceError(SpvFilterError):
     """A source of blocks that cannot be read; the message names the file or stream."""
+
+
+class DirectoryInUseError(SpvFilterError):
+    """A directory into which another process scans, or another scan of this process."""
 
 
 class FalseFilterError(SourceError):

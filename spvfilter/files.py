@@ -1,12 +1,13 @@
-"""Atomic file replacement: a new file takes the place of an old one completely or not at all."""
+"""Files on disk: one that takes the place of an old one completely or not at all, and one that is locked by a single process."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import tempfile
 else:
     tempfile = deferred("tempfile")
+
+_MOST_DIGITS = 20  # of a process id
 
 
 @contextmanager
@@ -35,3 +38,59 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+class FileHeldError(Exception):
+    """A file is locked already, by the process of that id, or by one that is not known."""
+
+    def __init__(self, process: int | None) -> None:
+        super().__init__(process)
+        self.process = process
+
+    def __str__(self) -> str:
+        return "another process" if self.process is None else f"process {self.process}"
+
+
+class FileLock:
+    """The system's lock on a file that names the process which holds it, from `take` to `release`, when the file is removed.
+
+    The file is locked, not only there, so that what a killed process left locks nobody out. One process takes it no more than once.
+    """
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Make the file and lock it. Raises FileHeldError, OSError."""
+        while True:
+            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(file, path):  # else it was released and removed since it was opened
+                    os.ftruncate(file, 0)
+                    os.pwrite(file, str(os.getpid()).encode("ascii"), 0)
+                    return cls(path, file)
+                os.close(file)
+            except BlockingIOError:
+                holder = os.pread(file, _MOST_DIGITS, 0)
+                os.close(file)
+                raise FileHeldError(int(holder) if holder.isdigit() else None) from None
+            except BaseException:
+                os.close(file)
+                raise
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._file >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

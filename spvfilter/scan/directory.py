@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
+from spvfilter.files import FileHeldError, FileLock
 from spvfilter.kernel import unpack_hits
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
@@ -27,7 +29,11 @@ else:
     asyncio = deferred("asyncio")
 
 _PARTS = "parts"
+_LOCK = ".lock"
 _NO_COINS = b""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @public
@@ -79,20 +85,47 @@ class PartScan:
     async def run(self, engine: Engine | None = None) -> list[PartFile]:
         """Scan what is not scanned yet, by default in one thread, and return the files of the parts, in chain order.
 
-        Raises ParameterError if the directory holds another scan, or other things; OSError; SourceError for what cannot be used.
+        Raises ParameterError if the directory holds another scan, or other things; DirectoryInUseError while another one scans into it;
+        OSError; SourceError for what cannot be used.
         """
-        chosen = engine or Threads()
+        async with self.held(engine) as parts:
+            return parts
+
+    @asynccontextmanager
+    async def held(self, engine: Engine | None = None) -> AsyncIterator[list[PartFile]]:
+        """Scan as `run` does; nobody else scans into the directory until the context is left. Raises what `run` raises."""
+        with self._locked():
+            chosen = engine or Threads()
+            try:
+                parts = await self._scanned(chosen)
+            finally:
+                if engine is None:
+                    await chosen.aclose()
+            yield parts
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            manifest = await asyncio.to_thread(self._opened)
-            if manifest.finished and (done := await asyncio.to_thread(self._whole, manifest)):
-                await asyncio.to_thread(self._clean, manifest)
-                return done
-            await asyncio.to_thread(self._widen)
-            tasks, summaries = await self._passes(chosen)
-            return await asyncio.to_thread(self._finish, manifest, tasks, summaries)
+            lock = FileLock.take(self.directory / _LOCK)
+        except FileHeldError as held:
+            who = "another scan of this process" if held.process == os.getpid() else str(held)
+            raise DirectoryInUseError(
+                f"{self.directory}: {who} scans into it: wait until it has ended, or choose another directory"
+            ) from None
+        try:
+            yield
         finally:
-            if engine is None:
-                await chosen.aclose()
+            lock.release()
+
+    async def _scanned(self, engine: Engine) -> list[PartFile]:
+        manifest = await to_its_end(self._opened)
+        if manifest.finished and (done := await to_its_end(self._whole, manifest)):
+            await to_its_end(self._clean, manifest)
+            return done
+        await to_its_end(self._widen)
+        tasks, summaries = await self._passes(engine)
+        return await to_its_end(self._finish, manifest, tasks, summaries)
 
     def finished(self) -> list[PartFile]:
         """The files of the parts of a scan that has ended, in chain order. Raises OSError, SourceError."""
@@ -100,10 +133,10 @@ class PartScan:
         return [] if manifest is None else [PartFile(self.directory / _PARTS / name) for name in manifest.finished]
 
     def _opened(self) -> Manifest:
-        self.directory.mkdir(parents=True, exist_ok=True)
         held = Manifest.read(self.directory)
         if held is None:
-            if strange := next((each.name for each in self.directory.iterdir() if not each.name.startswith(".spvfilter-")), None):
+            names = (each.name for each in self.directory.iterdir())
+            if strange := next((name for name in names if not name.startswith(".spvfilter-") and name != _LOCK), None):
                 raise ParameterError(f"{self.directory} is not empty and holds no scan (it has {strange}): choose another directory")
             held = self._wanted
             held.write(self.directory)
@@ -159,10 +192,10 @@ class PartScan:
         while True:
             table = self._watch.table
             await engine.begin(table)
-            digest = await asyncio.to_thread(table_digest, table)
+            digest = await to_its_end(table_digest, table)
             tasks = [self._task(part, digest) for part in parts]
             summaries = await self._pass(engine, tasks)
-            if not await asyncio.to_thread(self._windows_moved, [PartFile(task.path) for task in tasks]):
+            if not await to_its_end(self._windows_moved, [PartFile(task.path) for task in tasks]):
                 break
             self.report.passes += 1
         blind = [number for number, summary in enumerate(summaries) if summary.by_outpoint]
@@ -174,7 +207,7 @@ class PartScan:
         key = sha256(b"".join(task.key for task in (*stale, *tasks))).digest()
         coins = self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
         if not coins.exists():
-            await asyncio.to_thread(write_coins, coins, [PartFile(task.path) for task in (*stale, *tasks)], self._most_coins)
+            await to_its_end(write_coins, coins, [PartFile(task.path) for task in (*stale, *tasks)], self._most_coins)
         if coins.stat().st_size == HASH_SIZE:  # no output was found
             return tasks, summaries
         self.report.passes += 1
@@ -227,3 +260,17 @@ class PartScan:
         for path in (self.directory / _PARTS).iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
+    """Call a function in a thread, and wait for its end even if cancelled: a directory is not let go while something writes there."""
+    working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        while not working.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([working])
+        if not working.cancelled():
+            working.exception()  # it is seen, and the cancellation is what is told
+        raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
-from spvfilter.scan.directory import PartScan
+from spvfilter.scan.directory import PartScan, to_its_end
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.manifest import Manifest
 from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, lines, write_lines
@@ -41,8 +41,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     chosen = OutputFormat(form)
     if chosen is OutputFormat.PARQUET:
         await asyncio.to_thread(check_parquet)
-    parts = await scan.run(engine)
-    return await asyncio.to_thread(_merged, scan, parts, chosen)
+    async with scan.held(engine) as parts:
+        return await to_its_end(_merged, scan, parts, chosen)
 
 
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:

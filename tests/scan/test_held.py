@@ -1,0 +1,148 @@
+"""Two scans into one directory: the second is refused by name, and neither takes anything from the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spvfilter import cli
+from spvfilter.errors import DirectoryInUseError
+from spvfilter.kernel import WatchTable
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, Engine, PartScan, PartSummary, PartTask, Plan, Threads, outputs, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.build import GENESIS, TxOut, block_of, p2wpkh
+from support.chains import write_records
+
+SCRIPT = p2wpkh(bytes(20))
+ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
+
+
+class Waiting(Engine):
+    """Threads that begin once they are told to."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+        self.may_go = asyncio.Event()
+        self._threads = Threads()
+
+    async def begin(self, table: WatchTable) -> None:
+        await self._threads.begin(table)
+
+    async def run(self, task: PartTask) -> PartSummary:
+        self.is_asked.set()
+        await self.may_go.wait()
+        return await self._threads.run(task)
+
+    async def aclose(self) -> None:
+        await self._threads.aclose()
+
+
+def blocks_in(folder: Path) -> Path:
+    write_records(folder / "blk00000.dat", [block_of(GENESIS, 1, paid=[TxOut(5_000, SCRIPT)])])
+    return folder / "blk00000.dat"
+
+
+def scan_into(out: Path, blocks: Path) -> PartScan:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    return PartScan(out, Plan.of(BlockFiles(blocks), REGTEST), watch)
+
+
+async def test_a_second_scan_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    blocks, out, engine = blocks_in(tmp_path), tmp_path / "out", Waiting()
+    first = asyncio.create_task(scan_parts(scan_into(out, blocks), engine=engine))
+    await engine.is_asked.wait()
+    before = sorted(out.rglob("*"))
+    for second in (scan_parts(scan_into(out, blocks)), scan_into(out, blocks).run()):
+        with pytest.raises(DirectoryInUseError, match=f"^{out}: another scan of this process scans into it: wait"):
+            await second
+    assert sorted(out.rglob("*")) == before
+    engine.may_go.set()
+    assert b",5000," in (await first).read_bytes()
+    await engine.aclose()
+    assert await scan_parts(scan_into(out, blocks)) == await first
+    assert not (out / ".lock").exists()
+
+
+async def test_a_scan_that_fails_or_is_given_up_lets_the_directory_go(tmp_path: Path) -> None:
+    blocks, out, engine = blocks_in(tmp_path), tmp_path / "out", Waiting()
+    first = asyncio.create_task(scan_parts(scan_into(out, blocks), engine=engine))
+    await engine.is_asked.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await engine.aclose()
+    assert (await scan_parts(scan_into(out, blocks))).exists()
+
+
+async def test_a_directory_is_not_let_go_while_its_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancellation reaches no thread."""
+    blocks, out = blocks_in(tmp_path), tmp_path / "out"
+    merging, may_go, merged = threading.Event(), threading.Event(), outputs._merged
+
+    def waits(*args: object) -> Path:
+        merging.set()
+        assert may_go.wait(60)
+        return merged(*args)  # type: ignore[arg-type]  # as it was called
+
+    with monkeypatch.context() as patched:
+        patched.setattr(outputs, "_merged", waits)
+        first = asyncio.create_task(scan_parts(scan_into(out, blocks)))
+        assert await asyncio.to_thread(merging.wait, 60)
+        for _ in range(3):
+            first.cancel()
+            await asyncio.sleep(0)
+    with pytest.raises(DirectoryInUseError):
+        await scan_parts(scan_into(out, blocks))
+    may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (out / "matches.csv").exists()
+    assert (await scan_parts(scan_into(out, blocks))).exists()
+
+
+_ANOTHER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from scan.test_held import Waiting, scan_into
+from spvfilter.scan import scan_parts
+
+async def scan():
+    engine = Waiting()
+    scanning = asyncio.create_task(scan_parts(scan_into(Path(sys.argv[2]), Path(sys.argv[3])), engine=engine))
+    await engine.is_asked.wait()
+    print("scanning", flush=True)
+    await scanning
+
+asyncio.run(scan())
+"""
+
+
+def test_another_process_is_named_and_once_it_was_killed_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks, out = blocks_in(tmp_path), tmp_path / "out"
+    argv = ["scan", str(blocks), "--network", "regtest", "--address", ADDRESS, "--out", str(out)]
+    tests = Path(__file__).parents[1]
+    with subprocess.Popen(
+        [sys.executable, "-c", _ANOTHER, str(tests), str(out), str(blocks)], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": ""}
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"scanning\n"
+        try:
+            assert cli.main(argv) == 2
+            assert f"{out}: process {other.pid} scans into it: wait until it has ended, or choose another" in capsys.readouterr().err
+        finally:
+            other.kill()
+    assert (out / ".lock").exists()  # nobody has removed it
+    assert cli.main(argv) == 0
+    assert b",5000," in (out / "matches.csv").read_bytes()
+    assert not (out / ".lock").exists()
