@@ -17,6 +17,7 @@ import generic
 import growth
 import headers
 import ledger
+import parts
 import peers
 import pipeline
 import proofs
@@ -34,6 +35,7 @@ SUITES = {
     "threads": pipeline.threads,
     "files": pipeline.files,
     "pipeline": pipeline.pipeline,
+    "parts": parts.parts,
     "addresses": pipeline.addresses,
     "start": pipeline.start,
     "generic": generic.generic,
@@ -48,7 +50,7 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "growth"}
+ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "parts", "growth"}
 BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 

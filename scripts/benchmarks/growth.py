@@ -7,6 +7,7 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
+import parts
 from blocks import chained, fresh_scan, read, strangers, watching
 from compact import scripts
 from measure import Row, best_of
@@ -16,7 +17,7 @@ from spvfilter.kernel import BACKEND, GcsQuery, gcs_build
 from spvfilter.protocol import BASIC_M, BASIC_P
 
 _U = "sha256 (1 u)"
-_SERIES = ("scripts watched", "filter elements", "scripts asked of a compact filter", "blocks")
+_SERIES = ("scripts watched", "filter elements", "scripts asked of a compact filter", "blocks", *parts.SERIES)
 
 
 def growth(folder: Path, rounds: int) -> list[Row]:
@@ -46,7 +47,7 @@ def growth(folder: Path, rounds: int) -> list[Row]:
         blocks = list(chained(folder, size << 20))
         ours, one = best_of(rounds, partial(_scan, Matcher(watch.copy(), jobs=2), blocks), partial(_hash, blocks))
         rows.append(Row(f"{len(blocks):,} {_SERIES[3]}", ours, one, "sha256 of each (1 u)"))
-    return rows
+    return rows + (parts.growth(rounds) if BACKEND == "native" else [])
 
 
 def _scan(matcher: Matcher, blocks: list[bytes]) -> None:

@@ -57,12 +57,17 @@ def _hash_all(blocks: list[bytes], jobs: int) -> None:
         list(pool.map(hash_each, (blocks[number::jobs] for number in range(jobs))))
 
 
-def written(folder: Path, blocks: Iterable[bytes], key: bytes = b"") -> Path:
-    """A blk file of blocks, XORed if there is a key, which is written beside it."""
-    path = folder / "blk00000.dat"
+def gigabytes() -> float:
+    """How much is scanned."""
+    return float(os.environ.get("SPVFILTER_BENCH_GB", "1"))
+
+
+def written(folder: Path, blocks: Iterable[bytes], key: bytes = b"", *, name: str = "blk00000.dat", tail: int = 0) -> Path:
+    """A blk file of blocks, XORed if there is a key, which is written beside it. Undo records state a size that is less by their `tail`."""
+    path = folder / name
     with path.open("wb") as file:
         for block in blocks:
-            record = MAINNET.magic + len(block).to_bytes(4, "little") + block
+            record = MAINNET.magic + (len(block) - tail).to_bytes(4, "little") + block
             file.write(xored(record, file.tell(), key) if key else record)
     if key:
         (folder / "xor.dat").write_bytes(key)
@@ -71,7 +76,7 @@ def written(folder: Path, blocks: Iterable[bytes], key: bytes = b"") -> Path:
 
 def files(folder: Path, rounds: int) -> list[Row]:
     """The matcher over a blk file in the page cache, plain and XORed, against reading and hashing it once."""
-    size = int(float(os.environ.get("SPVFILTER_BENCH_GB", "1")) * 1e9)
+    size = int(gigabytes() * 1e9)
     watch = watching(1_000)
     rows = []
     with tempfile.TemporaryDirectory() as name, asyncio.Runner() as loop:
@@ -84,7 +89,7 @@ def files(folder: Path, rounds: int) -> list[Row]:
                 3 * rounds,
                 lambda jobs=jobs: loop.run(match_all(watch, BlockFiles(plain), jobs)),
                 lambda jobs=jobs: loop.run(match_all(watch, BlockFiles(mixed), jobs)),
-                partial(_read_and_hash, plain / "blk00000.dat"),
+                partial(read_and_hash, plain / "blk00000.dat"),
             )
             rows.append(Row(f"{size / 1e9:g} GB of files, jobs={jobs}", ours, unit, "read it and sha256 it once", goal))
             rows.append(Row(f"{size / 1e9:g} GB of XORed files, jobs={jobs}", xor, unit, "read it and sha256 it once", goal))
@@ -94,7 +99,7 @@ def files(folder: Path, rounds: int) -> list[Row]:
 
 def pipeline(folder: Path, rounds: int) -> list[Row]:
     """`spvfilter scan` of a blk file, start-up and progress included, against reading and hashing it once in Python."""
-    size = int(float(os.environ.get("SPVFILTER_BENCH_GB", "1")) * 1e9)
+    size = int(gigabytes() * 1e9)
     with tempfile.TemporaryDirectory() as name:
         path = written(Path(name), chained(folder, size))
         wallet = Path(name) / "wallet.txt"
@@ -103,14 +108,14 @@ def pipeline(folder: Path, rounds: int) -> list[Row]:
         for jobs in (1, 2):
             command = [sys.executable, "-m", "spvfilter", "scan", str(path), "--watch", str(wallet), "--jobs", str(jobs)]
             ours, unit = best_of(
-                min(rounds, 3), partial(subprocess.run, command, check=True, capture_output=True), partial(_read_and_hash, path)
+                min(rounds, 3), partial(subprocess.run, command, check=True, capture_output=True), partial(read_and_hash, path)
             )
             goal = 1 / 0.6 if jobs == 2 else None
             rows.append(Row(f"spvfilter scan of {size / 1e9:g} GB, jobs={jobs}", ours, unit, "read it and sha256 it once", goal))
     return rows
 
 
-def _read_and_hash(path: Path) -> bytes:
+def read_and_hash(path: Path) -> bytes:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):

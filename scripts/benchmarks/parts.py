@@ -1,0 +1,146 @@
+"""A scan in parts into a directory: plain, with undo files, XORed, of a wallet that has much; and how that grows."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from measure import Row, best_of
+from pipeline import gigabytes, read_and_hash, written
+
+from spvfilter import MAINNET, BlockFiles, WatchList
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import walk_block
+from spvfilter.scan import PartScan, Plan, Processes, Threads, scan_parts
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+_KEY = bytes(range(1, 9))
+_HASHED = "read the blocks and sha256 them once"
+_GROWN = 128_000_000  # bytes of blocks
+_LARGE = 100_000  # bytes of a block
+SERIES = ("matches of a scan in parts", "parts of a scan")
+
+
+class Chain(NamedTuple):
+    """A blk file and the rev file beside it."""
+
+    blocks: Path
+    outputs: list[bytes]  # the scripts of the outputs that are paid, each once
+
+
+def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
+    """The large real blocks whose spent outputs are known, over and over, each upon the one before, and their undo records."""
+    from support.realdata import single_blocks
+    from support.undo import coins_of_block, undo_of
+
+    real = [block for block in single_blocks() if block.facts.get("prevouts_file") and len(block.raw) > _LARGE and block.network is MAINNET]
+    templates = [(block.raw, undo_of(coins_of_block(block))) for block in real]
+    records: list[bytes] = []
+
+    def blocks() -> Iterator[bytes]:
+        previous, made = bytes(32), 0
+        for raw, undo in cycle(templates):
+            if made >= size:
+                return
+            block = raw[:4] + previous + raw[36:]
+            records.append(undo + sha256d(previous + undo))
+            previous, made = sha256d(block[:80]), made + len(block)
+            yield block
+
+    folder.mkdir()
+    path = written(folder, blocks(), key)
+    written(folder, records, key, name="rev00000.dat", tail=32)
+    scripts = {raw[start:end] for raw, _ in templates for tx in walk_block(raw) for _, start, end in tx.outputs}
+    return Chain(path, sorted(scripts))
+
+
+def wallet(made: Chain, share: float) -> WatchList:
+    """A list with a share of the scripts that are paid, and of a thousand strangers."""
+    source = random.Random(1)
+    watch = WatchList()
+    for _ in range(1_000):
+        watch.add_script(b"\x00\x14" + source.randbytes(20))
+    for script in source.sample(made.outputs, round(share * len(made.outputs))):
+        watch.add_script(script)
+    return watch
+
+
+def scanned(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo: str = "require", **how: int) -> PartScan:
+    """A whole scan, as the command does it: the plan, the parts, matches.csv and totals."""
+
+    async def scan() -> PartScan:
+        size = how.get("part_size")
+        plan = Plan.of(BlockFiles(made.blocks, undo=undo), MAINNET, **({} if size is None else {"part_size": size}))
+        scan = PartScan(out, plan, watch)
+        engine = Processes(how["processes"]) if "processes" in how else Threads(how.get("jobs", 1))
+        try:
+            await scan_parts(scan, engine=engine)
+        finally:
+            await engine.aclose()
+        return scan
+
+    shutil.rmtree(out, ignore_errors=True)
+    return loop.run(scan())
+
+
+def parts(folder: Path, rounds: int) -> list[Row]:
+    """1 GB of real blocks, whose matches of few scripts cost what it takes to hash the transactions that they are in."""
+    with TemporaryDirectory() as name, asyncio.Runner() as loop:
+        plain, mixed = (chain(Path(name) / each, int(gigabytes() * 1e9), key) for each, key in (("plain", b""), ("xored", _KEY)))
+        few, dense = wallet(plain, 0), wallet(plain, 0.01)
+        out = Path(name) / "out"
+        run = partial(scanned, loop, out=out)
+        off, undo, xored, two, processes, many, unit = best_of(
+            rounds,
+            partial(run, plain, few, undo="off"),
+            partial(run, plain, few),
+            partial(run, mixed, few),
+            partial(run, plain, few, jobs=2),
+            partial(run, plain, few, processes=2),
+            partial(run, plain, dense),
+            partial(read_and_hash, plain.blocks),
+        )
+        found = run(plain, dense).report.summary.matches
+        small = chain(Path(name) / "small", _GROWN)
+        none, everything = wallet(small, 0), wallet(small, 1)
+        least, most = best_of(rounds, partial(run, small, none), partial(run, small, everything))
+        more = run(small, everything).report.summary.matches
+    of = f"{gigabytes():g} GB in parts"
+    return [
+        Row(of, off, unit, _HASHED, 0.3),
+        Row(f"{of}, with undo", undo, unit, _HASHED, 0.6),
+        Row(f"{of}, with undo", undo, off, "without", 3.0),
+        Row(f"{of}, with undo, XORed", xored, undo, "not XORed", 1 / 0.9),
+        Row(f"{of}, with undo, 2 threads", two, undo, "1 thread", 0.75),
+        Row(f"{of}, with undo, 2 processes", processes, two, "2 threads", 1.25),
+        Row(f"{of}, with undo, {found:,} matches (1 % of scripts)", many, undo, "no match", 1.5),
+        Row(f"µs for each of {more:,} matches (all scripts)", (most - least) * 1e3 / more, 3.0, "goal", 1.0),
+    ]
+
+
+def growth(rounds: int) -> list[Row]:
+    """Of a fixed chain: how time grows with what is found in it, and with the number of parts that it is cut into."""
+    rows = []
+    with TemporaryDirectory() as name, asyncio.Runner() as loop:
+        made, out = chain(Path(name) / "blocks", _GROWN), Path(name) / "out"
+        hashed = partial(read_and_hash, made.blocks)
+        for share in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
+            watch = wallet(made, share)
+            found = scanned(loop, made, watch, out).report.summary.matches
+            ours, unit = best_of(rounds, partial(scanned, loop, made, watch, out), hashed)
+            rows.append(Row(f"{found:,} {SERIES[0]}", ours, unit, _HASHED))
+        watch = wallet(made, 0)
+        for part_size in (_GROWN * 2, _GROWN // 4, _GROWN // 16, 1_000):
+            count = len(scanned(loop, made, watch, out, part_size=part_size).plan.parts)
+            ours, unit = best_of(rounds, partial(scanned, loop, made, watch, out, part_size=part_size), hashed)
+            rows.append(Row(f"{count:,} {SERIES[1]}", ours, unit, _HASHED))
+    return rows
