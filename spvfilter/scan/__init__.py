@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.matcher import Matcher as Matcher
+    from spvfilter.scan.onworker import SeenFile as SeenFile
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, scan_parts as scan_parts
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.streams import hex_blocks as hex_blocks, stream_blocks as stream_blocks
     from spvfilter.scan.tables import to_arrow as to_arrow, to_pandas as to_pandas
     from spvfilter.scan.undo import UndoMode as UndoMode, UndoPlace as UndoPlace, block_coins as block_coins
+    from spvfilter.scan.workerplan import WorkerPlan as WorkerPlan, plan_on_workers as plan_on_workers
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -43,6 +45,7 @@ else:
         fetching="NodeBlocks",
         following="Connected Disconnected follow",
         matcher="Matcher",
+        onworker="SeenFile",
         outputs="OutputFormat scan_parts",
         partfile="BlockHits PartFile PartSummary",
         parts="PartTask",
@@ -51,4 +54,5 @@ else:
         streams="hex_blocks stream_blocks",
         tables="to_arrow to_pandas",
         undo="UndoMode UndoPlace block_coins",
+        workerplan="WorkerPlan plan_on_workers",
     )

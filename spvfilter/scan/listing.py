@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.scan.rows import LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_SIZES, UNKNOWN
-from spvfilter.scan.sources import BlockFiles, BlockRef, Problem, linked
-from spvfilter.scan.undo import UndoFile, UndoFiles
+from spvfilter.scan.blockfile import BlockFile
+from spvfilter.scan.rows import FILE_NUMBER, LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_SIZES, UNKNOWN
+from spvfilter.scan.sources import BlockFiles, BlockRef, BlockSpan, Problem, linked
+from spvfilter.scan.undo import UndoFile, UndoFiles, UndoMode
 
 if TYPE_CHECKING:
     from concurrent import futures
@@ -37,6 +38,13 @@ class Listing:
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
+
+    def numbered(self, number: int) -> Listing:
+        """The same with another number of the file, which is that in each row."""
+        rows = bytearray(self.rows)
+        for row in range(len(self)):
+            FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)
+        return Listing(number, rows, self.previous, self.problems, self.undo, self.undo_problems)
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         """Each row, and the hash of the block before its block."""
@@ -95,3 +103,53 @@ def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
         finally:
             for future in waiting:
                 future.cancel()
+
+
+class ListedFiles(Protocol):
+    """Files of blocks, of one machine or of several, whose headers can be listed. Machines are numbered from 0."""
+
+    @property
+    def span(self) -> BlockSpan: ...
+
+    @property
+    def mode(self) -> UndoMode: ...
+
+    @property
+    def missing(self) -> Sequence[Problem]: ...
+
+    @property
+    def machines(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def file(self, number: int) -> BlockFile: ...
+
+    def machine(self, number: int) -> int:
+        """The machine that has a file."""
+
+    def listings(self, network: Network) -> Iterator[Listing]:
+        """The listings of all files, in their order."""
+
+
+class LocalFiles:
+    """Files that this machine sees."""
+
+    machines = 1
+
+    def __init__(self, files: BlockFiles) -> None:
+        self._files = files
+        self.span = files.span
+        self.mode = files.mode
+        self.missing = files.missing
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def file(self, number: int) -> BlockFile:
+        return self._files.file(number)
+
+    def machine(self, number: int) -> int:
+        return 0
+
+    def listings(self, network: Network) -> Iterator[Listing]:
+        return list_files(self._files, network)

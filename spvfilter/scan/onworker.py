@@ -1,4 +1,4 @@
-"""What a worker of a cluster does with a part: it gives back the bytes of the part's file. It needs the blocks' files, and no other."""
+"""What a worker of a cluster does: it gives back the bytes of a part's file, or tells which files it sees and what blocks they have."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+from spvfilter._public import public
 from spvfilter._version import __version__
 from spvfilter.errors import SourceError
 from spvfilter.kernel import Coin, EntryKind, WatchTable
+from spvfilter.network import Network
 from spvfilter.scan.coinfile import table_with_coins
+from spvfilter.scan.listing import Listing, list_file
 from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask, scan_part
+from spvfilter.scan.sources import BlockFiles
 
 
 class Shared(NamedTuple):
@@ -88,3 +92,54 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
         writer.add(block)
     writer.end(summary)
     return file.getvalue()
+
+
+@public
+class SeenFile(NamedTuple):
+    """A file as a worker sees it. Two workers that see the same see the same file, or copies that one machine made of another's disk."""
+
+    path: str
+    device: int
+    inode: int
+    size: int  # bytes
+    changed: int  # ns since 1970
+
+
+class ListedFile(NamedTuple):
+    """The blocks of a file, as a worker has listed them."""
+
+    path: str
+    key: bytes
+    is_hex: bool
+    is_assumed: bool
+    listing: Listing
+
+    @property
+    def content(self) -> bytes:
+        """What it consists of, wherever it lies."""
+        undo = self.listing.undo
+        beside = b"" if undo is None else str(undo.path).encode() + b"\0" + undo.key
+        head = b"\0".join((self.path.encode(), self.key, beside, bytes((self.is_hex,))))
+        return len(head).to_bytes(4, "little") + head + bytes(self.listing.rows) + bytes(self.listing.previous)
+
+
+def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
+    """The files of blocks that these paths stand for on this machine, in their order; those that are not there are left out."""
+    files = BlockFiles(paths)
+    seen: list[SeenFile] = []
+    for number in range(len(files)):
+        path = files.file(number).path
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        seen.append(SeenFile(str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(seen)
+
+
+def list_here(path: str, undo: str, network: str) -> ListedFile:
+    """The blocks of one file, by their headers. What cannot be read is a problem of the listing."""
+    files = BlockFiles(path, undo=undo)
+    listing = list_file(files, 0, Network.named(network))
+    file = files.file(0)
+    return ListedFile(path, file.key, file.is_hex, file.is_assumed, listing)

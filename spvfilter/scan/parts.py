@@ -34,6 +34,10 @@ class PartTask:
     check: bool  # verify proof of work, merkle root and witness commitment first
     coins: Path | None  # a file of outpoints that are watched besides the list; None in a first pass
 
+    def with_part(self, part: Part) -> PartTask:
+        """The same task, which another machine does with its copy of the part: the key stays."""
+        return PartTask(part, self.path, self.key, self.undo, self.check, self.coins)
+
 
 def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:
     """The key of what a task does: SHA-256 of the part, the watch list, the outpoints, and the way of the scan."""

@@ -10,6 +10,7 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
+from spvfilter.scan.listing import ListedFiles, LocalFiles
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.planning import Planning
 from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, UNKNOWN
@@ -81,6 +82,11 @@ class Part:
             yield PlannedBlock(ref, (undo_at, undo_size) if undo_size else None, bool(flags & LONE), bool(flags & ROOTED))
             before = own
 
+    def heights(self) -> Iterator[int | None]:
+        """Of its blocks, as far as they are known."""
+        for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
+            yield None if height == UNKNOWN else height
+
     def copies(self, row: int, ref: BlockRef) -> Iterator[BlockRef]:
         """The places of a block: its own, and those of other copies."""
         yield ref
@@ -117,16 +123,7 @@ class Plan:
         undo records are required and missing, and where the span of `files` has no block; ParameterError for a part size below 1,000 or
         above 4,000,000,000 bytes.
         """
-        if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
-            raise ParameterError(f"a part has from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
-        planning = Planning(files, network)
-        digests = tuple(planning.digests())
-        parts: tuple[list[Part], list[Part]] = ([], [])
-        for is_stale, cut in planning.cuts(part_size):
-            of_kind = parts[is_stale]
-            planned = tuple(_file(number, files, planning.undo.get(number)) for number in cut.files)
-            of_kind.append(Part(len(of_kind), network.name, planned, cut.rows, cut.previous, cut.spares, cut.size, is_stale))
-        return cls(network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), digests, planning.report)
+        return planned(LocalFiles(files), network, part_size)[0]
 
     @property
     def fingerprint(self) -> bytes:
@@ -140,6 +137,37 @@ class Plan:
         return sum(part.size for part in self.parts)
 
 
-def _file(number: int, files: BlockFiles, undo: UndoFile | None) -> PlannedFile:
+Places = dict[tuple[bool, int], dict[int, Part]]  # by whether a part is stale, and its number: that part as each machine has it
+
+
+def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:
+    """The plan of files, and where its parts are; those of the plan are as the first of the machines has them. Raises as `Plan.of` does."""
+    if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
+        raise ParameterError(f"a part has from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
+    planning = Planning(files, network)
+    digests = tuple(planning.digests())
+    parts: tuple[list[Part], list[Part]] = ([], [])
+    places: Places = {}
+    for is_stale, cuts in planning.cuts(part_size):
+        number = len(parts[is_stale])
+        on = {
+            machine: Part(
+                number,
+                network.name,
+                tuple(_file(each, files, planning.undo.get(each)) for each in cut.files),
+                cut.rows,
+                cut.previous,
+                cut.spares,
+                cut.size,
+                is_stale,
+            )
+            for machine, cut in cuts.items()
+        }
+        places[is_stale, number] = on
+        parts[is_stale].append(next(iter(on.values())))
+    return Plan(network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), digests, planning.report), places
+
+
+def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:
     file = files.file(number)
     return PlannedFile(str(file.path), file.key, file.is_hex, None if undo is None else (str(undo.path), undo.key))

@@ -13,17 +13,19 @@ from spvfilter.errors import SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.scan.listing import list_files
+from spvfilter.scan.listing import ListedFiles
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.rowlinks import RowLinker, RowLinks, Run, order_rows, roots_of
-from spvfilter.scan.rows import FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, Rows
-from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
+from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undo import UndoFile, UndoMode
 
-_FILE = struct.Struct("<I")  # at the start of a row
 _COPY = struct.Struct("<IQI")  # file, offset and size at the start of a row
 
 MOST_BLOCKS = 1 << 14  # of a part
+
+_PLACE_SIZE = 16  # bytes: file, offset and size at the start of a row
+_ONE = frozenset((0,))  # the only machine
 
 Spares = dict[int, list[bytes]]  # by row: the rows of other copies of its block
 
@@ -44,7 +46,7 @@ class Planning:
     Raises SourceError where undo records are required and missing, and where the span of the files has no block.
     """
 
-    def __init__(self, files: BlockFiles, network: Network) -> None:
+    def __init__(self, files: ListedFiles, network: Network) -> None:
         self.report = ScanReport()
         self.undo: dict[int, UndoFile] = {}  # by the number of a file: the undo file beside it
         self._files = files
@@ -72,7 +74,7 @@ class Planning:
     def _read(self, network: Network) -> tuple[RowLinks, Spares]:
         linker, spares = RowLinker(), Spares()
         self.report.problems += self._files.missing
-        for listing in list_files(self._files, network):
+        for listing in self._files.listings(network):
             self.report.problems += listing.problems
             self.report.undo_problems += listing.undo_problems
             if listing.undo is not None:
@@ -125,12 +127,12 @@ class Planning:
             if is_kept[row]:
                 is_kept[row] = 0
                 for raw in (self._rows[row], *copies):
-                    apart.setdefault(_FILE.unpack_from(raw)[0], []).append(raw)
+                    apart.setdefault(FILE_NUMBER.unpack_from(raw)[0], []).append(raw)
         alone = (self._rows[row] for row in range(len(self._rows)) if is_kept[row])  # in the order of files
         held = next(alone, None)
         for number in range(len(self._files)):
             here = apart.get(number, [])
-            while held is not None and _FILE.unpack_from(held)[0] == number:
+            while held is not None and FILE_NUMBER.unpack_from(held)[0] == number:
                 here.append(held)
                 held = next(alone, None)
             if here:
@@ -140,8 +142,11 @@ class Planning:
                     digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")  # no file, height and flags
                 yield str(self._files.file(number).path), len(here), digest.digest()
 
-    def cuts(self, part_size: int) -> Iterator[tuple[bool, Cut]]:
-        """The rows cut into parts of some `part_size` bytes, each with whether it is stale. They are given up as they are taken."""
+    def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
+        """The rows cut into parts of some `part_size` bytes, each with whether it is stale, as each machine has it that has its blocks.
+
+        They are given up as they are taken.
+        """
         kept, is_kept = len(self._order), bytearray(len(self._rows))
         spares: dict[int, list[bytes]] = {}
         for at, row in enumerate(self._order):
@@ -151,37 +156,66 @@ class Planning:
         self._order.extend(row for row in range(len(self._rows)) if not is_kept[row])
         self._rows.permute(self._order)
         for is_stale, start, end in ((False, 0, self.placed), (True, self.placed, kept)):
-            for first, last in self._ranges(start, end, part_size):
-                yield is_stale, self._cut(first, last, spares)
+            for first, last, machines in self._ranges(start, end, part_size, spares):
+                yield is_stale, self._cut(first, last, spares, machines)
 
-    def _ranges(self, start: int, end: int, part_size: int) -> Iterator[tuple[int, int]]:
-        first, size = start, 0
+    def _ranges(self, start: int, end: int, part_size: int, spares: Spares) -> Iterator[tuple[int, int, frozenset[int]]]:
+        """The first row of each part, the one after its last, and the machines that have its blocks."""
+        first, size, having = start, 0, _ONE
         for at in range(start, end):
             more = self._rows.place(at)[2] + self._rows.undo(at)[1]
-            if at > first and (size + more > part_size or at - first >= MOST_BLOCKS):
-                yield first, at
+            here = self._machines(at, spares)
+            if at > first and (size + more > part_size or at - first >= MOST_BLOCKS or here != having):
+                yield first, at, having
                 first, size = at, 0
+            having = here
             size += more
         if first < end:
-            yield first, end
+            yield first, end, having
 
-    def _cut(self, first: int, last: int, spares: Spares) -> Cut:
+    def _machines(self, at: int, spares: Spares) -> frozenset[int]:
+        """The machines that have a block; with its undo record, if any of them has that."""
+        if self._files.machines == 1:
+            return _ONE
+        raws = [self._rows[at], *spares.get(at, ())]
+        recorded = [raw for raw in raws if _has_undo(raw)]
+        return frozenset(self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) for raw in recorded or raws)
+
+    def _cut(self, first: int, last: int, spares: Spares, machines: frozenset[int]) -> dict[int, Cut]:
         previous = {at - first: self._previous[at] for at in range(first, last) if at in self._previous}
         if 0 not in previous:
             previous[0] = self._rows.hash(first - 1)
         rows = self._rows.take(first, last)
         rows[ROW_SIZE - 1] &= ~FOLLOWS
+        here = {at - first: spares[at] for at in range(first, last) if at in spares}
+        copied = len(machines) > 1
+        return {machine: self._on(machine, bytearray(rows) if copied else rows, previous, here) for machine in sorted(machines)}
+
+    def _on(self, machine: int, rows: bytearray, previous: dict[int, bytes], spares: Spares) -> Cut:
+        """A part, of rows that are changed, as a machine has it."""
         numbers: dict[int, int] = {}  # of a file in the part, by its number in the source
         copies: dict[int, tuple[tuple[int, int, int], ...]] = {}
         size = 0
-        for at in range(last - first):
-            file, _, block_size = _COPY.unpack_from(rows, at * ROW_SIZE)
+        for row in range(len(rows) // ROW_SIZE):
+            at = row * ROW_SIZE
+            others = spares.get(row, [])
+            if others and self._files.machines > 1:
+                own = bytes(rows[at : at + ROW_SIZE])
+                others = [raw for raw in (own, *others) if self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) == machine]
+                chosen = others.pop(next((number for number, raw in enumerate(others) if _has_undo(raw)), 0))
+                rows[at : at + _PLACE_SIZE] = chosen[:_PLACE_SIZE]
+                rows[at + UNDO_AT : at + ROW_SIZE - 1] = chosen[UNDO_AT : ROW_SIZE - 1]
+            file, _, block_size = _COPY.unpack_from(rows, at)
             size += block_size
-            _FILE.pack_into(rows, at * ROW_SIZE, numbers.setdefault(file, len(numbers)))
-            if first + at in spares:
-                places = (_COPY.unpack_from(raw) for raw in spares[first + at])
-                copies[at] = tuple((numbers.setdefault(copy, len(numbers)), offset, length) for copy, offset, length in places)
+            FILE_NUMBER.pack_into(rows, at, numbers.setdefault(file, len(numbers)))
+            if others:
+                places = map(_COPY.unpack_from, others)
+                copies[row] = tuple((numbers.setdefault(copy, len(numbers)), offset, length) for copy, offset, length in places)
         return Cut(bytes(rows), previous, copies, list(numbers), size)
+
+
+def _has_undo(raw: bytes) -> bool:
+    return raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4)
 
 
 def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
@@ -189,7 +223,7 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
     if rows.undo(row)[1]:
         return
     for number, raw in enumerate(copies):
-        if raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4):
+        if _has_undo(raw):
             before = rows[row]
             rows[row] = raw
             copies[:] = [before, *copies[:number], *copies[number + 1 :]]

@@ -24,6 +24,7 @@ NOWHERE = -1  # instead of a row
 FOLLOWS, LONE, ROOTED = 1, 2, 4
 
 HASH_AT, UNDO_AT = 28, 60
+FILE_NUMBER = struct.Struct("<I")  # at the start of a row
 UNDO_SIZES = struct.Struct("<QI")  # offset and size, at UNDO_AT
 _HEIGHT_AT, _FLAGS_AT = 24, 72
 _PLACE = struct.Struct("<IQI")

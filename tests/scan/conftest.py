@@ -1,11 +1,15 @@
-"""Fixtures of the scan tests: the number of threads and the size of batches."""
+"""Fixtures of the scan tests: the number of threads, the size of batches, and clusters."""
 
 from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
 
 import pytest
 
 from spvfilter.kernel import BACKEND
 from spvfilter.scan import order, scan
+from support.daskcluster import Cluster
 
 
 @pytest.fixture
@@ -26,3 +30,24 @@ def small_batches_and_many_threads(request: pytest.FixtureRequest, monkeypatch: 
     monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
     seed = request.node.callspec.params.get("seed", 0) if hasattr(request.node, "callspec") else 0
     monkeypatch.setattr(order, "BATCH_BLOCKS", (1, 2, 5, 256)[seed % 4])
+
+
+@pytest.fixture
+def nothing_of_distributed_is_left() -> Iterator[None]:
+    yield
+    gc.collect()  # here, not in a later test, where such warnings are errors
+
+
+@pytest.fixture(scope="session")
+def two_workers() -> Iterator[Cluster]:
+    made = Cluster(2)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """Of one worker."""
+    made = Cluster(1)
+    yield made
+    made.end()

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import random
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,88 +15,22 @@ import pytest
 from spvfilter import cli
 from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, scan_cluster, scan_parts
+from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, calling, cluster, scan_cluster, scan_parts
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.build import block_of
 from support.chains import record, write_records
+from support.daskcluster import PATIENCE_S, Cluster, client_of
 from support.undo import framed, ledger_chain
 from support.vectors import effort
 
 pytestmark = [
     pytest.mark.dask,
+    pytest.mark.usefixtures("nothing_of_distributed_is_left"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
 ]
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
-PATIENCE_S = 60
-
-
-class Cluster:
-    """A scheduler and workers, each a process of one thread."""
-
-    def __init__(self, workers: int) -> None:
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.scheduler, self.address = self._started("Scheduler at:", "dask_scheduler", "--host", "127.0.0.1", "--port", "0")
-        self.workers = [self.add_worker() for _ in range(workers)]
-
-    def _started(self, said: str, name: str, *args: str) -> tuple[subprocess.Popen[bytes], str]:
-        """A process that has said something on standard error, and the last word of that line."""
-        argv = [sys.executable, "-m", f"distributed.cli.{name}", *args, "--no-dashboard"]
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(argv, stderr=output, stdout=subprocess.DEVNULL)
-            self._processes.append(process)
-            until = time.monotonic() + PATIENCE_S
-            while True:
-                text = os.pread(output.fileno(), 1 << 20, 0).decode()
-                line = next((line for line in text.splitlines(keepends=True) if said in line and line.endswith("\n")), None)
-                if line is not None:
-                    return process, line.split()[-1]
-                assert process.poll() is None, text
-                assert time.monotonic() < until, text
-                time.sleep(0.02)
-
-    def add_worker(self) -> subprocess.Popen[bytes]:
-        return self._started("Registered to:", "dask_worker", self.address, "--no-nanny", "--nthreads", "1")[0]
-
-    def kill_worker(self, number: int) -> None:
-        """End one at once, and have another in its place."""
-        self.workers[number].kill()
-        self.workers[number] = self.add_worker()
-
-    def end(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture(autouse=True)
-def nothing_of_distributed_is_left() -> Iterator[None]:
-    yield
-    gc.collect()  # here, not in a later test, where such warnings are errors
-
-
-@pytest.fixture(scope="module")
-def two_workers() -> Iterator[Cluster]:
-    made = Cluster(2)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[Cluster]:
-    """Of one worker."""
-    made = Cluster(1)
-    yield made
-    made.end()
-
-
-@asynccontextmanager
-async def client_of(made: Cluster) -> AsyncIterator[Any]:
-    import distributed
-
-    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # it has no types
-        yield client
 
 
 def chain(folder: Path, *, undo: bool, seed: int = 1) -> tuple[Plan, WatchList]:
@@ -195,7 +124,7 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
 async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goes_on(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "_WORKERS_S", 0.2)
+    monkeypatch.setattr(calling, "_WORKERS_S", 0.2)
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     out = tmp_path / "cluster"
@@ -266,10 +195,10 @@ class NoPackage:
 async def test_another_version_on_a_worker_is_named(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     async with client_of(two_workers) as client:
-        monkeypatch.setattr(cluster, "__version__", "0.0.1")
+        monkeypatch.setattr(calling, "__version__", "0.0.1")
         with pytest.raises(SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        monkeypatch.setattr(cluster, "metadata", NoPackage)
+        monkeypatch.setattr(calling, "metadata", NoPackage)
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
@@ -311,7 +240,7 @@ def test_the_command_scans_on_a_cluster(two_workers: Cluster, tmp_path: Path, mo
 def test_an_address_of_no_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "_CONNECT_S", 0.2)
+    monkeypatch.setattr(calling, "_CONNECT_S", 0.2)
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     argv = ["scan", str(tmp_path / "blk00000.dat"), "--network", "regtest", "--address", ADDRESS, "--out", str(tmp_path / "out")]
     assert cli.main([*argv, "--dask", address]) == 2

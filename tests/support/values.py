@@ -50,8 +50,10 @@ from spvfilter.scan import (
     Problem,
     RawBlock,
     ScanReport,
+    SeenFile,
     UndoMode,
     UndoPlace,
+    WorkerPlan,
 )
 from spvfilter.store import (
     Balance,
@@ -167,6 +169,7 @@ def node_values() -> list[object]:
 
 
 PART = Part(0, "mainnet", (PlannedFile("blk0", b"", False, ("rev0", b"")),), bytes(73), {0: H1}, {0: ((0, 1, 2),)}, 90)
+PLAN = Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), (("blk0", 1, H1),), ScanReport(1))
 VALUES: dict[str, list[object]] = {
     "errors": [of_class(getattr(errors, name)) for name in errors.__all__],
     "network": [*NETWORKS],
@@ -199,9 +202,10 @@ VALUES: dict[str, list[object]] = {
     "scan": [
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
         *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
-        *(Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), (("blk0", 1, H1),), ScanReport(1)), PlannedFile("blk0", b"", False, None)),
+        *(PLAN, PlannedFile("blk0", b"", False, None)),
         *(PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True), PartsReport(2, 1), PartSummary(1, 90)),
-        *(ScanConnected(5, H1), ScanDisconnected(5, H1)),
+        *(ScanConnected(5, H1), ScanDisconnected(5, H1), SeenFile("blk0", 1, 2, 90, 3)),
+        WorkerPlan(PLAN, ((2, 3),), 0, ("blk0",), (((SeenFile("blk0", 1, 2, 90, 3),),),), {(False, 0): {0: PART}}),
         *(PartTask(PART, Path("0.part"), H1, "auto", False, None), BlockHits(H1, 5, 6, b"")),
     ],
     "store": [

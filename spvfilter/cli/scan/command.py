@@ -84,13 +84,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--dask", metavar="tcp://HOST:PORT",
         help="with --out: scan on the workers of the Dask cluster whose scheduler is there; each has to see the files by the same paths",
     )  # fmt: skip
+    parser.add_argument(
+        "--on-workers", metavar="PATH", action="append", default=[],
+        help="with --dask, in place of PATHs: each worker scans the files that it has itself at PATH; repeatable. Heights that no worker "
+        "has are named, and what two have is scanned once",
+    )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
     node.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    if not args.paths:
+    if args.on_workers:
+        if args.paths or args.dask is None or args.out is None:
+            raise ParameterError("--on-workers PATH takes the place of other PATHs, and needs --dask tcp://HOST:PORT and --out DIR")
+    elif not args.paths:
         cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:

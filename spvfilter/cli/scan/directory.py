@@ -6,24 +6,27 @@ import argparse
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.scan.balance import BalanceHistory
-from spvfilter.scan.cluster import connected
+from spvfilter.scan.calling import connected
+from spvfilter.scan.cluster import DaskWorkers
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
 from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.totals import read_totals
+from spvfilter.scan.workerplan import missing_in_words, plan_on_workers
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -42,15 +45,49 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
         raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
     if args.dask is not None and args.processes is not None:
         raise ParameterError("--dask or --processes, not both")
+    if args.on_workers:
+        return asyncio.run(_scan(args, watch, _planned_on_workers(args, span, watch)))
     paths = args.paths if args.dask is None else [str(Path(path).absolute()) for path in args.paths]  # workers run elsewhere
-    return asyncio.run(_scan(args, watch, BlockFiles(paths, undo=args.undo, span=span)))
+    return asyncio.run(_scan(args, watch, _planned_here(args, BlockFiles(paths, undo=args.undo, span=span), watch)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be scanned, where, and what is known about it beforehand."""
+
+    plan: Plan
+    engine: Engine
+    assumed: int  # files of one block, of which nothing says of which network it is
+    lacking: list[str] = field(default_factory=list)  # sentences about what is not there
+
+
+@asynccontextmanager
+async def _planned_here(args: argparse.Namespace, files: BlockFiles, watch: WatchList) -> AsyncIterator[_Planned]:
+    async with _engine(args) as engine:
+        plan = await asyncio.to_thread(Plan.of, files, watch.network)
+        yield _Planned(plan, engine, files.assumed)
+
+
+@asynccontextmanager
+async def _planned_on_workers(args: argparse.Namespace, span: BlockSpan, watch: WatchList) -> AsyncIterator[_Planned]:
+    async with connected(args.dask) as client:
+        found = await plan_on_workers(client, args.on_workers, watch.network, undo=args.undo, span=span)
+        engine = DaskWorkers(client, found)
+        try:
+            yield _Planned(found.plan, engine, found.assumed, missing_in_words(found))
+        finally:
+            await engine.aclose()
 
 
 @asynccontextmanager
 async def _engine(args: argparse.Namespace) -> AsyncIterator[Engine]:
     if args.dask is not None:
-        async with connected(args.dask) as workers:
-            yield workers
+        async with connected(args.dask) as client:
+            workers = DaskWorkers(client)
+            try:
+                yield workers
+            finally:
+                await workers.aclose()
         return
     engine: Engine = Threads(args.jobs) if args.processes is None else Processes(args.processes)
     try:
@@ -59,13 +96,13 @@ async def _engine(args: argparse.Namespace) -> AsyncIterator[Engine]:
         await engine.aclose()
 
 
-async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles) -> int:
+async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAsyncContextManager[_Planned]) -> int:
     begun = time.monotonic()
-    async with _engine(args) as engine:
-        plan = await asyncio.to_thread(Plan.of, files, watch.network)
+    async with planning as planned:
+        plan, engine = planned.plan, planned.engine
         if not plan.parts:
             problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
-            raise SourceError(f"no block in {', '.join(args.paths)}{problems}")
+            raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
         scan = PartScan(args.out, plan, watch, check=args.check)
         with progress(None) as shown:
             working = asyncio.ensure_future(scan_parts(scan, args.format or OutputFormat.CSV, engine))
@@ -80,10 +117,10 @@ async def _scan(args: argparse.Namespace, watch: WatchList, files: BlockFiles) -
                     await working
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
-    assumed = f"{files.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names another)"
-    if files.assumed and not args.quiet:
-        Page(sys.stderr).line(assumed)
-    return _report(scan, path, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
+    if planned.assumed and not args.quiet:
+        said = f"{planned.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names another)"
+        Page(sys.stderr).line(said)
+    return _report(scan, path, planned.lacking, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
 
 
 def _draw(scan: PartScan, path: Path) -> None:
@@ -92,9 +129,9 @@ def _draw(scan: PartScan, path: Path) -> None:
     draw(BalanceHistory.of(block for part in scan.finished() for block in part.blocks()), path)
 
 
-def _report(scan: PartScan, path: Path, seconds: float, page: Page, *, quiet: bool) -> int:
+def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, page: Page, *, quiet: bool) -> int:
     summary, planned = scan.report.summary, scan.plan.report
-    problems = [*map(str, planned.problems), *summary.problems]
+    problems = [*lacking, *map(str, planned.problems), *summary.problems]
     undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
     for problem in (*problems, *undo_problems):
         complain(problem)

@@ -1,0 +1,234 @@
+"""A plan of files that the workers of a cluster have themselves, each machine its own: what two have is done once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # of distributed, which has no types
+
+from spvfilter._dataclass import dataclass, field
+from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.network import Network
+from spvfilter.scan.blockfile import BlockFile
+from spvfilter.scan.calling import ATTEMPTS, Calls, LostError
+from spvfilter.scan.fleet import AwayError, Fleet, Sight
+from spvfilter.scan.listing import Listing
+from spvfilter.scan.onworker import ListedFile, files_here, list_here
+from spvfilter.scan.plan import PART_SIZE, Part, Places, Plan, planned
+from spvfilter.scan.sources import BlockSpan, Problem
+from spvfilter.scan.undo import UndoMode
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+_LISTED_AT_ONCE = 64  # files
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """A plan whose parts are where their files are.
+
+    `missing` are the heights that no worker has, as first and last one: below the best branch's highest block, or the end of the range.
+    """
+
+    plan: Plan
+    missing: tuple[tuple[int, int], ...]
+    assumed: int  # files of one block, of which nothing says of which network it is
+    paths: tuple[str, ...]
+    sights: tuple[tuple[Sight, ...], ...] = field(repr=False)  # by machine: the files seen there
+    places: Places = field(repr=False)
+
+    def machines(self, part: Part) -> list[int]:
+        """Those that have all of a part."""
+        return list(self.places[part.is_stale, part.number])
+
+    def on(self, machine: int, part: Part) -> Part:
+        """A part as a machine has it."""
+        return self.places[part.is_stale, part.number][machine]
+
+    def only_on(self, away: Iterable[int]) -> str:
+        """The heights that no machine has but these, in words."""
+        gone = set(away)
+        lost = [part for part in (*self.plan.parts, *self.plan.stale) if gone.issuperset(self.machines(part))]
+        ranges = list(_ranges(lost))
+        unplaced = sum(height is None for part in lost for height in part.heights())
+        said = [_range_in_words(each) for each in ranges]
+        return ", ".join([*said, *([f"{unplaced:,} block(s) of unknown height"] if unplaced else [])])
+
+
+class _FilesOfMachines:
+    """The files of all machines, listed already."""
+
+    def __init__(self, machines: Sequence[Sequence[ListedFile]], undo: UndoMode, span: BlockSpan) -> None:
+        self.mode = undo
+        self.span = span
+        self.machines = len(machines)
+        self.missing: list[Problem] = []
+        self._listed = [(machine, each) for machine, files in enumerate(machines) for each in files]
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def file(self, number: int) -> BlockFile:
+        listed = self._listed[number][1]
+        return BlockFile(Path(listed.path), listed.key, is_hex=listed.is_hex)
+
+    def machine(self, number: int) -> int:
+        return self._listed[number][0]
+
+    def listings(self, network: Network) -> Iterator[Listing]:
+        for number, (_, each) in enumerate(self._listed):
+            yield each.listing.numbered(number)
+
+
+@public
+async def plan_on_workers(
+    client: Any,
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    network: Network,
+    *,
+    undo: str = UndoMode.AUTO,
+    span: BlockSpan | None = None,
+    part_size: int = PART_SIZE,
+) -> WorkerPlan:
+    """Plan a scan of the files that the workers of a Dask cluster see by these paths, each its own. `scan_cluster` carries it out.
+
+    Raises ParameterError if no path is given, and for an unknown mode of `undo`; SourceError if no worker sees any file, and if one goes
+    away meanwhile; and what `Plan.of` raises.
+    """
+    named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
+    if not named:
+        raise ParameterError("no file of blocks named")
+    if undo not in list(UndoMode):
+        raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+    calls = Calls(client)
+    await calls.check_workers()
+    found = await calls.call(client.run, files_here, named, on_error="return")
+    for worker, seen in sorted(found.items()):
+        if isinstance(seen, BaseException):
+            raise SourceError(f"the worker {worker} cannot tell which files it has: {seen}")
+    sights: list[Sight] = sorted({seen for seen in found.values() if seen})
+    if not sights:
+        raise SourceError(f"no worker has a file of blocks at {', '.join(named)}: each looks there on its own machine")
+    fleet = Fleet(calls, named, [(sight,) for sight in sights])
+    listed = await _listed(fleet, sights, UndoMode(undo), network)
+    return await asyncio.to_thread(_planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size)
+
+
+async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network: Network) -> list[list[ListedFile]]:
+    """The files of each machine."""
+    limit = asyncio.Semaphore(_LISTED_AT_ONCE)
+
+    async def one(machine: int, path: str) -> ListedFile:
+        why: Exception | None = None
+        async with limit:
+            for _ in range(ATTEMPTS):
+                try:
+                    listed = await fleet.once(list_here, lambda _: (path, undo.value, network.name), [machine])
+                except LostError as error:
+                    why = error.cause
+                except AwayError:
+                    raise SourceError(f"the worker that has {path} has gone away while its headers were read") from None
+                else:
+                    if not isinstance(listed, ListedFile):
+                        raise SourceError(f"{path}: a worker has answered with no list of blocks")
+                    return listed
+        raise SourceError(f"{path}: the workers that read its headers have died: {why}")
+
+    asked = [(machine, seen.path) for machine, sight in enumerate(sights) for seen in sight]
+    spread = sorted(range(len(asked)), key=lambda number: (number - _first(asked, asked[number][0]), number))
+    tasks = {number: asyncio.ensure_future(one(*asked[number])) for number in spread}
+    try:
+        await asyncio.gather(*tasks.values())
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    files: list[list[ListedFile]] = [[] for _ in sights]
+    for number, (machine, _) in enumerate(asked):
+        files[machine].append(tasks[number].result())
+    return files
+
+
+def _first(asked: Sequence[tuple[int, str]], machine: int) -> int:
+    return next(number for number, (each, _) in enumerate(asked) if each == machine)
+
+
+def _planned(
+    paths: tuple[str, ...],
+    sights: Sequence[Sight],
+    listed: Sequence[list[ListedFile]],
+    undo: UndoMode,
+    span: BlockSpan,
+    network: Network,
+    part_size: int,
+) -> WorkerPlan:
+    """Machines whose files are copies count as one. They are numbered by what they have, so that each time the plan is the same."""
+    seen: dict[bytes, list[Sight]] = {}
+    files: dict[bytes, list[ListedFile]] = {}
+    for sight, of_machine in zip(sights, listed, strict=True):
+        digest = sha256()
+        for each in of_machine:
+            digest.update(sha256(each.content).digest())
+        seen.setdefault(digest.digest(), []).append(sight)
+        files[digest.digest()] = of_machine
+    order = sorted(files)
+    of_all = _FilesOfMachines([files[digest] for digest in order], undo, span)
+    plan, places = planned(of_all, network, part_size)
+    assumed = sum(each.is_assumed for of_machine in files.values() for each in of_machine)
+    return WorkerPlan(plan, _missing(plan, span), assumed, paths, tuple(tuple(seen[digest]) for digest in order), places)
+
+
+def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
+    """The heights between the first block wanted and the last that no part has; the genesis block pays nobody."""
+    have = list(_ranges(plan.parts))
+    if not have:
+        return ()
+    begin = have[0][0] if span.from_time is not None else 1
+    at = begin if span.from_height is None else max(begin, span.from_height)
+    end = have[-1][1] if span.to_height is None else span.to_height
+    missing: list[tuple[int, int]] = []
+    for first, last in have:
+        if first > at:
+            missing.append((at, first - 1))
+        at = max(at, last + 1)
+    return (*missing, *([(at, end)] if at <= end else []))
+
+
+def _ranges(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
+    """The heights of their blocks, as first and last of each range, lowest first."""
+    found: list[tuple[int, int]] = []
+    for part in parts:
+        first = last = None
+        for height in part.heights():
+            if height is None:
+                continue
+            if last is not None and first is not None and height != last + 1:
+                found.append((first, last))
+                first = height
+            first, last = height if first is None else first, height
+        if first is not None and last is not None:
+            found.append((first, last))
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(found):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    yield from joined
+
+
+def _range_in_words(heights: tuple[int, int]) -> str:
+    first, last = heights
+    return f"height {first:,}" if first == last else f"heights {first:,} to {last:,}"
+
+
+def missing_in_words(plan: WorkerPlan) -> list[str]:
+    """Sentences about the heights that no worker has."""
+    return [f"no worker has the block(s) of {_range_in_words(each)}" for each in plan.missing]

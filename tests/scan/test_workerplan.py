@@ -1,0 +1,217 @@
+"""Workers that have different files scan their own: the same bytes as one machine with all of them, and what nobody has is named."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, BlockSpan, DaskWorkers, PartScan, Plan, fleet, plan_on_workers, scan_cluster, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
+from support.chains import record, write_records
+from support.daskcluster import PATIENCE_S, Cluster, client_of
+from support.undo import framed, ledger_chain
+
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.usefixtures("nothing_of_distributed_is_left"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+]
+HERE = "/proc/self/cwd/blocks"  # another folder in each worker
+PART = 1_000
+SCRIPT = p2wpkh(bytes(20))
+ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
+
+
+class Machines:
+    """Two workers, each with a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = [folder / "a", folder / "b"]
+        for each in self.folders:
+            each.mkdir()
+        self.cluster = Cluster(0)
+        self.workers = [self.cluster.add_worker(each) for each in self.folders]
+
+    def blocks(self, machine: int) -> Path:
+        return self.folders[machine] / "blocks"
+
+    def kill(self, machine: int) -> None:
+        self.workers[machine].kill()
+        self.workers[machine].wait()
+
+    def start(self, machine: int) -> None:
+        self.workers[machine] = self.cluster.add_worker(self.folders[machine])
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    made = Machines(tmp_path_factory.mktemp("machines"))
+    yield made
+    made.cluster.end()
+
+
+@pytest.fixture
+def machines(both: Machines) -> Machines:
+    for machine in (0, 1):
+        if both.blocks(machine).is_symlink():
+            both.blocks(machine).unlink()
+        shutil.rmtree(both.blocks(machine), ignore_errors=True)
+    return both
+
+
+def put(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, number: int = 0) -> None:
+    """A file of blocks, and of their undo records if there are any."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"blk{number:05}.dat").write_bytes(b"".join(map(record, blocks)))
+    if records is not None:
+        (folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, records)))
+
+
+def chain_paying(count: int) -> list[bytes]:
+    blocks: list[bytes] = []
+    for height in range(1, count + 1):
+        blocks.append(block_of(block_hash(blocks[-1]) if blocks else GENESIS, height, paid=[TxOut(1_000 + height, SCRIPT)]))
+    return blocks
+
+
+def watching() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    return watch
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
+
+
+async def on_one_machine(folder: Path, blocks: list[bytes], records: list[bytes] | None, watch: WatchList) -> dict[str, bytes]:
+    put(folder / "all", blocks, records)
+    await scan_parts(PartScan(folder / "one", Plan.of(BlockFiles(folder / "all"), REGTEST, part_size=PART), watch))
+    return results(folder / "one")
+
+
+@pytest.mark.parametrize("undo", [True, False])
+async def test_machines_scan_what_they_have_and_what_two_have_once(machines: Machines, tmp_path: Path, undo: bool) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    ledger, blocks, records = ledger_chain(1)
+    watch = ledger.interest.watch()
+    expected = await on_one_machine(tmp_path, blocks, records if undo else None, watch)
+    ends = [0, *sorted(rng.sample(range(1, len(blocks)), 6)), len(blocks)]
+    holders = rng.sample([(0,), (1,), (0, 1), *rng.choices([(0,), (1,), (0, 1)], k=4)], 7)
+    for number, (start, end, holding) in enumerate(zip(ends[:-1], ends[1:], holders, strict=True)):
+        for machine in holding:
+            put(machines.blocks(machine), blocks[start:end], records[start:end] if undo else None, number=9 - number if machine else number)
+    async with client_of(machines.cluster) as client:
+        plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+        assert sum(len(part) for part in plan.plan.parts) == len(blocks)
+        assert {machine for part in plan.plan.parts for machine in plan.machines(part)} == {0, 1}
+        await scan_cluster(client, plan, watch, tmp_path / "out")
+        assert results(tmp_path / "out") == expected
+        again = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+        assert again.plan.fingerprint == plan.plan.fingerprint
+        await scan_cluster(client, again, watch, tmp_path / "out")  # it goes on with what is there
+
+
+@pytest.mark.parametrize("kind", ["shared", "copied", "of its own"])
+async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_has(
+    machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both see one disk, or copies of it, or files that two nodes have written in another order."""
+    monkeypatch.setattr(fleet, "_RETURN_S", PATIENCE_S)
+    ledger, blocks, records = ledger_chain(2)
+    watch = ledger.interest.watch()
+    expected = await on_one_machine(tmp_path, blocks, records, watch)
+    put(machines.blocks(0), blocks, records)
+    if kind == "shared":
+        machines.blocks(1).symlink_to(machines.blocks(0))
+    elif kind == "copied":
+        shutil.copytree(machines.blocks(0), machines.blocks(1))
+    else:
+        for number, start in enumerate((20, 0, 10)):
+            put(machines.blocks(1), blocks[start : start + 10], records[start : start + 10], number)
+    async with client_of(machines.cluster) as client:
+        plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+        assert len(plan.sights) == (2 if kind == "of its own" else 1)
+        assert len(plan.plan.report.duplicates) == (len(blocks) if kind == "of its own" else 0)
+        scan, engine = PartScan(tmp_path / "out", plan.plan, watch), DaskWorkers(client, plan)
+        scanning = asyncio.create_task(scan_parts(scan, engine=engine))
+        while scan.report.parts_done < 3 and not scanning.done():  # noqa: ASYNC110  what changes has no event
+            await asyncio.sleep(0)
+        if kind == "of its own":
+            await asyncio.to_thread(machines.kill, 1)
+        try:
+            await scanning
+        finally:
+            await engine.aclose()
+            if kind == "of its own":
+                await asyncio.to_thread(machines.start, 1)
+    assert results(tmp_path / "out") == expected
+
+
+async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_it_is_back(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_RETURN_S", 0.1)
+    blocks, watch = chain_paying(30), watching()
+    expected = await on_one_machine(tmp_path, blocks, None, watch)
+    put(machines.blocks(0), blocks[:20])
+    put(machines.blocks(1), blocks[10:])
+    async with client_of(machines.cluster) as client:
+        plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+        assert plan.missing == ()
+        await asyncio.to_thread(machines.kill, 1)
+        try:
+            with pytest.raises(SourceError, match=r"alone have the block\(s\) of heights 21 to 30 have gone away: start one there"):
+                await scan_cluster(client, plan, watch, tmp_path / "out")
+        finally:
+            await asyncio.to_thread(machines.start, 1)
+        await scan_cluster(client, plan, watch, tmp_path / "out")
+    assert results(tmp_path / "out") == expected
+
+
+async def test_heights_that_no_worker_has_are_known_and_named(machines: Machines, tmp_path: Path) -> None:
+    blocks = chain_paying(400)
+    put(machines.blocks(0), [*blocks[:100], *blocks[120:200]])
+    put(machines.blocks(1), [*blocks[90:110], *blocks[350:380]])
+    async with client_of(machines.cluster) as client:
+        plan = await plan_on_workers(client, HERE, REGTEST)
+        assert plan.missing == ((111, 120), (201, 350))
+        plan = await plan_on_workers(client, [HERE], REGTEST, span=BlockSpan(from_height=105, to_height=390))
+        assert plan.missing == ((111, 120), (201, 350), (381, 390))
+        with pytest.raises(SourceError, match="none of 220 blocks is in the range"):
+            await plan_on_workers(client, HERE, REGTEST, span=BlockSpan(from_height=390))
+    argv = [sys.executable, "-m", "spvfilter", "scan", "--on-workers", HERE, "--network", "regtest", "--address", ADDRESS]
+    argv += ["--out", "out", "--dask", machines.cluster.address]
+    ran = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path, check=False)
+    assert ran.returncode == 1, ran.stderr
+    assert "no worker has the block(s) of heights 111 to 120\n" in ran.stderr
+    assert "no worker has the block(s) of heights 201 to 350\n" in ran.stderr
+    assert len((tmp_path / "out" / "matches.csv").read_bytes().splitlines()) == 1 + 220
+
+
+async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machines: Machines, tmp_path: Path) -> None:
+    async with client_of(machines.cluster) as client:
+        with pytest.raises(SourceError, match=f"no worker has a file of blocks at {HERE}: each looks there on its own machine"):
+            await plan_on_workers(client, HERE, REGTEST)
+        with pytest.raises(ParameterError, match="no file of blocks named"):
+            await plan_on_workers(client, [], REGTEST)
+        with pytest.raises(ParameterError, match="undo is one of"):
+            await plan_on_workers(client, HERE, REGTEST, undo="maybe")
+        machines.blocks(1).mkdir()
+        write_records(machines.blocks(1) / "blk00000.dat", chain_paying(3))
+        plan = await plan_on_workers(client, HERE, REGTEST)
+        assert (len(plan.sights), plan.missing) == (1, ())
+        await scan_cluster(client, plan, watching(), tmp_path / "out")
+    assert len((tmp_path / "out" / "matches.csv").read_bytes().splitlines()) == 1 + 3
