@@ -11,7 +11,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.bloom import sizing
+from spvfilter.bloom import bag, sizing
 from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull, allocate
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
@@ -191,23 +191,28 @@ class BloomFilter(GenericFilter, BloomBits):
     ) -> Self:
         """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged; a column by one.
 
-        With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. Raises
-        ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as `update` does.
+        With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. A Dask bag,
+        as `dask.bag.read_text` makes of many files, is built where its partitions are, and only bits are merged. Raises ParameterError
+        for functions that do not pickle, and as BloomFilter does; CapacityError and TypeError as `update` does.
         """
         if not isinstance(jobs, int) or jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs!r}")
         made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full)
-        if jobs == 1 or isinstance(keys, (bytes, bytearray, str)) or _is_column(keys):  # update refuses the former
+        of_bag = bag.is_bag(keys)
+        if not of_bag and (jobs == 1 or isinstance(keys, (bytes, bytearray, str)) or _is_column(keys)):  # update refuses the former
             made.update(keys)
             return made
         part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
         over = partial(cls._made, part, made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
-        parts = _parts(made, keys, min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART))
-        if BACKEND == "pure":
+        size = min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART)
+        if of_bag:
             _refuse_unpicklable(over)
-            _build_in_processes(made, over, parts, jobs)
+            made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
+        elif BACKEND == "pure":
+            _refuse_unpicklable(over)
+            _build_in_processes(made, over, _parts(made, keys, size), jobs)
         else:
-            _build_in_threads(made, over, parts, jobs)
+            _build_in_threads(made, over, _parts(made, keys, size), jobs)
         made.make_room()  # the parts were not counted together
         return made
 
