@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
     from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
+    from spvfilter.scan.filterparts import (
+        BuiltFilter as BuiltFilter,
+        FilterPart as FilterPart,
+        cluster_filters as cluster_filters,
+        part_filters as part_filters,
+    )
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.onworker import SeenFile as SeenFile
@@ -43,6 +49,7 @@ else:
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",
         fetching="NodeBlocks",
+        filterparts="BuiltFilter FilterPart cluster_filters part_filters",
         following="Connected Disconnected follow",
         matcher="Matcher",
         onworker="SeenFile",

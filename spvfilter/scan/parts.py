@@ -48,7 +48,7 @@ class StoppedError(Exception):
     """The scan of a part was given up: the whole scan ends."""
 
 
-class _PartBlocks(FileBlocks):
+class PartBlocks(FileBlocks):
     """The blocks of a part and their undo records. A file whose records are not where the plan says is read again, whole."""
 
     def __init__(self, part: Part, mode: str) -> None:
@@ -109,7 +109,7 @@ class _PartScan:
         self._task = task
         self._table = table
         self._summary = summary
-        self._source = _PartBlocks(task.part, task.undo)
+        self._source = PartBlocks(task.part, task.undo)
         self._buffer = ReadBuffer()
 
     def run(self, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:

@@ -46,6 +46,15 @@ def configure(parser: Parser) -> None:
         "--prevouts", metavar="FILE", help="the outputs that the one block spends, in order, each as value (8 bytes), length and script"
     )
     _add_previous(build)
+    build.add_argument(
+        "--dask", metavar="tcp://HOST:PORT",
+        help="make them from rev*.dat on the workers of the Dask cluster whose scheduler is there, which see BLOCKS by the same paths",
+    )  # fmt: skip
+    build.add_argument(
+        "--out",
+        metavar="DIR",
+        help="with --dask: a directory for a file of JSON lines a part; the same command goes on where it was",
+    )
 
     match = parser.add_action("match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list.")
     _add_filters(match)
@@ -117,6 +126,12 @@ def _export(args: argparse.Namespace, page: Page) -> int:
 
 
 def _build(args: argparse.Namespace, page: Page) -> int:
+    if args.dask is not None:
+        from spvfilter.cli.cfilter import cluster
+
+        return cluster.build(args)
+    if args.out is not None:
+        raise ParameterError("--out DIR needs --dask: without it filters go to standard output")
     source = BlockFiles(args.blocks, undo=args.undo)
     refs: list[BlockRef] = []
     problems: list[str] = []

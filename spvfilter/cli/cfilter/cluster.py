@@ -1,0 +1,148 @@
+"""`spvfilter cfilter build --dask`: filters made on a cluster, into a file for each part; what is there is not made again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.cfilter.jsonlines import FilterRecord, read_records
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.progress import megabytes
+from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
+from spvfilter.files import FileHeldError, FileLock, replacing
+from spvfilter.filters.bip158 import filter_hash, filter_header
+from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
+from spvfilter.scan.calling import connected
+from spvfilter.scan.filterparts import BuiltFilter, cluster_filters
+from spvfilter.scan.plan import Part, Plan
+from spvfilter.scan.sources import BlockFiles
+from spvfilter.scan.undo import UndoMode
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+_LOCK = ".lock"
+_UNFINISHED = ".spvfilter-"
+_INCOMPLETE = 1  # exit code
+
+
+def build(args: argparse.Namespace) -> int:
+    """Carry it out; the exit code."""
+    if args.prevouts is not None or args.undo == UndoMode.OFF:
+        raise ParameterError("--dask makes filters from undo files: leave --prevouts and --undo off out")
+    if args.out is None:
+        raise ParameterError("--dask needs --out DIR, for a file of each part")
+    return asyncio.run(_build(args, [str(Path(path).absolute()) for path in args.blocks], Path(args.out)))  # workers run elsewhere
+
+
+async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> int:
+    async with connected(args.dask) as client:
+        plan = await asyncio.to_thread(Plan.of, BlockFiles(paths, undo=UndoMode.REQUIRE), args.network)
+        if not plan.parts:
+            why = "".join(f"; {problem}" for problem in plan.report.problems[:3])
+            raise SourceError(f"no block in {', '.join(args.blocks)}{why}")
+        if args.previous is not None and plan.report.segments != 1:
+            raise ParameterError(f"--previous needs one run of linked blocks, not {plan.report.segments}")
+        with _held(folder):
+            files = _FilterFiles(folder, plan, args.previous)
+            async with aclosing(cluster_filters(client, files.lacking)) as made:
+                for number in range(len(plan.parts)):
+                    if files.is_there(number):
+                        await asyncio.to_thread(files.pass_over, number)
+                    else:
+                        part = await anext(made)
+                        await asyncio.to_thread(files.write, number, part.filters, part.problems)
+            files.clean()
+    report = plan.report
+    problems = [*map(str, report.problems), *map(str, report.undo_problems), *files.problems]
+    for problem in problems:
+        complain(problem)
+    say = Page(sys.stderr).line
+    say(f"{files.count:,} filter(s), {megabytes(files.size)}, of {len(plan.parts):,} part(s) in {folder}")
+    if report.stale:
+        say(f"{len(report.stale):,} stale block(s), off the branch with the most work, without a filter")
+    return _INCOMPLETE if problems else 0
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock.take(folder / _LOCK)
+    except FileHeldError as held:
+        raise DirectoryInUseError(f"{folder}: {held} writes into it: wait until it has ended, or choose another directory") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _FilterFiles:
+    """The files of all parts in a directory. The name of each tells what it is of, and which filter headers came before."""
+
+    def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
+        self._folder = folder
+        self._before = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # filter headers by block: of the last block, and what is given
+        if previous is not None:
+            self._before[next(plan.parts[0].blocks()).ref.previous] = previous
+        self._names = list(_names(plan.parts, previous))
+        self.problems: list[str] = []
+        self.count = self.size = 0
+        known = {*self._names, *map(_incomplete, self._names), _LOCK}
+        strange = next((path.name for path in folder.iterdir() if path.name not in known and not path.name.startswith(_UNFINISHED)), None)
+        if strange is not None:
+            raise ParameterError(f"{folder} holds other things, or filters of other blocks (it has {strange}): choose another directory")
+        self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
+
+    def is_there(self, number: int) -> bool:
+        """Whether the file of a part is there, which was written whole."""
+        return (self._folder / self._names[number]).exists()
+
+    def pass_over(self, number: int) -> None:
+        """Take the last filter header from a file. Raises OSError; SourceError for a damaged file."""
+        for _, record in read_records(str(self._folder / self._names[number])):
+            self._after(record)
+
+    def write(self, number: int, filters: list[BuiltFilter], problems: list[str]) -> None:
+        """Write the file of a part; one that lacks filters has another name, and is made again by the next run. Raises OSError."""
+        name = self._names[number]
+        with replacing(self._folder / (_incomplete(name) if problems else name)) as file:
+            for each in filters:
+                before = self._before.get(each.previous)
+                header = None if before is None else filter_header(filter_hash(each.data), before)
+                record = FilterRecord(each.block, each.previous, each.height, each.data, header)
+                file.write(json.dumps(record.line(each.items), separators=(",", ":")).encode() + b"\n")
+                self._after(record)
+        if not problems:
+            (self._folder / _incomplete(name)).unlink(missing_ok=True)
+        self.problems += problems
+
+    def _after(self, record: FilterRecord) -> None:
+        self.count += 1
+        self.size += len(record.data)
+        self._before = {} if record.header is None else {record.block: record.header}
+
+    def clean(self) -> None:
+        """Remove what processes that were killed have left."""
+        for left in self._folder.glob(f"{_UNFINISHED}*"):
+            left.unlink(missing_ok=True)
+
+
+def _names(parts: tuple[Part, ...], previous: bytes | None) -> Iterator[str]:
+    key = sha256(b"spvfilter filters 1\0" + (previous or b"")).digest()
+    for part in parts:
+        key = sha256(key + part.fingerprint).digest()
+        yield f"filters-{part.number:06}-{key[:8].hex()}.jsonl"
+
+
+def _incomplete(name: str) -> str:
+    return f"incomplete-{name}"

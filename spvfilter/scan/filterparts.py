@@ -1,0 +1,125 @@
+"""Compact filters of a plan's parts, made from undo files by the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple  # Any: distributed has no types
+
+from spvfilter._public import deferred, public
+from spvfilter._version import __version__
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.filters.bip158 import BasicFilter
+from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.calling import ATTEMPTS, Calls, LostError
+from spvfilter.scan.parts import PartBlocks
+from spvfilter.scan.plan import Part, PlannedBlock
+from spvfilter.scan.sources import BlockRef, Problem
+from spvfilter.scan.undo import UndoMode, UndoPlace, block_coins
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+_AT_ONCE = 64  # parts given to the scheduler, each some 1 MB of filters
+_UNREADABLE = (FormatError, SourceError, OSError)
+
+
+@public
+class BuiltFilter(NamedTuple):
+    """The compact filter of a block; hashes in wire order."""
+
+    block: bytes
+    previous: bytes
+    height: int | None
+    items: int
+    data: bytes
+
+
+@public
+class FilterPart(NamedTuple):
+    """The filters of a part, in the order of its blocks; of blocks that have none, the problems say why."""
+
+    filters: list[BuiltFilter]
+    problems: list[str]
+
+
+@public
+def part_filters(part: Part) -> FilterPart:
+    """Make the filters of a part from its blocks and their undo records. What cannot be used is a problem."""
+    source, made = PartBlocks(part, UndoMode.REQUIRE), FilterPart([], [])
+    for row, block in enumerate(part.blocks()):
+        source.plan_undo(block)
+        why: list[Problem] = []
+        for ref in part.copies(row, block.ref):
+            try:
+                built = _filter(source, ref, block)
+            except _UNREADABLE as error:
+                why.append(Problem.of(f"{source.name(ref)}, block {hash_to_hex(ref.hash)}", error))
+            else:
+                made.filters.append(BuiltFilter(ref.hash, ref.previous, ref.height, built.n, bytes(built)))
+                break
+        made.problems.extend(map(str, why))
+    return made
+
+
+def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilter:
+    raw = source.read(ref)
+    if block.is_lone:
+        return BasicFilter.build(raw, [])
+    first: Exception | None = None
+    tried: list[UndoPlace] = []
+    place = source.find_undo(ref)
+    while place is not None:
+        try:
+            return BasicFilter.build(raw, [coin.script for coins in block_coins(raw, place.read()) for coin in coins])
+        except _UNREADABLE as error:
+            first = first or error
+            tried.append(place)
+        place = source.find_other_undo(ref, tried)
+    raise SourceError(f"no undo record of it can be used{'' if first is None else f': {first}'}")
+
+
+def _on_worker(part: Part, version: str) -> FilterPart:
+    if version != __version__:
+        raise SourceError(f"spvfilter {__version__} is on a worker, and {version} here: all need the same")
+    return part_filters(part)
+
+
+@public
+async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[FilterPart, None]:
+    """Have the workers of a Dask cluster make the filters of parts, whose files they see by the same paths; in the order of the parts.
+
+    `client` is a `distributed.Client`, asynchronous or not. Raises SourceError without a worker, where one has another version of
+    spvfilter, where workers die of it, and where the scheduler is gone.
+    """
+    calls = Calls(client)
+    await calls.check_workers()
+    waiting: deque[asyncio.Future[FilterPart]] = deque()
+    try:
+        for part in parts:
+            waiting.append(asyncio.ensure_future(_built(calls, part)))
+            if len(waiting) >= _AT_ONCE:
+                yield await waiting.popleft()
+        while waiting:
+            yield await waiting.popleft()
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await calls.cancel([])
+
+
+async def _built(calls: Calls, part: Part) -> FilterPart:
+    why: Exception | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            made = await calls.once(_on_worker, (part, __version__))
+        except LostError as error:
+            why = error.cause
+        else:
+            if not isinstance(made, FilterPart):
+                raise SourceError(f"part {part.number}: a worker has answered with no filters")
+            return made
+    raise SourceError(f"part {part.number}: the workers that make its filters have died, {ATTEMPTS} times in all: {why}")
