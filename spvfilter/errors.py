@@ -10,7 +10,7 @@ __all__ = [
     "MedianTimeError", "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError",
     "NodeNetworkError", "NodePrunedError", "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError",
     "NotRunningError", "OrderError", "ParameterError", "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError",
-    "RefusedError", "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFullError", "RemoteMissingError",
+    "RefusedError", "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFileError", "RemoteFullError", "RemoteMissingError",
     "RemoteReadOnlyError", "RemoteTypeError", "SessionError", "SourceError", "SpvFilterError", "SpvFilterWarning", "StoreCorruptError",
     "StoreError", "StoreForeignError", "StoreFullError", "StoreLockedError", "StoreReadOnlyError", "TargetError", "TimewarpError",
     "TooLargeError", "TxConflictError", "TxRefusedError", "UnconnectedHeadersError", "UndoError", "UselessPeerError", "VersionError",
@@ -155,6 +155,10 @@ class SourceError(SpvFilterError):
 
 class DirectoryInUseError(SpvFilterError):
     """A directory into which another process scans, or another scan of this process."""
+
+
+class RemoteFileError(SpvFilterError):
+    """A store of remote files that fails or refuses; the message names the URL."""
 
 
 class FalseFilterError(SourceError):

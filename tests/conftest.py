@@ -30,6 +30,7 @@ HINTS = {
     "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "plot": "pip install 'spvfilter[plot]'",
+    "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -63,6 +64,8 @@ def missing(name: str) -> bool:
             return importlib.util.find_spec("wallycore") is None
         case "plot":
             return importlib.util.find_spec("matplotlib") is None
+        case "remote":
+            return any(importlib.util.find_spec(library) is None for library in ("fsspec", "s3fs", "moto"))
         case "native":
             return not is_compiled()
     raise AssertionError(name)

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.onworker import SeenFile as SeenFile
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
-    from spvfilter.scan.outputs import OutputFormat as OutputFormat, scan_parts as scan_parts
+    from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
     from spvfilter.scan.parts import PartTask as PartTask
     from spvfilter.scan.plan import Part as Part, Plan as Plan, PlannedBlock as PlannedBlock, PlannedFile as PlannedFile
+    from spvfilter.scan.remote import RemoteFile as RemoteFile
     from spvfilter.scan.sources import (
         BlockFiles as BlockFiles,
         BlockList as BlockList,
@@ -53,10 +54,11 @@ else:
         following="Connected Disconnected follow",
         matcher="Matcher",
         onworker="SeenFile",
-        outputs="OutputFormat scan_parts",
+        outputs="OutputFormat publish scan_parts",
         partfile="BlockHits PartFile PartSummary",
         parts="PartTask",
         plan="Part Plan PlannedBlock PlannedFile",
+        remote="RemoteFile",
         sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable",
         streams="hex_blocks stream_blocks",
         tables="to_arrow to_pandas",

@@ -7,17 +7,14 @@ written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeate
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from spvfilter.errors import SourceError
-from spvfilter.kernel import read_at
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import contradiction
+from spvfilter.scan.remote import FilePath, OpenFile, opened
 
 _MIN_BLOCK_SIZE = 81  # bytes: header and transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20
@@ -47,7 +44,7 @@ BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
 class BlockFile:
     """A file whose kind is detected when it is first read."""
 
-    def __init__(self, path: Path, key: bytes = b"", *, is_hex: bool = False) -> None:
+    def __init__(self, path: FilePath, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
         self.key = key  # what it is XORed with
         self.is_hex = is_hex  # one block in hex digits
@@ -56,36 +53,27 @@ class BlockFile:
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block in the file, and a sentence about every part that is not a block.
 
-        Raises OSError; SourceError for an empty file, one of another network, as far as it says so, or one too large to be a block.
+        Raises OSError; RemoteFileError; SourceError for an empty file, one of another network, as far as it says so, or one too large to
+        be a block.
         """
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise SourceError("not a regular file")
-            size = status.st_size
-            if not size:
+        with opened(self.path) as file:
+            if not file.size:
                 raise SourceError("the file is empty")
             self.is_hex = self.is_assumed = False
-            self.key, owner, head = owned(descriptor, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE))
+            self.key, owner, head = owned(file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE))
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
-                yield from framed(descriptor, self.key, size, network, prefix_size, BLOCKS)
+                yield from framed(file, self.key, network, prefix_size, BLOCKS)
             else:
-                yield self._single(descriptor, head, size, prefix_size, network)
-        finally:
-            os.close(descriptor)
+                yield self._single(file, head, prefix_size, network)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of one record, without the XOR. Raises OSError, SourceError."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
+        """The bytes of one record, without the XOR. Raises OSError, SourceError, RemoteFileError."""
+        with opened(self.path) as file:
             if self.is_hex:
-                return _from_hex(os.pread(descriptor, 2 * MAX_BLOCK_SIZE + 2, 0))
-            return read_at(descriptor, offset, size, self.key)
-        finally:
-            os.close(descriptor)
+                return _from_hex(file.at(0, 2 * MAX_BLOCK_SIZE + 2))
+            return file.at(offset, size, self.key)
 
     def _is_blk(self) -> bool:
         return self.path.name.startswith("blk") and self.path.suffix == ".dat"
@@ -96,14 +84,15 @@ class BlockFile:
             raise SourceError(cause)
         self.is_assumed = True
 
-    def _single(self, descriptor: int, head: bytes, size: int, prefix_size: int, network: Network) -> Record:
+    def _single(self, file: OpenFile, head: bytes, prefix_size: int, network: Network) -> Record:
         """The whole file as one block, raw or in hex."""
+        size = file.size
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:
                 raise SourceError(f"{size} bytes of hex are more than one block of {MAX_BLOCK_SIZE} bytes")
             self.is_hex = True
-            raw = _from_hex(os.pread(descriptor, size, 0))
+            raw = _from_hex(file.at(0, size))
             self._check_network(raw, network)
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
@@ -112,7 +101,7 @@ class BlockFile:
         return Record(0, size, head[:prefix_size])
 
 
-def xor_key(path: Path) -> bytes:
+def xor_key(path: FilePath) -> bytes:
     """The key in the xor.dat beside a file of records; b"" if there is none or it changes nothing. Raises SourceError, OSError."""
     try:
         key = path.with_name("xor.dat").read_bytes()
@@ -123,29 +112,29 @@ def xor_key(path: Path) -> bytes:
     return key if any(key) else b""
 
 
-def owned(descriptor: int, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
+def owned(file: OpenFile, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
     """The key that a file of records is XORed with, the network whose magic it starts with, and its first `size` bytes."""
-    head = read_at(descriptor, 0, size, key)
+    head = file.at(0, size, key)
     owner = _magic_of(head)
     if key and owner is None:
-        plain = os.pread(descriptor, len(head), 0)
+        plain = file.at(0, len(head))
         if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
             return b"", owner, plain
     return key, owner, head
 
 
-def framed(descriptor: int, key: bytes, size: int, network: Network, prefix_size: int, of: Framing) -> Iterator[Record | str]:
-    """Yield every record of a file of `size` bytes, and a sentence about every part that is none."""
-    at, window, begun = 0, b"", 0
+def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: Framing) -> Iterator[Record | str]:
+    """Yield every record of a file, and a sentence about every part that is none."""
+    at, window, begun, size = 0, b"", 0, file.size
     while at < size:
         if not begun <= at <= begun + len(window) - 8 - prefix_size:
-            begun, window = at, read_at(descriptor, at, _SMALL_CHUNK, key)
+            begun, window = at, file.at(at, _SMALL_CHUNK, key)
         head = window[at - begun : at - begun + 8 + prefix_size]
         length = int.from_bytes(head[4:8], "little")
         whole = length + of.tail
         if head[:4] != network.magic or len(head) < 8 or not of.least <= length <= of.most:
             start = at
-            at, padding = _gap(descriptor, key, start, size, network.magic)
+            at, padding = _gap(file, key, start, network.magic)
             if not padding:
                 lost = not start and at == size and not key
                 why = ": is it XORed, and the xor.dat missing that Bitcoin Core keeps beside it?" if lost else ""
@@ -155,15 +144,15 @@ def framed(descriptor: int, key: bytes, size: int, network: Network, prefix_size
             at += 8 + whole
         else:
             yield f"the record at byte {at} is incomplete: {size - at - 8} of {whole} bytes (half written?)"
-            at, _ = _gap(descriptor, key, at, size, network.magic)
+            at, _ = _gap(file, key, at, network.magic)
 
 
-def _gap(descriptor: int, key: bytes, start: int, size: int, magic: bytes) -> tuple[int, bool]:
-    """The offset of the next magic after `start`, or `size`; and whether there are only zeros before it."""
-    at, chunk, zeros, found = start, _SMALL_CHUNK, True, -1
+def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
+    """The offset of the next magic after `start`, or the file's size; and whether there are only zeros before it."""
+    at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
-        data = os.pread(descriptor, chunk, at)
-        found = (read_at(descriptor, at, chunk, key) if key else data).find(magic, at == start)
+        data = file.at(at, chunk)
+        found = (file.at(at, chunk, key) if key else data).find(magic, at == start)
         last = len(data) < chunk
         passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
         zeros = zeros and not data[:passed].strip(b"\0")

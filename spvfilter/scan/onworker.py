@@ -18,6 +18,7 @@ from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.listing import Listing, list_file
 from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask, scan_part
+from spvfilter.scan.remote import RemoteFile, located, opened
 from spvfilter.scan.sources import BlockFiles
 
 
@@ -80,7 +81,7 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
     for planned in task.part.files:
         for name in (planned.path, *(planned.undo or ())[:1]):
             try:
-                with Path(str(name)).open("rb"):
+                with opened(located(str(name))):
                     pass
             except OSError as error:
                 raise SourceError(
@@ -129,6 +130,8 @@ def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
     seen: list[SeenFile] = []
     for number in range(len(files)):
         path = files.file(number).path
+        if isinstance(path, RemoteFile):
+            continue
         try:
             status = path.stat()
         except OSError:

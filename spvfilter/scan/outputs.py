@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError
 from spvfilter.scan.directory import PartScan, to_its_end
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.manifest import Manifest
 from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, lines, write_lines
 from spvfilter.scan.partfile import PartFile
+from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
 from spvfilter.scan.totals import EntryTotals, write_totals
 
@@ -43,6 +45,22 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
         return await to_its_end(_merged, scan, parts, chosen)
+
+
+@public
+def publish(matches: Path, url: str) -> list[str]:
+    """Put the files of a finished scan, that of the matches (from `scan_parts`) and the totals, below a URL; their URLs.
+
+    Each takes its place whole: by a rename where the store has files, and as one object where it has none; the totals come last. Raises
+    RemoteFileError, OSError, ParameterError for what is no URL, and without fsspec.
+    """
+    if not is_url(url):
+        raise ParameterError(f"not a URL: {url!r}")
+    below = RemoteFile(url)
+    files = [RemoteFile(f"{below}/{path.name}") for path in (matches, matches.with_name(TOTALS))]
+    for file in files:
+        file.put(matches.with_name(file.name))
+    return list(map(str, files))
 
 
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:

@@ -16,6 +16,7 @@ from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
 from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.plan import Part, PlannedBlock
+from spvfilter.scan.remote import located
 from spvfilter.scan.sources import BlockFiles, BlockRef, FileBlocks, Problem
 from spvfilter.scan.undo import UndoMode, UndoPlace
 
@@ -52,7 +53,7 @@ class PartBlocks(FileBlocks):
     """The blocks of a part and their undo records. A file whose records are not where the plan says is read again, whole."""
 
     def __init__(self, part: Part, mode: str) -> None:
-        self._files = [BlockFile(Path(file.path), file.key, is_hex=file.is_hex) for file in part.files]
+        self._files = [BlockFile(located(file.path), file.key, is_hex=file.is_hex) for file in part.files]
         self._part = part
         self._network = Network.named(part.network)
         self._again: dict[int, BlockFiles] = {}  # by file: its blocks and records, listed anew
@@ -63,7 +64,7 @@ class PartBlocks(FileBlocks):
         """Know the undo record of a block of the part."""
         beside = self._part.files[block.ref.file].undo
         if block.undo is not None and beside is not None:
-            self._undo[block.ref.hash] = UndoPlace(block.ref.file, Path(beside[0]), beside[1], *block.undo)
+            self._undo[block.ref.hash] = UndoPlace(block.ref.file, located(beside[0]), beside[1], *block.undo)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
         return self._undo.get(ref.hash)

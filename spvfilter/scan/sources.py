@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass, field
@@ -22,6 +21,7 @@ from spvfilter.network import Network
 from spvfilter.primitives import Serializable, read_compact_size, to_bytes
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
+from spvfilter.scan.remote import FilePath, RemoteFile, fetched, located
 from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoMode, UndoPlace
 
 if TYPE_CHECKING:
@@ -261,7 +261,8 @@ class FileBlocks(Readable):
 
     @contextmanager
     def opened(self, refs: Sequence[BlockRef]) -> Iterator[list[Place] | None]:
-        with _descriptors({ref.file: self._files[ref.file].path for ref in refs}) as opened:
+        wanted = [(ref.file, self._files[ref.file].path, ref.offset, ref.size) for ref in refs]
+        with _descriptors(wanted) as opened:
             if opened is None or any(self._files[number].is_hex for number in opened):
                 yield None
             else:
@@ -270,7 +271,7 @@ class FileBlocks(Readable):
     @contextmanager
     def opened_undo(self, refs: Sequence[BlockRef]) -> Iterator[list[Place | None] | None]:
         found = [self.find_undo(ref) for ref in refs]
-        with _descriptors({place.number: place.path for place in found if place is not None}) as opened:
+        with _descriptors([(place.number, place.path, place.offset, place.size) for place in found if place is not None]) as opened:
             if not opened:
                 yield None
             else:
@@ -287,9 +288,10 @@ class FileBlocks(Readable):
 class BlockFiles(FileBlocks, BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
-    A directory stands for its blk*.dat files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28
-    and later are XORed with the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts
-    are reported as problems of the scan, which goes on without them.
+    A path may be a URL that fsspec knows, as s3://bucket/blocks (extra `remote`). A directory stands for its blk*.dat files, or if it has
+    none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them, which
+    is undone. A file named twice is read once. Unreadable parts are reported as problems of the scan, which goes on without them; a store
+    of remote files that fails ends it with RemoteFileError.
 
     With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with undo records is
     reported apart, as the blocks can be used without them. Of all blocks, those of `span` are scanned. Raises ParameterError if no path is
@@ -311,15 +313,17 @@ class BlockFiles(FileBlocks, BlockSource):
         self.mode = UndoMode(undo)
         self.span = span or BlockSpan()
         self._missing: list[Problem] = []
-        files = [file for name in named for file in self._expand(Path(name))]
-        self._files = [BlockFile(file) for file in {os.path.realpath(file): file for file in files}.values()]
+        files = [file for name in named for file in self._expand(located(name))]
+        self._files = [BlockFile(file) for file in {_identity(file): file for file in files}.values()]
         self._undo = UndoFiles()
 
-    def _expand(self, path: Path) -> list[Path]:
+    def _expand(self, path: FilePath) -> Sequence[FilePath]:
         try:
             if not path.is_dir():
                 return [path]
-            files = sorted(path.glob("blk*.dat")) or sorted(f for f in path.iterdir() if f.suffix in (".raw", ".blk", ".hex"))
+            there: list[FilePath] = sorted(path.iterdir(), key=str)
+            files = [file for file in there if file.name.startswith("blk") and file.suffix == ".dat"]
+            files = files or [file for file in there if file.suffix in (".raw", ".blk", ".hex")]
         except OSError as error:
             self._missing.append(Problem.of(str(path), error))
             return []
@@ -388,17 +392,25 @@ class BlockFiles(FileBlocks, BlockSource):
         return [Problem(where, message) for where, message in self._undo.problems]
 
 
+def _identity(file: FilePath) -> str:
+    return str(file) if isinstance(file, RemoteFile) else os.path.realpath(file)
+
+
 @contextmanager
-def _descriptors(paths: dict[int, Path]) -> Iterator[dict[int, int] | None]:
-    """Files open for reading, by number; None if one cannot be opened."""
+def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[dict[int, int] | None]:
+    """Files open for reading, by number, at least in the ranges wanted (number, file, offset, size); None if one cannot be opened."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for number, _, offset, size in wanted:
+        ranges.setdefault(number, []).append((offset, size))
     descriptors: dict[int, int] = {}
     try:
-        for number, path in paths.items():
-            descriptors[number] = os.open(path, os.O_RDONLY)
-        whole = True
-    except OSError:
-        whole = False
-    try:
+        try:
+            for number, path, *_ in wanted:
+                if number not in descriptors:
+                    descriptors[number] = fetched(path, ranges[number]) if isinstance(path, RemoteFile) else os.open(path, os.O_RDONLY)
+            whole = True
+        except OSError:
+            whole = False
         yield descriptors if whole else None
     finally:
         for descriptor in descriptors.values():

@@ -9,15 +9,12 @@ are computed, and siblings are told apart by what they spend. What stays ambiguo
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from itertools import chain, islice
-from pathlib import Path
 from typing import NamedTuple
 
 from spvfilter._dataclass import dataclass, field
@@ -25,11 +22,11 @@ from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import SpentCoin, TxSpan, spent_coins, walk_block
-from spvfilter.kernel.pure.files import xored
 from spvfilter.network import Network
 from spvfilter.primitives import Reader, hash_to_hex, read_compact_size, script_pushes
 from spvfilter.protocol import HASH_SIZE, MAX_UNDO_SIZE
 from spvfilter.scan.blockfile import Framing, Record, framed, owned, xor_key
+from spvfilter.scan.remote import FilePath, opened
 
 UNDO = Framing("undo record", 1, MAX_UNDO_SIZE - HASH_SIZE, HASH_SIZE)
 _COUNT_SIZE = 9  # bytes of the longest CompactSize
@@ -84,12 +81,12 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 class UndoFile:
     """A rev*.dat beside a file of blocks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: FilePath) -> None:
         self.path = path
         self.key = b""  # what it is XORed with
 
     @classmethod
-    def beside(cls, blocks: Path) -> UndoFile | None:
+    def beside(cls, blocks: FilePath) -> UndoFile | None:
         """The undo file of a blk*.dat; None if it has none."""
         if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
             return None
@@ -98,17 +95,11 @@ class UndoFile:
 
     def records(self, network: Network) -> Iterator[Record | str]:
         """Yield every record, its check included, and a sentence about every part that is none. Raises OSError, SourceError."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise SourceError("not a regular file")
-            self.key, owner, _ = owned(descriptor, xor_key(self.path), 8)
+        with opened(self.path) as file:
+            self.key, owner, _ = owned(file, xor_key(self.path), 8)
             if owner not in (None, network):
                 raise SourceError(f"these are undo records of {owner}, not of {network}")
-            yield from framed(descriptor, self.key, status.st_size, network, _COUNT_SIZE, UNDO)
-        finally:
-            os.close(descriptor)
+            yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:
         """A record with its check. Raises as UndoPlace.read does."""
@@ -124,18 +115,15 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int  # of the file of blocks that it belongs to, within the source
-    path: Path
+    path: FilePath
     key: bytes  # 8 bytes with which the file is XORed, or empty
     offset: int
     size: int  # bytes, with the check
 
     def read(self) -> bytes:
         """The record with its check, which is not verified. Raises OSError, SourceError if the file has become shorter."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            raw = xored(os.pread(descriptor, self.size, self.offset), self.offset, self.key)
-        finally:
-            os.close(descriptor)
+        with opened(self.path) as file:
+            raw = file.at(self.offset, self.size, self.key)
         if len(raw) != self.size:
             raise SourceError("the file has changed while it was read")
         return raw
@@ -178,7 +166,8 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     claims: dict[bytes, list[Record]] = {}  # by previous block
     found = Pairing()
-    search = _Search(spending, _PATIENCE * file.path.stat().st_size + _LEAST_PATIENCE)
+    with opened(file.path) as raw:
+        search = _Search(spending, _PATIENCE * raw.size + _LEAST_PATIENCE)
     for record in file.records(network):
         if isinstance(record, str):
             found.problems.append(record)

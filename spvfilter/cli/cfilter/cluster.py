@@ -22,6 +22,7 @@ from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.scan.calling import connected
 from spvfilter.scan.filterparts import BuiltFilter, cluster_filters
 from spvfilter.scan.plan import Part, Plan
+from spvfilter.scan.remote import seen_anywhere
 from spvfilter.scan.sources import BlockFiles
 from spvfilter.scan.undo import UndoMode
 
@@ -41,7 +42,7 @@ def build(args: argparse.Namespace) -> int:
         raise ParameterError("--dask makes filters from undo files: leave --prevouts and --undo off out")
     if args.out is None:
         raise ParameterError("--dask needs --out DIR, for a file of each part")
-    return asyncio.run(_build(args, [str(Path(path).absolute()) for path in args.blocks], Path(args.out)))  # workers run elsewhere
+    return asyncio.run(_build(args, [seen_anywhere(path) for path in args.blocks], Path(args.out)))
 
 
 async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> int:

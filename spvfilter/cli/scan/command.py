@@ -22,6 +22,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.remote import is_url
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.streams import stream_blocks
 from spvfilter.scan.undo import UndoMode
@@ -50,7 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="*",
-        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, or http://HOST:PORT of a node; "
+        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, also by URL as s3://… "
+        "(extra remote), or http://HOST:PORT of a node; "
         "- alone: blocks on standard input, one per line in hex, or a blk*.dat, also compressed by gzip or zstd",
     )  # fmt: skip
     add_watch_file(parser)
@@ -89,6 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --dask, in place of PATHs: each worker scans the files that it has itself at PATH; repeatable. Heights that no worker "
         "has are named, and what two have is scanned once",
     )  # fmt: skip
+    parser.add_argument("--publish", metavar="URL", help="with --out: put matches and totals below s3://… or another URL, too")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
     node.configure(parser)
@@ -106,6 +109,9 @@ def run(args: argparse.Namespace) -> int:
     is_node = node.is_node(args.paths)
     if not is_node:
         node.check_without_node(args)
+    for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
+        if is_url(name):
+            raise ParameterError(f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere")
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
@@ -122,15 +128,15 @@ def run(args: argparse.Namespace) -> int:
         check_picture(args.plot)
     if args.out is not None:
         return _run_in_parts(args, watch, span)
-    if args.processes is not None or args.dask is not None or args.format == _PARQUET:
-        raise ParameterError("--processes, --dask and --format parquet need --out DIR")
+    if args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
+        raise ParameterError("--processes, --dask, --publish and --format parquet need --out DIR")
     matcher = Matcher(watch, jobs=args.jobs, check=args.check)
     if is_node:
         with _page(args.output) as page:
             return node.run(args, matcher, span, page)
     if args.output is not None:
         _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
-        if args.paths != [_STDIN] and not any(Path(name).exists() for name in args.paths):
+        if args.paths != [_STDIN] and not any(is_url(name) or Path(name).exists() for name in args.paths):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
         return asyncio.run(_Scan(matcher, args, span, page).run())

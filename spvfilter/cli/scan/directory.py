@@ -22,8 +22,9 @@ from spvfilter.scan.calling import connected
 from spvfilter.scan.cluster import DaskWorkers
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
-from spvfilter.scan.outputs import TOTALS, OutputFormat, scan_parts
+from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
 from spvfilter.scan.plan import Plan
+from spvfilter.scan.remote import is_url, seen_anywhere
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.totals import read_totals
 from spvfilter.scan.workerplan import missing_in_words, plan_on_workers
@@ -43,11 +44,13 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
     """Carry it out; the exit code."""
     if args.format == "table":
         raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
+    if args.publish is not None and not is_url(args.publish):
+        raise ParameterError(f"--publish is a URL as s3://bucket/found, not {args.publish!r}")
     if args.dask is not None and args.processes is not None:
         raise ParameterError("--dask or --processes, not both")
     if args.on_workers:
         return asyncio.run(_scan(args, watch, _planned_on_workers(args, span, watch)))
-    paths = args.paths if args.dask is None else [str(Path(path).absolute()) for path in args.paths]  # workers run elsewhere
+    paths = args.paths if args.dask is None else [seen_anywhere(path) for path in args.paths]
     return asyncio.run(_scan(args, watch, _planned_here(args, BlockFiles(paths, undo=args.undo, span=span), watch)))
 
 
@@ -115,6 +118,10 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
                 working.cancel()
                 with suppress(asyncio.CancelledError, Exception):  # raised above
                     await working
+    if args.publish is not None:
+        for url in await asyncio.to_thread(publish, path, args.publish):
+            if not args.quiet:
+                Page(sys.stderr).line(url)
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     if planned.assumed and not args.quiet:

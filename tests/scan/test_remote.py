@@ -1,0 +1,259 @@
+"""Files by URL are scanned as files on disk are; a store that fails ends the scan, which then goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter import cli
+from spvfilter.errors import ParameterError, RemoteFileError, SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, RemoteFile, Threads, scan_parts
+from spvfilter.scan.remote import fetched, located, opened, seen_anywhere
+from spvfilter.watch.watchlist import WatchList
+from support.chains import found_by, record, xored
+from support.undo import framed, ledger_chain
+
+pytestmark = pytest.mark.remote
+KEY = bytes(range(1, 9))
+BUCKET = "blocks"
+PLACES = ((0, 8), (30_000, 100), (65_000, 536), (65_001, 536), (900_000, 200_000), (999_999, 5), (10, 5), (2_000_000, 9))
+
+
+def contents(seed: int, key: bytes = KEY) -> tuple[WatchList, dict[str, bytes]]:
+    """The files of a chain, with undo files."""
+    ledger, blocks, records = ledger_chain(seed)
+    files = {"xor.dat": key} if key else {}
+    for number, start in enumerate((0, 10, 20)):
+        for name, pieces in (("blk", map(record, blocks[start : start + 10])), ("rev", map(framed, records[start : start + 10]))):
+            raw = b"".join(pieces)
+            files[f"{name}{number:05}.dat"] = xored(raw, key) if key else raw
+    return ledger.interest.watch(), files
+
+
+def put(url: str, files: dict[str, bytes]) -> None:
+    import fsspec
+
+    for name, raw in files.items():
+        store, path = fsspec.core.url_to_fs(f"{url}/{name}")
+        store.makedirs(path.rpartition("/")[0], exist_ok=True)
+        store.pipe_file(path, raw)
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    import fsspec
+
+    yield "memory://chain/blocks"
+    fsspec.filesystem("memory").rm("/chain", recursive=True)
+
+
+_SERVER = """
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print("port", server.get_host_and_port()[1], flush=True)
+input()
+"""
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of moto, with a bucket."""
+    import fsspec
+
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet) as server:
+        assert server.stdout is not None
+        port = next(int(line.split()[1]) for line in server.stdout if line.startswith(b"port "))
+        given = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "who",
+            "AWS_SECRET_ACCESS_KEY": "what",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
+        }
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in given.items():
+                patched.setenv(name, value)
+            fsspec.filesystem("s3", use_listings_cache=False).mkdir(BUCKET)
+            yield f"s3://{BUCKET}"
+        server.kill()
+
+
+async def scanned(source: str | Path, out: Path, watch: WatchList, undo: str = "auto") -> dict[str, bytes]:
+    engine = Threads(2)
+    try:
+        await scan_parts(PartScan(out, Plan.of(BlockFiles(source, undo=undo), REGTEST, part_size=5_000), watch), engine=engine)
+    finally:
+        await engine.aclose()
+    return await asyncio.to_thread(everything, out)
+
+
+def everything(out: Path) -> dict[str, bytes]:
+    """All but the manifest, which names the files."""
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "manifest.json"}
+
+
+def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, raw in files.items():
+        (folder / name).write_bytes(raw)
+    return folder
+
+
+@pytest.mark.parametrize("undo", ["require", "off"])
+async def test_a_scan_of_urls_leaves_the_same_bytes(memory: str, s3: str, tmp_path: Path, undo: str) -> None:
+    watch, files = contents(1)
+    folder = on_disk(tmp_path / "disk", files)
+    expected = await scanned(folder, tmp_path / "out", watch, undo)
+    assert len(expected) > 3
+    for number, url in enumerate((memory, f"{s3}/chain", f"file://{folder}")):
+        if number < 2:
+            put(url, files)
+        assert await scanned(url, tmp_path / str(number), watch, undo) == expected
+    matcher, local = Matcher(watch.copy()), Matcher(watch.copy())
+    assert await found_by(matcher, BlockFiles(memory, undo=undo)) == await found_by(local, BlockFiles(folder, undo=undo))
+    assert matcher.report.by_undo == local.report.by_undo
+
+
+def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    watch, files = contents(2, b"")
+    watch.save(tmp_path / "list")
+    put(f"{s3}/second", files)
+    on_disk(tmp_path / "disk", files)
+    options = ["--network", "regtest", "--watch", str(tmp_path / "list"), "--format", "csv"]
+    for number, path in enumerate((f"{s3}/second", str(tmp_path / "disk"))):
+        assert cli.main(["scan", path, *options, "--output", str(tmp_path / str(number))]) == 0, capsys.readouterr().err
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+    options = ["--network", "regtest", "--watch", str(tmp_path / "list")]
+    argv = ["scan", f"{s3}/second", *options, "--out", str(tmp_path / "out")]
+    assert cli.main([*argv, "--publish", f"{s3}/found"]) == 0
+    for name in ("matches.csv", "totals.csv"):
+        assert RemoteFile(f"{s3}/found/{name}").read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert f"{s3}/found/matches.csv\n" in capsys.readouterr().err
+    assert cli.main([*argv, "--publish", "found"]) == 2
+    assert "--publish is a URL as s3://bucket/found, not 'found'" in capsys.readouterr().err
+    assert cli.main(["scan", f"{s3}/second", *options, "--out", f"{s3}/out"]) == 2
+    assert f"--out is of this machine, not {s3}/out" in capsys.readouterr().err
+    assert cli.main(["scan", f"{s3}/second", *options, "--publish", f"{s3}/out"]) == 2
+    assert "--publish and --format parquet need --out DIR" in capsys.readouterr().err
+    assert cli.main(["scan", f"{s3}/nothing", *options]) == 2
+    assert f"{s3}/nothing" in capsys.readouterr().err
+
+
+async def test_a_store_that_fails_ends_the_scan_which_goes_on(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, files = contents(3)
+    put(memory, files)
+    expected = await scanned(on_disk(tmp_path / "disk", files), tmp_path / "all", watch)
+    read, count, limit = RemoteFile.read, 0, 0
+
+    def fails(file: RemoteFile, offset: int, size: int) -> bytes:
+        nonlocal count
+        count += 1
+        if count == limit:
+            raise RemoteFileError(f"{file}: out of order")
+        return read(file, offset, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RemoteFile, "read", fails)
+        assert await scanned(memory, tmp_path / "sound", watch) == expected
+        reads, rng = count, random.Random(3)
+        assert reads > 10
+        for attempt in range(6):
+            count, limit = 0, rng.randrange(1, reads + 1)
+            out = tmp_path / str(attempt)
+            with pytest.raises(RemoteFileError, match="out of order"):
+                await scanned(memory, out, watch)
+            assert await scanned(memory, out, watch) == expected
+
+
+class Refusing:
+    """A store that has no good answer."""
+
+    protocol = "s3"
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no credentials")
+
+
+def test_what_a_store_says_is_an_error_with_the_url(monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path) -> None:
+    import fsspec.core
+
+    with pytest.raises(ParameterError, match="nowhere://x: no kind of store that fsspec knows"):
+        RemoteFile("nowhere://x").exists()
+    put(memory, {"blk00000.dat": b"abc"})
+    with pytest.raises(FileNotFoundError):
+        RemoteFile(f"{memory}/blk00001.dat").size()
+    with pytest.raises(SourceError, match="not a regular file"):
+        RemoteFile(memory).size()
+    with monkeypatch.context() as patched:
+        patched.setattr(fsspec.core, "url_to_fs", lambda url, **options: (Refusing(), url))
+        with pytest.raises(RemoteFileError, match="s3://b/c: no credentials"):
+            BlockFiles("s3://b/c")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "fsspec.core", None)
+        with pytest.raises(ParameterError, match=r"s3://b/c: files by URL need fsspec: pip install 'spvfilter\[remote\]'"):
+            BlockFiles("s3://b/c")
+
+
+def test_ranges_are_read_and_no_more(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = random.Random(4).randbytes(1_000_000)
+    mixed = xored(raw, KEY)
+    put(memory, {"file": raw})
+    file, asked, read = RemoteFile(f"{memory}/file"), list[tuple[int, int]](), RemoteFile.read
+
+    def noting(file: RemoteFile, offset: int, size: int) -> bytes:
+        asked.append((offset, size))
+        return read(file, offset, size)
+
+    monkeypatch.setattr(RemoteFile, "read", noting)
+    descriptor = fetched(file, [(500_000, 10), (10, 20), (40, 5), (100_020, 7), (999_990, 50)])
+    assert asked == [(10, 35), (100_020, 7), (500_000, 10), (999_990, 50)]
+    assert os.pread(descriptor, 20, 10) == raw[10:30]
+    assert os.pread(descriptor, 50, 999_990) == raw[999_990:]
+    os.close(descriptor)
+    asked.clear()
+    with opened(file) as reading:
+        for offset, size in PLACES:
+            assert reading.at(offset, size) == raw[offset : offset + size]
+            assert reading.at(offset, size, KEY) == mixed[offset : offset + size]
+    assert asked == [(0, 65_536), (65_001, 65_536), (900_000, 100_000), (10, 65_536)]
+
+
+def test_names_are_paths_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert located("s3://a/b/") == RemoteFile("s3://a/b")
+    assert located("file:///a/b") == Path("/a/b")
+    assert located("blocks") == Path("blocks")
+    assert seen_anywhere("blocks") == str(tmp_path / "blocks")
+    assert seen_anywhere("s3://a/b") == "s3://a/b"
+    file = RemoteFile("s3://a/b/blk00000.dat")
+    assert (file.name, file.suffix, str(file.with_name("xor.dat"))) == ("blk00000.dat", ".dat", "s3://a/b/xor.dat")
+    assert repr(file) == "RemoteFile('s3://a/b/blk00000.dat')"
+
+
+def test_a_file_is_put_whole(memory: str, s3: str, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(b"matches")
+    for url in (f"{memory}/deep/file", f"{s3}/deep/file", f"local://{tmp_path}/deep/file"):
+        RemoteFile(url).put(tmp_path / "local")
+        assert RemoteFile(url).read_bytes() == b"matches"
+        assert [each.name for each in RemoteFile(url.rpartition("/")[0]).iterdir()] == ["file"]
+    assert (tmp_path / "deep" / "file").read_bytes() == b"matches"
+
+
+def test_a_system_without_files_in_memory_has_nameless_ones(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    put(memory, {"file": b"0123456789"})
+    descriptor = fetched(RemoteFile(f"{memory}/file"), [(3, 4)])
+    assert os.pread(descriptor, 4, 3) == b"3456"
+    os.close(descriptor)
