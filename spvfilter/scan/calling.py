@@ -108,6 +108,8 @@ class Calls:
             raise SourceError(f"the cluster has no worker: start `dask worker {self._address()}` where the files are") from None
         found = await self.call(self.client.run, metadata.version, "spvfilter", on_error="return")
         for worker, version in sorted(found.items()):
+            if isinstance(version, OSError):
+                continue  # it has just gone, or cannot be reached, and is used no more than others that are not there
             if isinstance(version, BaseException):
                 raise SourceError(f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})")
             if version != __version__:

@@ -111,9 +111,9 @@ async def plan_on_workers(
     await calls.check_workers()
     found = await calls.call(client.run, files_here, named, on_error="return")
     for worker, seen in sorted(found.items()):
-        if isinstance(seen, BaseException):
+        if isinstance(seen, BaseException) and not isinstance(seen, OSError):  # which tells that it has gone
             raise SourceError(f"the worker {worker} cannot tell which files it has: {seen}")
-    sights: list[Sight] = sorted({seen for seen in found.values() if seen})
+    sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
         raise SourceError(f"no worker has a file of blocks at {', '.join(named)}: each looks there on its own machine")
     fleet = Fleet(calls, named, [(sight,) for sight in sights])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,12 +185,9 @@ async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_wo
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
 
 
-class NoPackage:
-    """In place of importlib.metadata."""
-
-    @staticmethod
-    def version(name: str) -> str:
-        raise ModuleNotFoundError(name)
+def raising(error: Exception) -> SimpleNamespace:
+    """In place of importlib.metadata; a lambda is sent to workers by value."""
+    return SimpleNamespace(version=lambda name: (_ for _ in ()).throw(error))
 
 
 async def test_another_version_on_a_worker_is_named(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,9 +196,11 @@ async def test_another_version_on_a_worker_is_named(two_workers: Cluster, tmp_pa
         monkeypatch.setattr(calling, "__version__", "0.0.1")
         with pytest.raises(SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        monkeypatch.setattr(calling, "metadata", NoPackage)
+        monkeypatch.setattr(calling, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        monkeypatch.setattr(calling, "metadata", raising(ConnectionResetError("closed")))  # by a worker that goes: nothing is wrong with it
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
     with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # of a worker that came late
         part_bytes(task, Shared("0.0.1", 1, b"", packed_table(watch.table), None))
