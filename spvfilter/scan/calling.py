@@ -82,8 +82,8 @@ class Calls:
 
     async def _result(self, future: Any, are_there: Callable[[], Awaitable[bool]] | None) -> object:
         if are_there is None:
-            return await (future if self.client.asynchronous else asyncio.to_thread(future.result))
-        waiting = asyncio.ensure_future(future._result() if self.client.asynchronous else asyncio.to_thread(future.result))
+            return await self._value(future)
+        waiting = asyncio.ensure_future(self._value(future))
         try:
             while not (await asyncio.wait([waiting], timeout=_LOOK_S))[0]:
                 if not await are_there():
@@ -92,6 +92,9 @@ class Calls:
             return await waiting
         finally:
             waiting.cancel()
+
+    async def _value(self, future: Any) -> object:
+        return await future if self.client.asynchronous else await asyncio.to_thread(future.result)
 
     async def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel these, and all calls that are running. What a worker has begun with, it ends, for nothing."""

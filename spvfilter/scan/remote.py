@@ -30,10 +30,14 @@ class RemoteFile:
     """A file or directory by its URL: what of `pathlib.Path` is asked of files of blocks.
 
     Its methods raise FileNotFoundError and other OSErrors for what the store says of this file, RemoteFileError where the store itself
-    fails, and ParameterError without fsspec, or what it needs for such URLs.
+    fails, and ParameterError without fsspec, or what it needs for such URLs. So does the constructor, for a URL with a password in it.
     """
 
     def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        user, at, _ = rest.partition("/")[0].rpartition("@")
+        if at and ":" in user:
+            raise ParameterError(f"a URL with a password in it is refused, since messages name it: {scheme}://… (configure the store)")
         self._url = url.rstrip("/")
 
     def __str__(self) -> str:

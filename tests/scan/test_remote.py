@@ -239,6 +239,10 @@ def test_names_are_paths_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert seen_anywhere("s3://a/b") == "s3://a/b"
     file = RemoteFile("s3://a/b/blk00000.dat")
     assert (file.name, file.suffix, str(file.with_name("xor.dat"))) == ("blk00000.dat", ".dat", "s3://a/b/xor.dat")
+    with pytest.raises(ParameterError, match="a URL with a password in it is refused") as caught:
+        located("ftp://alice:geheim@10.0.0.1/blocks")
+    assert "geheim" not in str(caught.value)
+    assert located("s3://bucket/alice:b@c").name == "alice:b@c"
     assert repr(file) == "RemoteFile('s3://a/b/blk00000.dat')"
 
 
