@@ -29,6 +29,7 @@ HIDDEN = {  # classes that signatures name and users never hold
     ("scan.BlockFiles", "BlockFile"): "handed to Plan",
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
+    ("bloom.redis.RedisScalableBloomFilter", "SeriesLayout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
     ("light.EventStream", "EventHub"): "made by LightClient.events",
     ("store.Store", "WriterLock"): "made by `open`",

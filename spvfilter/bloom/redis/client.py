@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from spvfilter._public import public
 from spvfilter.bloom.redis.scripts import Script
 from spvfilter.errors import (
+    FormatError,
     MismatchError,
     ParameterError,
     RemoteConnectionError,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     Client: TypeAlias = Redis | RedisCluster
 
 _NOT_LOADED = object()  # stands for NOSCRIPT: the server does not have the script (yet), or was restarted or flushed
-_OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING) (\d+)(?: (\w+))?")
+_OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING|DAMAGED) (\d+)(?: (\w+))?")
 _THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")  # in Redis 6.2 a script's error has the code within its message
 
 
@@ -76,7 +77,7 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments:
 
 
 async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | str) -> object:
-    """Run a command and return its result. Raises RemoteError in place of every error of redis-py, and MismatchError."""
+    """Run a command and return its result. Raises RemoteError in place of every error of redis-py, MismatchError, FormatError."""
     errors = exceptions()
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
@@ -91,7 +92,17 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
             raise asyncio.CancelledError
 
 
-def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError:
+async def stored_header(client: Client, name: str, key: bytes) -> bytes:
+    """The value of a filter's header key. Raises RemoteMissingError, RemoteTypeError and other RemoteErrors, TypeError."""
+    check_client(client)
+    raw = await command(client, [key], "GET", key)
+    if raw is None:
+        raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, was deleted or evicted")
+    assert isinstance(raw, bytes)
+    return raw
+
+
+def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError | FormatError:
     errors, message = exceptions(), str(error)
     if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
         return RemoteConnectionError(f"{_shown(keys[0])}: {message}")
@@ -102,6 +113,8 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
                 return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
             case "ANOTHER":
                 return MismatchError(f"{key} belongs to another filter than the one opened: it was created again meanwhile")
+            case "DAMAGED":
+                return FormatError(f"{key} is not the state of a scalable filter", offset=0, field="slices")
             case _:
                 return RemoteTypeError(f"{key} is not a string but a {ours[3]}")
     theirs = _THEIRS.search(message)

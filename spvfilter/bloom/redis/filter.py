@@ -16,7 +16,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
 from spvfilter.bloom.redis.batch import Batch
-from spvfilter.bloom.redis.client import check_client, command, run
+from spvfilter.bloom.redis.client import check_client, command, run, stored_header
 from spvfilter.bloom.redis.layout import Layout, Shape, header_key
 from spvfilter.errors import (
     CapacityError,
@@ -25,8 +25,8 @@ from spvfilter.errors import (
     ParameterError,
     RemoteError,
     RemoteExistsError,
-    RemoteMissingError,
 )
+from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from spvfilter.kernel.masks import BoolMask
 
 SHARD_SIZE = 16 << 20  # bytes; growing a string to this size takes Redis about 10 ms, to its limit about half a second
-_CHUNK_KEYS = 1_000  # keys of a batch per script
-_CHUNK_PROBES = 1 << 14  # bits per script, which keep the server busy for some 50 ms
-_STAGED_TTL = 3_600_000  # ms after which an unfinished upload expires
+CHUNK_KEYS = 1_000  # keys of a batch per script
+CHUNK_PROBES = 1 << 14  # bits per script, which keep the server busy for some 50 ms
+STAGED_TTL = 3_600_000  # ms after which an unfinished upload expires
 _MAX_EXPIRE = 10**10  # seconds; more would overflow Redis's clock
 
 
@@ -76,6 +76,11 @@ class RedisBloomFilter:
         self.on_full = layout.shape.on_full
         self._layout = layout
         self._room: float | None = 0 if self.capacity else None  # new keys to add before the bits are counted again; None: no limit
+
+    @property
+    def encoding(self) -> Encoding:
+        """The keys' encoding."""
+        return self._layout.shape.encoding
 
     @classmethod
     async def create(
@@ -132,19 +137,14 @@ class RedisBloomFilter:
 
         Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other arguments.
         """
-        check_client(client)
-        key = header_key(name)
-        raw = await command(client, [key], "GET", key)
-        if raw is None:
-            raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, was deleted or evicted")
-        assert isinstance(raw, bytes)
+        raw = await stored_header(client, name, header_key(name))
         return cls(client, Layout.parse(name, raw, hashing, encode, on_full))
 
     async def _create(self, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
         layout = self._layout
         keys = [layout.header_key, *layout.shard_keys(), *staged]
         last = min(layout.shard_size, layout.size) * 8 - 1
-        there = await run(self.client, scripts.CREATE, keys, layout.header, layout.shards, _milliseconds(expire), last)
+        there = await run(self.client, scripts.CREATE, keys, layout.header, layout.shards, milliseconds(expire), last)
         assert there is None or isinstance(there, bytes)
         return there
 
@@ -173,13 +173,13 @@ class RedisBloomFilter:
         The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it fails, the keys of
         some chunks have been added. Raises TypeError, ColumnError; CapacityError after adding the keys before the refused one.
         """
-        batch = Batch(keys, nulls, self._layout.shape.encoding)
+        batch = Batch(keys, nulls, self.encoding)
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]  # that of the keys' library
 
     async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
         """Add a batch in constant memory, and return the number of new keys. Raises CapacityError and the other errors of `add_many`."""
         new = 0
-        async for mask in self._added(Batch(keys, nulls, self._layout.shape.encoding)):
+        async for mask in self._added(Batch(keys, nulls, self.encoding)):
             new += mask.count(1)
         return new
 
@@ -230,12 +230,12 @@ class RedisBloomFilter:
     async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
         """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`. Raises TypeError, ColumnError."""
-        batch = Batch(keys, nulls, self._layout.shape.encoding)
+        batch = Batch(keys, nulls, self.encoding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # that of the keys' library
 
     async def _chunks(self, keys: Iterable[object]) -> AsyncIterator[list[object]]:
-        at_once = max(1, min(_CHUNK_KEYS, _CHUNK_PROBES // self.hash_funcs))
+        at_once = max(1, min(CHUNK_KEYS, CHUNK_PROBES // self.hash_funcs))
         iterator = iter(keys)
         while chunk := list(islice(iterator, at_once)):
             yield chunk
@@ -288,7 +288,7 @@ class RedisBloomFilter:
                 start = shard * self.shard_size
                 raw = bytes(body[start + at : start + end]).rstrip(b"\0")
                 if raw or not at:  # bytes that are not written are zero
-                    await run(self.client, scripts.STAGE, [keys[shard]], at, raw or b"\0", _STAGED_TTL)
+                    await run(self.client, scripts.STAGE, [keys[shard]], at, raw or b"\0", STAGED_TTL)
             yield keys
         finally:
             with suppress(RemoteError):  # the keys expire by themselves
@@ -320,7 +320,7 @@ class RedisBloomFilter:
 
     async def expire(self, seconds: float | None) -> None:
         """Let the whole filter expire after `seconds`; None: never. Raises ParameterError."""
-        await self._run(scripts.EXPIRE, self._layout.shard_keys(), _milliseconds(seconds))
+        await self._run(scripts.EXPIRE, self._layout.shard_keys(), milliseconds(seconds))
 
     async def ttl(self) -> float | None:
         """The seconds until the filter expires; None if it does not expire."""
@@ -363,7 +363,7 @@ class RedisBloomFilter:
         )
 
 
-def _milliseconds(seconds: float | None) -> int:
+def milliseconds(seconds: float | None) -> int:
     """Seconds as milliseconds, -1 for never. Raises ParameterError outside the range that Redis accepts."""
     if seconds is None:
         return -1

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from spvfilter.bloom.base import Encode, OnFull, given_or_stored
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, FileHeader, body_size
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, KIND_SERIES, FileHeader, body_size
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLargeError
@@ -31,6 +31,8 @@ MAX_SHARDS = 1 << 14  # strings that one script handles
 _PIECE_SIZE = 1 << 20  # bytes per transfer; the smallest possible proto-max-bulk-len
 _COUNTED_SIZE = 64 << 20  # bytes counted by one script
 _COUNTED_RANGES = 1 << 12  # ranges counted by one script
+_KINDS = {KIND_BITS: "a RedisBloomFilter", KIND_SERIES: "a RedisScalableBloomFilter"}
+_LENGTHS = (HEADER_SIZE + 8, HEADER_SIZE + 24)  # of a header key's value: that of a filter, and of a scalable one
 _TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash tags": the first "{…}" is not empty
 
 
@@ -57,9 +59,12 @@ class Shape(BloomFilter):
 
 
 class Layout:
-    """The layout of one filter: name, shape and shards. Raises ParameterError for an invalid name, shard size or number of shards."""
+    """The layout of one filter, or of a slice of one that grows: name, shape and shards. Their keys are {name}:stem:0 …
 
-    def __init__(self, name: str, shape: Shape, shard_size: int) -> None:
+    Raises ParameterError for an invalid name, shard size or number of shards.
+    """
+
+    def __init__(self, name: str, shape: Shape, shard_size: int, stem: bytes = b"bits") -> None:
         if not isinstance(shard_size, int) or not 1 <= shard_size <= MAX_SHARD_SIZE:
             raise ParameterError(f"shard_size must be from 1 to {MAX_SHARD_SIZE} bytes: {shard_size!r}")
         self.name = name
@@ -69,6 +74,7 @@ class Layout:
         self.shards = -(-self.size // shard_size)
         if self.shards > MAX_SHARDS:
             raise ParameterError(f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size")
+        self.stem = stem
         self.header_key = header_key(name)
         self.header = shape.header().pack() + shard_size.to_bytes(8, "little")
 
@@ -88,7 +94,7 @@ class Layout:
                 raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
 
     def shard_key(self, shard: int) -> bytes:
-        return b"%b:bits:%d" % (_prefix(self.name), shard)
+        return b"%b:%b:%d" % (prefix(self.name), self.stem, shard)
 
     def shard_keys(self) -> list[bytes]:
         return [self.shard_key(shard) for shard in range(self.shards)]
@@ -96,7 +102,7 @@ class Layout:
     def staging_keys(self) -> list[bytes]:
         """Unique keys for an upload of all shards."""
         upload = secrets.token_hex(8).encode()
-        return [b"%b:staged:%b:%d" % (_prefix(self.name), upload, shard) for shard in range(self.shards)]
+        return [b"%b:staged:%b:%d" % (prefix(self.name), upload, shard) for shard in range(self.shards)]
 
     def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
         """The shards with the bits of some keys; and for each bit, key by key, the number of its shard (from 2) and its offset, two u32."""
@@ -148,10 +154,11 @@ class Layout:
 
 def header_key(name: str) -> bytes:
     """The key of a filter's header. Raises ParameterError for a name that cannot be a hash tag."""
-    return _prefix(name) + b":header"
+    return prefix(name) + b":header"
 
 
-def _prefix(name: str) -> bytes:
+def prefix(name: str) -> bytes:
+    """What all keys of a filter start with, which is their hash tag. Raises TypeError, ParameterError."""
     if not isinstance(name, str):
         raise TypeError(f"a filter's name is a str, not {type(name).__name__}")
     if _TAGGED.match(name):
@@ -162,11 +169,28 @@ def _prefix(name: str) -> bytes:
 
 
 def _parse(raw: bytes) -> tuple[FileHeader, int]:
-    if len(raw) != HEADER_SIZE + 8:
-        raise FormatError(f"not a filter in Redis: expected {HEADER_SIZE + 8} bytes, not {len(raw)}", offset=0, field="header")
-    header, shard_size = FileHeader.parse(raw), int.from_bytes(raw[HEADER_SIZE:], "little")
-    if header.kind != KIND_BITS:
-        raise FormatError(f"kind {header.kind} is not a Bloom filter", offset=10, field="kind")
-    if not 1 <= shard_size <= MAX_SHARD_SIZE:
-        raise FormatError(f"shards of {shard_size} bytes", offset=HEADER_SIZE, field="shard_size")
+    header = header_in(raw, KIND_BITS, 8)
+    shard_size = int.from_bytes(raw[HEADER_SIZE:], "little")
+    check_shard_size(shard_size, HEADER_SIZE)
     return header, shard_size
+
+
+def kind_of(raw: bytes) -> int | None:
+    """The kind of filter that the value of a header key is of; None for other values. Raises FormatError for a damaged header."""
+    return FileHeader.parse(raw).kind if len(raw) in _LENGTHS else None
+
+
+def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
+    """The header in the value of a header key, which `more` bytes follow. Raises FormatError, also for a filter of another kind."""
+    there = kind_of(raw)
+    if there is not None and there != kind:
+        raise FormatError(f"kind {there} is {_KINDS.get(there, 'no filter in Redis')}, not {_KINDS[kind]}", offset=10, field="kind")
+    if len(raw) != HEADER_SIZE + more:
+        raise FormatError(f"not a filter in Redis: expected {HEADER_SIZE + more} bytes, not {len(raw)}", offset=0, field="header")
+    return FileHeader.parse(raw)
+
+
+def check_shard_size(shard_size: int, offset: int) -> None:
+    """Raises FormatError for a shard size, at that offset in a header, that no filter has."""
+    if not 1 <= shard_size <= MAX_SHARD_SIZE:
+        raise FormatError(f"shards of {shard_size} bytes", offset=offset, field="shard_size")

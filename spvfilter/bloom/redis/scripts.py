@@ -15,12 +15,17 @@ local function kind(i)
   return found, found ~= 'none' and found ~= 'string' and redis.error_reply('NOTSTRING ' .. i .. ' ' .. found)
 end
 
-local function unusable()
-  for i = 1, #KEYS do
+local function absent(first, last)
+  for i = first, last do
     local found, wrong = kind(i)
     if wrong then return wrong end
     if found == 'none' then return redis.error_reply('MISSING ' .. i) end
   end
+end
+
+local function unusable()
+  local wrong = absent(1, #KEYS)
+  if wrong then return wrong end
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return redis.error_reply('ANOTHER 1') end
 end
 
@@ -38,8 +43,8 @@ end
 class Script:
     """A script, and the SHA-1 that identifies it in Redis."""
 
-    def __init__(self, body: str, check: str = "return unusable() or main()") -> None:
-        self.body = f"{_COMMON}\nlocal function main()\n{body}\nend\n{check}".encode()
+    def __init__(self, body: str, check: str = "return unusable() or main()", *, before: str = "") -> None:
+        self.body = f"{_COMMON}{before}\nlocal function main()\n{body}\nend\n{check}".encode()
         self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
 
 

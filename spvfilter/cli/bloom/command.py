@@ -16,8 +16,9 @@ from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
 from spvfilter.cli.bloom.raw import read_raw, write_raw
+from spvfilter.cli.bloom.remote import RedisStorage
 from spvfilter.cli.bloom.size import configure as configure_size, show
-from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, Kind, RedisStorage, Shape, is_filter
+from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, Kind, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
@@ -65,7 +66,7 @@ def configure(parser: Parser) -> None:
     dedupe = parser.add_action(
         "dedupe", "print each line once",
         "Print each line the first time it occurs. FILTER remembers lines across runs; with --capacity it is made if it does not exist. "
-        "Without one the lines are remembered in memory. A filter that is made grows (with --hash-funcs or --redis it is one of N lines).",
+        "Without one the lines are remembered in memory. A filter that is made grows (with --hash-funcs it is one of N lines).",
     )  # fmt: skip
     dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then lines")
     _add_null(dedupe)
@@ -302,7 +303,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     if kept and args.capacity is None and not store.exists(first):
         raise SourceError(f"{store.absent(first)}: --capacity makes a filter of that name")
     keys = Keys(args.names[1:] if kept else args.names, args.null)
-    kind = Kind.PLAIN if args.hash_funcs is not None or args.redis is not None else Kind.SCALABLE
+    kind = Kind.PLAIN if args.hash_funcs is not None else Kind.SCALABLE
     if kept:
         _open_or_make(store, first, args, kind, args.fp_rate or SEEN_FP_RATE)
     else:

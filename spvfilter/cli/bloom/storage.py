@@ -1,17 +1,15 @@
-"""Storage of a generic Bloom filter for `spvfilter bloom`: in a file or in Redis, behind one interface."""
+"""Storage of a generic Bloom filter for `spvfilter bloom`: the interface of files and of Redis (remote.py), and files."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import NamedTuple
 
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
@@ -21,20 +19,13 @@ from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import (
     CapacityError,
-    FormatError,
     MismatchError,
     ParameterError,
-    RemoteExistsError,
-    RemoteMissingError,
     SourceError,
     SpvFilterError,
 )
 from spvfilter.kernel import Encoding, Family
 
-if TYPE_CHECKING:
-    from spvfilter.bloom.redis.filter import RedisBloomFilter
-
-T = TypeVar("T")
 Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter
 
 
@@ -314,135 +305,3 @@ def _scalable_facts(made: ScalableBloomFilter) -> Facts:
         rate=made.current_fp_rate,
         slices=len(functions),
     )
-
-
-class RedisStorage(FilterStorage):
-    """A filter in Redis, which has every batch as soon as it is added."""
-
-    def __init__(self, url: str) -> None:
-        from spvfilter.bloom.redis.client import connect
-
-        try:
-            self._client = connect(url)
-        except ImportError as error:
-            raise ParameterError(str(error)) from None
-        self._runner = asyncio.Runner()
-        self._filter: RedisBloomFilter | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._run(self._leave())
-        finally:
-            self._runner.close()
-
-    async def _leave(self) -> None:
-        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be lost."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await self._client.aclose()
-
-    def _run(self, work: Coroutine[object, object, T]) -> T:
-        return self._runner.run(work)
-
-    @property
-    def _opened(self) -> RedisBloomFilter:
-        assert self._filter is not None
-        return self._filter
-
-    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
-        from spvfilter.bloom.redis.filter import RedisBloomFilter
-
-        assert name is not None
-        if shape.kind is Kind.SCALABLE:
-            raise ParameterError("--scalable needs a filter in a file: those in Redis have a fixed size")
-        if shape.kind is Kind.COUNTING:
-            raise ParameterError("--counting needs a filter in a file: those in Redis have bits")
-        make = partial(RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full)
-        self._run(self._make(name, make, replace))
-
-    def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
-        self.name, self._filter = name, self._run(self._there(name, on_full))
-
-    def absent(self, name: str) -> str:
-        return f"no filter at {name!r}: it was never created, has expired, was deleted or evicted"
-
-    def exists(self, name: str) -> bool:
-        try:
-            self._run(self._there(name))
-        except RemoteMissingError:
-            return False
-        return True
-
-    def asked(self) -> Asked:
-        made = self._opened
-        key = made.hashing.key if made.hashing.family == Family.SIPHASH else None
-        return Asked(Kind.PLAIN, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
-
-    def add_many(self, lines: list[bytes]) -> bytes:
-        async def add() -> bytes:
-            new = bytearray()
-            with suppress(CapacityError):
-                async for mask in self._opened._added(self._keys(lines)):
-                    new += mask
-            return bytes(new)
-
-        return self._run(add())
-
-    def update(self, lines: list[bytes]) -> int:
-        return self._run(self._opened.update(self._keys(lines)))
-
-    def remove_many(self, lines: list[bytes]) -> bytes:
-        raise ParameterError(f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file")
-
-    def contains_many(self, lines: list[bytes]) -> bytes:
-        return self._run(self._opened.contains_many(self._keys(lines)))
-
-    def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
-        return self._encoded(self._opened._layout.shape.encoding, lines)
-
-    def facts(self) -> Facts:
-        async def ask() -> tuple[float, float, float]:
-            return await self._opened.fill(), await self._opened.approx_len(), await self._opened.current_fp_rate()
-
-        made = self._opened
-        kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
-        shape = (kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
-        return Facts(*shape, made.capacity, made.nominal_fp_rate, *self._run(ask()))
-
-    def read(self, name: str) -> Local:
-        self.open(name)
-        return self._run(self._opened.snapshot())
-
-    def write(self, name: str, made: Local, *, replace: bool) -> None:
-        from spvfilter.bloom.redis.filter import RedisBloomFilter
-
-        if not isinstance(made, BloomFilter):
-            raise ParameterError("Redis holds plain Bloom filters alone")
-        self._run(self._make(name, partial(RedisBloomFilter.create_from, self._client, name, made), replace))
-
-    def finish(self) -> None:
-        """Do nothing: every batch is in Redis already."""
-
-    async def _there(self, name: str, on_full: OnFull = "raise") -> RedisBloomFilter:
-        from spvfilter.bloom.redis.filter import RedisBloomFilter
-
-        try:
-            return await RedisBloomFilter.open(self._client, name, on_full=on_full)
-        except (FormatError, ParameterError) as error:
-            raise SourceError(f"{name}: {error}") from None
-
-    async def _make(self, name: str, make: Callable[[], Awaitable[RedisBloomFilter]], replace: bool) -> None:
-        """Make a filter. An existing one is deleted only after everything else has been checked."""
-        try:
-            made = await make()
-        except RemoteExistsError as error:
-            if not replace:
-                raise SourceError(f"{error}: --force replaces it") from None
-            await (await self._there(name)).delete()
-            made = await make()
-        self.name, self._filter = name, made

@@ -75,7 +75,11 @@ def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any,
     told = "spvfilter: one did not exist: made one for 1000 lines\n"
     assert redis("add", "one", source, *SHAPE) == (0, "", told + "spvfilter: 2 lines, 2 of them new\n")
     assert redis("add", "one", source, *SHAPE) == (0, "", "spvfilter: 2 lines, 0 of them new\n")
-    assert redis("dedupe", "seen", source, *SHAPE) == (0, "alpha\nbeta\n", told.replace("one did", "seen did"))
+    assert redis("dedupe", "seen", source, *SHAPE) == (
+        0,
+        "alpha\nbeta\n",
+        told.replace("one did", "seen did").replace("one for", "one that grows from"),
+    )
     assert redis("dedupe", "seen", source, *SHAPE) == (0, "", "")
     raw = tmp_path / "raw"
     assert redis("dump", "one", "--output", raw).code == 0
@@ -83,7 +87,40 @@ def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any,
     assert redis("check", "two", source).out == "alpha\nbeta\n"
     assert redis("load", "two", raw, *SHAPE).err == "spvfilter: a filter at 'two' already exists: --force replaces it\n"
     raw.write_bytes(bytes(4 * len(raw.read_bytes())))
-    assert redis("load", "three", raw, *SHAPE, "--counting").err == "spvfilter: Redis holds plain Bloom filters alone\n"
+    assert redis("load", "three", raw, *SHAPE, "--counting").err == (
+        "spvfilter: a counting filter needs a file: filters in Redis have bits\n"
+    )
+
+
+@needs_redis
+def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Path) -> None:
+    lines = [*map(str, range(500))]
+    half, whole = text(tmp_path, "half", *lines[:250]), text(tmp_path, "whole", *lines)
+    shape = ("--capacity", 20, "--fp-rate", 1e-6)
+    assert redis("create", "g", half, *shape, "--scalable") == (0, "", "spvfilter: 250 lines, 250 of them new\n")
+    assert redis("add", "g", half, "--scalable", "--capacity", 20).err == "spvfilter: 250 lines, 0 of them new\n"
+    assert redis("dedupe", "g", whole) == (0, "".join(f"{line}\n" for line in lines[250:]), "")
+    assert redis("check", "g", whole).out.split() == lines
+    info = redis("info", "g")
+    assert (info.code, info.err) == (0, "")
+    for said in ("scalable Bloom filter in Redis", "grows, 5 slices", "16 to 19", "estimated lines   50"):
+        assert said in info.out
+    assert redis("merge", "g", "--output", "copy") == (0, "", "")
+    assert redis("check", "copy", whole).out.split() == lines
+    refused: list[tuple[list[object], str]] = [
+        (["merge", "g", "copy", "--output", "both"], "g and copy cannot be merged: a scalable filter cannot be united with others"),
+        (["dump", "g"], "g is a scalable filter, which is several filters: it has no raw form"),
+        (["add", "g", half, "--capacity", 21], "g exists and was made with --capacity 20, not 21: leave it out"),
+        (["add", "g", half, "--counting"], "g is a scalable Bloom filter: leave --counting out"),
+        (["create", "g", *shape], "a filter at 'g' already exists: --force replaces it"),
+        (["create", "h", *shape, "--scalable", "--hash-funcs", 3], "--scalable chooses the number of hash functions"),
+        (["remove", "g", half], "g is in Redis, where filters have bits"),
+    ]
+    for argv, said in refused:
+        ran = redis(*argv)
+        assert (ran.code, ran.out, said in ran.err) == (2, "", True), ran
+    assert redis("create", "g", *shape, "--force").code == 0
+    assert redis("check", "g", whole).out == ""
 
 
 @needs_redis

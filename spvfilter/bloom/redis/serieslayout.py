@@ -1,0 +1,176 @@
+"""The layout of a scalable Bloom filter in Redis: its keys, its header and its state, and the offsets of its bits.
+
+    {name}:header      64 bytes, a header of kind 3 (bloom/fileformat.py): k and m are those of the first slice, capacity and rate
+                       those that the whole was made with, flags are 0; then growth, u64 LE; tightening, IEEE 754 double; the size of a
+                       shard in bytes, u64 LE
+    {name}:slices      the number of slices, and for each the number of its set bits, u64 LE
+    {name}:slice:0:0 … the bits of the first slice in shards, as those of a RedisBloomFilter (layout.py)
+    {name}:slice:1:0 … those of the next one
+
+Everything of a slice follows from its number and the header. The header never changes; a script adds a slice and counts set bits, so that
+all clients agree at any time on how many slices there are and whether the last one is full.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spvfilter.bloom.base import Encode, given_or_stored
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_SERIES, MAX_BIP37_BITS
+from spvfilter.bloom.growth import Growth
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.bloom.redis.layout import MAX_SHARDS, Layout, Shape, check_shard_size, header_in, header_key, prefix
+from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError
+from spvfilter.kernel import MAX_SLICES, Encoding, Family
+
+_GROWTH = struct.Struct("<QdQ")  # growth, tightening, shard_size
+
+
+class State(NamedTuple):
+    """The number of set bits of each slice."""
+
+    set_bits: tuple[int, ...]
+
+    def pack(self) -> bytes:
+        return struct.pack(f"<{len(self.set_bits) + 1}Q", len(self.set_bits), *self.set_bits)
+
+
+class SeriesLayout:
+    """The layout of one filter. Raises ParameterError for an invalid name, shard size or number of shards, TooLargeError."""
+
+    def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
+        self.name = name
+        self.plan = plan.checked()
+        self.shard_size = shard_size
+        self._encode = encode
+        shape = Shape(*plan.shape(0), buffer=b"", hashing=hashing, encode=encode)
+        self.hashing = shape.hashing
+        self.slices = [Layout(name, shape, shard_size, b"slice:0")]  # those that this client has seen
+        self.header_key = header_key(name)
+        self.state_key = prefix(name) + b":slices"
+        described = shape.header()._replace(kind=KIND_SERIES, capacity=plan.capacity, fp_rate=plan.fp_rate)
+        self.header = described.pack() + _GROWTH.pack(plan.growth, plan.tightening, shard_size)
+
+    @classmethod
+    def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode) -> SeriesLayout:
+        """From the value of the header key. Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's."""
+        plan, shard_size = _parse(raw)
+        header = header_in(raw, KIND_SERIES, _GROWTH.size)
+        family, function = given_or_stored(header, hashing, encode)
+        stored: dict[int, Encode] = {Encoding.UTF8: "utf-8", Encoding.INT64: "int64", Encoding.UINT64: "uint64"}
+        return cls(name, plan, shard_size, family, function or stored.get(header.encoding))
+
+    def refuse_another(self, raw: bytes) -> None:
+        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""
+        mine, theirs = ([*_fields(header)] for header in (self.header, raw))
+        for (field, value), (_, other) in zip(mine, theirs, strict=True):
+            if value != other:
+                shown = "the keys differ" if field == "key" else f"{other!r}, not {value!r}"
+                raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
+
+    def know(self, count: int) -> None:
+        """Have the layouts of so many slices.
+
+        Raises CapacityError beyond 64, and beyond the number of shards that a script handles; ParameterError for more keys than can be
+        sized, TooLargeError.
+        """
+        while len(self.slices) < count:
+            number = len(self.slices)
+            if number == MAX_SLICES:
+                raise CapacityError(f"{self.name!r} has {MAX_SLICES} slices, and there can be no more")
+            shape = Shape(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
+            if -(-shape.header().body_size // self.shard_size) + sum(each.shards for each in self.slices) > MAX_SHARDS:
+                raise CapacityError(
+                    f"{self.name!r} cannot grow: its next slice would make more than {MAX_SHARDS} shards of {self.shard_size} bytes"
+                )
+            self.slices.append(Layout(self.name, shape, self.shard_size, b"slice:%d" % number))
+
+    def shard_keys(self, count: int) -> list[bytes]:
+        """Those of the first `count` slices."""
+        return [key for layout in self.slices[:count] for key in layout.shard_keys()]
+
+    def staging_keys(self, count: int) -> list[bytes]:
+        """Unique keys for an upload of all shards of `count` slices."""
+        upload = secrets.token_hex(8).encode()
+        return [b"%b:staged:%b:%d" % (prefix(self.name), upload, number) for number in range(len(self.shard_keys(count)))]
+
+    def functions(self, count: int) -> list[int]:
+        """The number of hash functions of each slice."""
+        return [layout.shape.hash_funcs for layout in self.slices[:count]]
+
+    def last_offset(self, number: int) -> int:
+        """Of a bit in the longest shard of a slice."""
+        return min(self.shard_size, self.slices[number].size) * 8 - 1
+
+    def full_at(self, number: int) -> int:
+        """The number of set bits from which on a slice is full: they tell of the keys it was made for, within one."""
+        shape = self.slices[number].shape
+        assert shape.capacity is not None
+        return math.floor(shape.bits * -math.expm1(-shape.hash_funcs * (shape.capacity - 1) / shape.bits)) + 1
+
+    def probes(self, keys: Iterable[object], count: int) -> tuple[list[bytes], bytes]:
+        """The shards with the bits of some keys; and for each bit the number of its shard (from 3) and its offset, two u32.
+
+        Those of a key are together, those of its last slice first.
+        """
+        layouts = self.slices[:count][::-1]
+        shard_bits = self.shard_size * 8
+        number_of: dict[tuple[int, int], int] = {}
+        packed: list[int] = []
+        for key in keys:
+            for at, layout in enumerate(layouts):
+                for position in layout.shape.positions(key):
+                    shard, bit = divmod(position, shard_bits)
+                    packed += (number_of.setdefault((at, shard), len(number_of) + 3), bit ^ 7)
+        return [layouts[at].shard_key(shard) for at, shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
+
+    def parse_state(self, raw: bytes) -> State:
+        """From the value of the state's key, of which the script has checked the length. Raises FormatError."""
+        count, *set_bits = struct.unpack(f"<{len(raw) // 8}Q", raw)
+        assert count == len(set_bits) <= len(self.slices)
+        for number, (bits, layout) in enumerate(zip(set_bits, self.slices, strict=False)):
+            if bits > layout.shape.bits:
+                raise FormatError(f"{bits} set bits of {layout.shape.bits} in slice {number}", offset=8 + 8 * number, field="slices")
+        return State(tuple(set_bits))
+
+    def check_slices(self, headers: Sequence[object]) -> None:
+        """Raises MismatchError unless these are the headers of the slices that follow from the parameters."""
+        self.know(len(headers))
+        for number, (header, layout) in enumerate(zip(headers, self.slices, strict=False)):
+            if header != layout.shape.header():
+                raise MismatchError(f"slice {number} does not follow from the filter's parameters")
+
+
+def _parse(raw: bytes) -> tuple[Growth, int]:
+    header = header_in(raw, KIND_SERIES, _GROWTH.size)
+    growth, tightening, shard_size = _GROWTH.unpack_from(raw, HEADER_SIZE)
+    if header.flags:
+        raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
+    if not header.capacity:
+        raise FormatError("a series has an initial capacity", offset=28, field="capacity")
+    plan = Growth(header.capacity, header.fp_rate, growth, tightening)
+    try:
+        first = cells_and_functions(*plan.checked().shape(0), None, False)
+    except ParameterError as error:
+        raise FormatError(str(error), offset=HEADER_SIZE, field="growth") from None
+    if (header.cells, header.hash_funcs) != first or (header.family == Family.BIP37 and header.cells > MAX_BIP37_BITS):
+        raise FormatError("m and k of the first slice do not follow from capacity and rate", offset=16, field="hash_funcs")
+    check_shard_size(shard_size, HEADER_SIZE + 16)
+    return plan, shard_size
+
+
+def _fields(raw: bytes) -> Iterable[tuple[str, object]]:
+    """What the header says, by the names of the arguments."""
+    plan, shard_size = _parse(raw)
+    header = header_in(raw, KIND_SERIES, _GROWTH.size)
+    yield "initial_capacity", plan.capacity
+    yield "fp_rate", plan.fp_rate
+    yield "growth", plan.growth
+    yield "tightening", plan.tightening
+    yield from header._replace(capacity=0, fp_rate=0.0)._asdict().items()
+    yield "shard_size", shard_size

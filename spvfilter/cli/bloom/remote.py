@@ -1,0 +1,183 @@
+"""Storage of a generic Bloom filter for `spvfilter bloom` in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from spvfilter.bloom.base import OnFull
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.growth import Growth
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.bloom.scalable import ScalableBloomFilter
+from spvfilter.cli.bloom.storage import Asked, Facts, FilterStorage, Kind, Local, Shape
+from spvfilter.errors import CapacityError, FormatError, ParameterError, RemoteExistsError, RemoteMissingError, SourceError
+from spvfilter.kernel import Family
+
+if TYPE_CHECKING:
+    from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
+
+T = TypeVar("T")
+
+
+class RedisStorage(FilterStorage):
+    """A filter in Redis, which has every batch as soon as it is added."""
+
+    def __init__(self, url: str) -> None:
+        from spvfilter.bloom.redis.client import connect
+
+        try:
+            self._client = connect(url)
+        except ImportError as error:
+            raise ParameterError(str(error)) from None
+        self._runner = asyncio.Runner()
+        self._filter: RedisBloomFilter | RedisScalableBloomFilter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._run(self._leave())
+        finally:
+            self._runner.close()
+
+    async def _leave(self) -> None:
+        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be lost."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._client.aclose()
+
+    def _run(self, work: Coroutine[object, object, T]) -> T:
+        return self._runner.run(work)
+
+    @property
+    def _opened(self) -> RedisBloomFilter | RedisScalableBloomFilter:
+        assert self._filter is not None
+        return self._filter
+
+    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+        from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
+
+        assert name is not None
+        if shape.kind is Kind.COUNTING:
+            raise ParameterError("--counting needs a filter in a file: those in Redis have bits")
+        make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]]
+        if shape.kind is Kind.SCALABLE:
+            make = partial(RedisScalableBloomFilter.create, self._client, name, shape.capacity, shape.fp_rate, hashing=hashing)
+        else:
+            make = partial(RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full)
+        self._run(self._make(name, make, replace))
+
+    def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
+        self.name, self._filter = name, self._run(self._there(name, on_full))
+
+    def absent(self, name: str) -> str:
+        return f"no filter at {name!r}: it was never created, has expired, was deleted or evicted"
+
+    def exists(self, name: str) -> bool:
+        try:
+            self._run(self._there(name))
+        except RemoteMissingError:
+            return False
+        return True
+
+    def asked(self) -> Asked:
+        from spvfilter.bloom.redis import RedisScalableBloomFilter
+
+        made = self._opened
+        key = made.hashing.key if made.hashing.family == Family.SIPHASH else None
+        if isinstance(made, RedisScalableBloomFilter):
+            return Asked(Kind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
+        return Asked(Kind.PLAIN, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
+
+    def add_many(self, lines: list[bytes]) -> bytes:
+        async def add() -> bytes:
+            new = bytearray()
+            with suppress(CapacityError):
+                async for mask in self._opened._added(self._keys(lines)):
+                    new += mask
+            return bytes(new)
+
+        return self._run(add())
+
+    def update(self, lines: list[bytes]) -> int:
+        return self._run(self._opened.update(self._keys(lines)))
+
+    def remove_many(self, lines: list[bytes]) -> bytes:
+        raise ParameterError(f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file")
+
+    def contains_many(self, lines: list[bytes]) -> bytes:
+        return self._run(self._opened.contains_many(self._keys(lines)))
+
+    def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
+        return self._encoded(self._opened.encoding, lines)
+
+    def facts(self) -> Facts:
+        from spvfilter.bloom.redis import RedisScalableBloomFilter
+
+        made = self._opened
+        return self._run(_scalable_facts(made) if isinstance(made, RedisScalableBloomFilter) else _plain_facts(made))
+
+    def read(self, name: str) -> Local:
+        self.open(name)
+        local: BloomFilter | ScalableBloomFilter = self._run(self._taken())
+        return local
+
+    async def _taken(self) -> BloomFilter | ScalableBloomFilter:
+        return await self._opened.snapshot()
+
+    def write(self, name: str, made: Local, *, replace: bool) -> None:
+        from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
+
+        make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]]
+        if isinstance(made, ScalableBloomFilter):
+            make = partial(RedisScalableBloomFilter.create_from, self._client, name, made)
+        elif isinstance(made, BloomFilter):
+            make = partial(RedisBloomFilter.create_from, self._client, name, made)
+        else:
+            raise ParameterError("a counting filter needs a file: filters in Redis have bits")
+        self._run(self._make(name, make, replace))
+
+    def finish(self) -> None:
+        """Do nothing: every batch is in Redis already."""
+
+    async def _there(self, name: str, on_full: OnFull = "raise") -> RedisBloomFilter | RedisScalableBloomFilter:
+        from spvfilter.bloom.redis.opening import open_any
+
+        try:
+            return await open_any(self._client, name, on_full)
+        except (FormatError, ParameterError) as error:
+            raise SourceError(f"{name}: {error}") from None
+
+    async def _make(self, name: str, make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]], replace: bool) -> None:
+        """Make a filter. An existing one is deleted only after everything else has been checked."""
+        try:
+            made = await make()
+        except RemoteExistsError as error:
+            if not replace:
+                raise SourceError(f"{error}: --force replaces it") from None
+            await (await self._there(name)).delete()
+            made = await make()
+        self.name, self._filter = name, made
+
+
+async def _plain_facts(made: RedisBloomFilter) -> Facts:
+    kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
+    shape = (kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
+    state = await made.fill(), await made.approx_len(), await made.current_fp_rate()
+    return Facts(*shape, made.capacity, made.nominal_fp_rate, *state)
+
+
+async def _scalable_facts(made: RedisScalableBloomFilter) -> Facts:
+    slices, bits = await made.slice_count(), await made.bits()
+    plan = Growth(made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening)
+    first, last = plan.shape(0)[2], plan.shape(slices - 1)[2]
+    functions = f"{first} to {last}" if slices > 1 else str(first)
+    shape = ("scalable Bloom filter in Redis", made.hashing.family.name.lower(), bits, bits // 8, functions, None, made.nominal_fp_rate)
+    return Facts(*shape, await made.fill(), await made.approx_len(), await made.current_fp_rate(), slices)
