@@ -31,6 +31,7 @@ HINTS = {
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "plot": "pip install 'spvfilter[plot]'",
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
+    "spark": "pip install --no-deps pyspark, and a JDK (Debian: default-jdk-headless)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -66,6 +67,8 @@ def missing(name: str) -> bool:
             return importlib.util.find_spec("matplotlib") is None
         case "remote":
             return any(importlib.util.find_spec(library) is None for library in ("fsspec", "s3fs", "moto"))
+        case "spark":
+            return importlib.util.find_spec("pyspark") is None or shutil.which("javac") is None
         case "native":
             return not is_compiled()
     raise AssertionError(name)

@@ -12,8 +12,8 @@ from support.raising import COMPILED, plain
 
 MODULES = ["address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction"]
 ROOMS = [
-    *("bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store", "wallet", "watch", "watch.descriptor"),
-    *("wire", "wire.messages"),
+    *("bloom", "bloom.exchange", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store", "wallet"),
+    *("watch", "watch.descriptor", "wire", "wire.messages"),
 ]
 CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
 

@@ -1,0 +1,24 @@
+"""Bloom filters of other programs, read and written: Parquet's split-block filters, Spark's BloomFilter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spvfilter._public import lazy
+
+if TYPE_CHECKING:
+    from spvfilter.bloom.exchange.parquet import column_filters as column_filters
+    from spvfilter.bloom.exchange.spark import (
+        SparkHash as SparkHash,
+        read_spark as read_spark,
+        spark_filter as spark_filter,
+        write_spark as write_spark,
+    )
+    from spvfilter.bloom.exchange.splitblock import ParquetType as ParquetType, SplitBlockFilter as SplitBlockFilter
+else:
+    __all__, __getattr__, __dir__ = lazy(
+        __name__,
+        parquet="column_filters",
+        spark="SparkHash read_spark spark_filter write_spark",
+        splitblock="ParquetType SplitBlockFilter",
+    )

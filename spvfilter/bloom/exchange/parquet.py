@@ -1,0 +1,153 @@
+"""The Bloom filters of a Parquet file: found through its footer, without reading a column.
+
+A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 LE, and PAR1. Source: parquet-format, README.md
+and parquet.thrift.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from spvfilter._public import public
+from spvfilter.bloom.exchange.splitblock import ParquetType, SplitBlockFilter, header_of
+from spvfilter.bloom.exchange.thrift import Thrift, Wire
+from spvfilter.errors import FormatError, ParameterError
+
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_TAIL = 8  # bytes: the footer's size and the magic
+_MAX_FOOTER = 1 << 28  # bytes
+_HEADER = 256  # bytes, more than any header of a filter
+_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_TAKEN: dict[str, tuple[ParquetType, ...]] = {  # what keys of a type may be, the default first
+    "INT32": ("int32", "uint32"),
+    "INT64": ("int64", "uint64"),
+    "BYTE_ARRAY": ("bytes", "utf-8"),
+    "FIXED_LEN_BYTE_ARRAY": ("bytes",),
+}
+
+
+class _Chunk(NamedTuple):
+    path: str
+    type: str
+    offset: int | None  # of its filter
+
+
+@public
+def column_filters(path: str | os.PathLike[str], column: str, *, keys: ParquetType | None = None) -> list[SplitBlockFilter | None]:
+    """The filters of a column, one for each row group, None where a group has none; a nested column's name has dots.
+
+    A group whose filter does not contain a key has no row with it. `keys` is what keys are, where the column's type allows several: a
+    BYTE_ARRAY "bytes" (the default) or "utf-8", integers signed (the default) or unsigned.
+
+    Raises OSError; FormatError for a file that is truncated, damaged, encrypted or no Parquet; ParameterError for a column that is not
+    there, and for keys that are not of its type, as none are of FLOAT, DOUBLE, INT96 and BOOLEAN.
+    """
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        groups = _footer(file, size)
+        found: list[SplitBlockFilter | None] = []
+        for group in groups:
+            chunk = _named(group, column)
+            kind = _kind(chunk, keys)
+            found.append(None if chunk.offset is None else _read(file, size, chunk.offset, kind))
+    return found
+
+
+def _named(group: list[_Chunk], column: str) -> _Chunk:
+    for chunk in group:
+        if chunk.path == column:
+            return chunk
+    names = ", ".join(chunk.path for chunk in group[:20])
+    raise ParameterError(f"no column {column!r}: there are {names}{', …' if len(group) > 20 else ''}")
+
+
+def _kind(chunk: _Chunk, keys: ParquetType | None) -> ParquetType:
+    taken = _TAKEN.get(chunk.type, ())
+    if not taken:
+        raise ParameterError(f"{chunk.path} is of {chunk.type}, whose keys are not supported")
+    if keys is None:
+        return taken[0]
+    if keys not in taken:
+        raise ParameterError(f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(taken)}, not {keys!r}")
+    return keys
+
+
+def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBlockFilter:
+    if not len(_MAGIC) <= offset < size - _TAIL:
+        raise FormatError(f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset")
+    file.seek(offset)
+    length, start = header_of(memoryview(file.read(_HEADER)), offset)
+    if offset + start + length > size - _TAIL:
+        message = f"truncated: {length} bytes wanted, {size - _TAIL - offset - start} present"
+        raise FormatError(message, offset=offset + start, field="blocks")
+    file.seek(offset + start)
+    blocks = file.read(length)
+    if len(blocks) != length:
+        raise FormatError(f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks")
+    return SplitBlockFilter._over(memoryview(blocks), keys)
+
+
+def _footer(file: IO[bytes], size: int) -> list[list[_Chunk]]:
+    """The column chunks of each row group."""
+    if size < len(_MAGIC) + _TAIL:
+        raise FormatError(f"not a Parquet file: {size} bytes", offset=0, field="file")
+    file.seek(size - _TAIL)
+    tail = file.read(_TAIL)
+    if tail[4:] == _ENCRYPTED:
+        raise FormatError("the footer is encrypted", offset=size - len(_MAGIC), field="magic")
+    if tail[4:] != _MAGIC:
+        raise FormatError(f"not a Parquet file: it ends with {tail[4:]!r}", offset=size - len(_MAGIC), field="magic")
+    length = int.from_bytes(tail[:4], "little")
+    start = size - _TAIL - length
+    if start < len(_MAGIC) or length > _MAX_FOOTER:
+        raise FormatError(f"a footer of {length} bytes in a file of {size}", offset=size - _TAIL, field="footer")
+    file.seek(start)
+    cursor = Thrift(memoryview(file.read(length)), start, "footer")
+    groups: list[list[_Chunk]] = []
+    for number, wire in cursor.fields():
+        if number == 4:
+            groups = [_group(cursor, item) for item in cursor.items(wire)]
+        else:
+            cursor.skip(wire)
+    return groups
+
+
+def _group(cursor: Thrift, wire: Wire) -> list[_Chunk]:
+    chunks: list[_Chunk] = []
+    for number, field in cursor.fields(wire):
+        if number == 1:
+            chunks = [_chunk(cursor, item) for item in cursor.items(field)]
+        else:
+            cursor.skip(field)
+    return chunks
+
+
+def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:
+    found = None
+    for number, field in cursor.fields(wire):
+        if number == 3:
+            found = _metadata(cursor, field)
+        else:
+            cursor.skip(field)
+    if found is None:
+        raise cursor.wrong("a column chunk without metadata: the column is encrypted")
+    return found
+
+
+def _metadata(cursor: Thrift, wire: Wire) -> _Chunk:
+    kind, path, offset = None, None, None
+    for number, field in cursor.fields(wire):
+        match number:
+            case 1:
+                kind = cursor.integer(field)
+            case 3:
+                path = b".".join(cursor.binary(item) for item in cursor.items(field)).decode(errors="backslashreplace")
+            case 14:
+                offset = cursor.integer(field)
+            case _:
+                cursor.skip(field)
+    if kind is None or path is None or not 0 <= kind < len(_TYPES):
+        raise cursor.wrong("a column chunk without type or name")
+    return _Chunk(path, _TYPES[kind], offset)

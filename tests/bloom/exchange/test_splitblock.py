@@ -1,0 +1,250 @@
+"""Parquet's split-block filters: Arrow's bytes and DuckDB's answers as judges, and bytes that are no filter."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.bloom.exchange import SplitBlockFilter, column_filters
+from spvfilter.bloom.exchange.splitblock import MAX_SIZE
+from spvfilter.bloom.exchange.thrift import Thrift, Wire
+from spvfilter.bloom.exchange.xxhash import xxhash64
+from spvfilter.errors import FormatError, ParameterError
+from support.vectors import effort
+
+ROWS = 600
+GROUP = 200
+OPTIONS = {"ndv": GROUP, "fpp": 0.05}
+COLUMNS = {"text": "utf-8", "raw": "bytes", "i64": "int64", "i32": "int32", "u32": "uint32", "fixed": "bytes", "in.side": "int64"}
+
+
+def test_published_hashes_and_every_length_of_tail() -> None:
+    assert xxhash64(b"") == 0xEF46DB3751D8E999
+    assert xxhash64(b"a") == 0xD24EC4F1A98C6E5B
+    assert xxhash64(b"abc") == 0x44BC2CF5AD770999
+    assert xxhash64(b"Nobody inspects the spammish repetition") == 0xFBCEA83C8A378BF1
+    assert len({xxhash64(b"x" * size) for size in range(200)}) == 200
+
+
+def table() -> Any:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "text": [f"grün {number}" + "x" * (number % 70) for number in range(ROWS)],
+            "raw": pa.array([b"%d" % number for number in range(ROWS)], pa.binary()),
+            "i64": pa.array([number * 1_234_567_891_011 - (1 << 40) for number in range(ROWS)], pa.int64()),
+            "i32": pa.array([number - 300 for number in range(ROWS)], pa.int32()),
+            "u32": pa.array([(1 << 32) - 1 - number for number in range(ROWS)], pa.uint32()),
+            "fixed": pa.array([b"%05d" % number for number in range(ROWS)], pa.binary(5)),
+            "in": [{"side": number} for number in range(ROWS)],
+            "real": [number / 3 for number in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import pyarrow.parquet as pq
+
+    path: Path = tmp_path_factory.mktemp("parquet") / "a.parquet"
+    options = dict.fromkeys([*COLUMNS, "real"], OPTIONS)
+    pq.write_table(table(), path, row_group_size=GROUP, bloom_filter_options=options)
+    return path
+
+
+@pytest.mark.columns
+@pytest.mark.parametrize("column", COLUMNS)
+def test_filters_are_bit_for_bit_what_arrow_writes(written: Path, column: str) -> None:
+    import pyarrow.parquet as pq
+
+    keys: Any = COLUMNS[column]
+    found = column_filters(written, column, keys=keys)
+    values = [*range(ROWS)] if column == "in.side" else table()[column].to_pylist()
+    file = pq.ParquetFile(written)
+    for group, filter in enumerate(found):
+        mine = SplitBlockFilter(GROUP, 0.05, keys=keys)
+        part = values[group * GROUP : (group + 1) * GROUP]
+        assert mine.update(part) > GROUP * 0.9
+        assert filter == mine
+        chunk = next(file.metadata.row_group(group).column(i) for i in range(8) if file.schema.column(i).path == column)
+        start = chunk.bloom_filter_offset
+        raw = written.read_bytes()[start : start + len(bytes(mine))]
+        assert bytes(mine) == raw
+        assert SplitBlockFilter.from_bytes(raw, keys=keys) == mine
+        assert mine.contains_many(part) == b"\1" * GROUP
+        assert 0 < mine.current_fp_rate < 0.05
+
+
+def excluded(path: Path, key: int) -> list[bool]:
+    """What DuckDB says of each row group."""
+    import duckdb
+
+    asked = duckdb.sql(f"SELECT bloom_filter_excludes FROM parquet_bloom_probe('{path}', 'i64', {key})")
+    assert asked is not None
+    return [row[0] for row in asked.fetchall()]
+
+
+@pytest.mark.columns
+def test_duckdb_answers_the_same_for_its_filters_and_for_arrow_s(written: Path, tmp_path: Path) -> None:
+    import duckdb
+
+    path = tmp_path / "b.parquet"
+    duckdb.sql(f"COPY (SELECT range % 300 AS i64 FROM range(20000)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 5000)")
+    rng = random.Random(4)
+    for file, asked in ((path, range(0, 3_000, 40)), (written, [*range(-300, 0, 20), *(rng.randrange(1 << 40) for _ in range(30))])):
+        filters = column_filters(file, "i64")
+        assert all(filter is not None for filter in filters)
+        for key in asked:
+            assert excluded(file, key) == [filter is not None and key not in filter for filter in filters]
+
+
+@pytest.mark.columns
+def test_a_filter_of_ours_in_a_file_is_read_by_duckdb(written: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    start = pq.ParquetFile(written).metadata.row_group(1).column(2).bloom_filter_offset
+    mine = SplitBlockFilter(GROUP, 0.05, keys="int64")
+    mine.update(range(10**6, 10**6 + GROUP))
+    raw = bytearray(written.read_bytes())
+    raw[start : start + len(bytes(mine))] = bytes(mine)
+    (tmp_path / "c.parquet").write_bytes(raw)
+    for key in range(10**6 - 40, 10**6 + 10):
+        told = excluded(tmp_path / "c.parquet", key)
+        assert told[1] is (key not in mine)
+        assert not told[1] or key < 10**6
+
+
+@pytest.mark.columns
+def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table(), tmp_path / "none.parquet")
+    assert column_filters(tmp_path / "none.parquet", "text") == [None]
+    with pytest.raises(ParameterError, match="no column 'nothing': there are text, raw, i64"):
+        column_filters(written, "nothing")
+    with pytest.raises(ParameterError, match="real is of DOUBLE, whose keys are not supported"):
+        column_filters(written, "real")
+    with pytest.raises(ParameterError, match="i64 is of INT64: its keys are int64 or uint64, not 'utf-8'"):
+        column_filters(written, "i64", keys="utf-8")
+    with pytest.raises(FileNotFoundError):
+        column_filters(tmp_path / "missing", "text")
+
+
+@pytest.mark.columns
+def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) -> None:
+    whole = written.read_bytes()
+    path = tmp_path / "damaged"
+
+    def ask(raw: bytes) -> None:
+        path.write_bytes(raw)
+        column_filters(path, "i64")
+
+    for raw, said in [
+        (b"", "not a Parquet file: 0 bytes"),
+        (b"PAR1PAR1", "not a Parquet file: 8 bytes"),
+        (whole[:-1], "it ends with"),
+        (b"x" * 100, "it ends with"),
+        (whole[:-4] + b"PARE", "the footer is encrypted"),
+        (whole[:-8] + b"\xff" * 4 + b"PAR1", "a footer of 4294967295 bytes"),
+        (whole[-3_000:], "a filter at byte|a footer of|unknown"),
+        (b"PAR1" + b"\x15" * 20 + (20).to_bytes(4, "little") + b"PAR1", "truncated|where"),
+    ]:
+        with pytest.raises(FormatError, match=said):
+            ask(raw)
+    rng = random.Random(5)
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for _ in range(effort(40, 80, 20_000)):  # no other error; none where the filter is still found
+        changed = bytearray(whole)
+        changed[rng.randrange(start, len(whole))] = rng.randrange(256)
+        try:
+            ask(bytes(changed))
+        except (FormatError, ParameterError):
+            continue
+
+
+def test_its_bytes_are_refused_truncated_longer_and_foreign() -> None:
+    made = SplitBlockFilter(100, 0.01)
+    made.update([b"a", b"b"])
+    raw = bytes(made)
+    for size in range(len(raw)):
+        with pytest.raises(FormatError, match="truncated"):
+            SplitBlockFilter.from_bytes(raw[:size])
+    header = raw[: -32 * made.blocks]
+    for wrong, said in [
+        (raw + b"\0", "trailing bytes"),
+        (b"\0" + raw, "does not tell size, algorithm"),
+        (raw.replace(b"\x1c\x1c\0\0", b"\x1c\x2c\0\0", 1), r"unknown algorithm \[2\]"),
+        (header.replace(b"\x1c\x1c\0\0\0", b"\x1c\x2c\0\0\0"), r"unknown compression \[2\]"),
+        (b"\x15\x42" + header[header.index(b"\x1c") :], "33 bytes are not blocks of 32 bytes"),
+        (b"\x15\x00" + header[header.index(b"\x1c") :], "0 bytes are not blocks"),
+        (b"\x15\xff\xff\xff\xff\x0f" + header[header.index(b"\x1c") :], "-2147483648 bytes are not blocks"),
+        (b"\x15" + b"\xff" * 11, "a number of more than 10 bytes"),
+        (b"\x1f", "unknown type 15"),
+        (b"\x1c" * 200, "unknown|truncated|where|nested"),
+    ]:
+        with pytest.raises(FormatError, match=said):
+            SplitBlockFilter.from_bytes(wrong)
+
+
+def test_thrift_is_bounded_by_what_is_there() -> None:
+    for raw, wire, said in [
+        (b"\x1c" * 100, Wire.STRUCT, "nested more than 16 deep"),
+        (b"\xfc\xff\xff\xff\xff\x0f", Wire.LIST, "a list of 4294967295 items in 0 bytes"),
+        (b"\xff\xff\xff\xff\x0f\x55", Wire.MAP, "a map of 4294967295 items in 1 bytes"),
+        (b"\x05", Wire.BINARY, "truncated: 5 bytes wanted, 0 present"),
+        (b"\1\2", Wire.DOUBLE, "truncated: 8 bytes wanted"),
+    ]:
+        with pytest.raises(FormatError, match=said):
+            Thrift(memoryview(raw), 0, "test").skip(wire)
+    every = (
+        b"\x11\x12\x13\x01\x14\x02\x15\x02\x16\x02\x17"
+        + bytes(8)
+        + b"\x18\x01a\x19\x21\x01\x02\x1a\x15\x02\x1b\x01\x58\x02\x01a\x1b\x00\x0c\x7e\x00\x00"
+    )
+    cursor = Thrift(memoryview(every), 0, "test")
+    cursor.skip(Wire.STRUCT)
+    assert cursor.at == len(every)
+
+
+def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
+    wrong: dict[Any, list[tuple[object, type[Exception]]]] = {
+        "bytes": [("text", TypeError), (1, TypeError), (None, TypeError)],
+        "utf-8": [(b"raw", TypeError), (1, TypeError)],
+        "int32": [(1 << 31, OverflowError), ("1", TypeError), (True, TypeError), (1.0, TypeError)],
+        "uint32": [(-1, OverflowError), (1 << 32, OverflowError)],
+        "int64": [(1 << 63, OverflowError), (None, TypeError)],
+        "uint64": [(-1, OverflowError), (b"1", TypeError)],
+    }
+    for keys, cases in wrong.items():
+        made = SplitBlockFilter(10, 0.1, keys=keys)
+        for key, error in cases:
+            for act in (made.add, made.__contains__, lambda key: made.update([key]), lambda key: made.contains_many([key])):  # noqa: B023
+                with pytest.raises(error):
+                    act(key)
+        assert made == SplitBlockFilter(10, 0.1, keys=keys)
+    for capacity, rate in ((0, 0.1), (True, 0.1), (1.0, 0.1), (1, 0.0), (1, 1.0), (1, 1), (1, float("nan"))):
+        with pytest.raises(ParameterError):
+            SplitBlockFilter(capacity, rate)  # type: ignore[arg-type]  # of a wrong type, and refused
+    with pytest.raises(ParameterError, match=f"more than the {MAX_SIZE} bytes"):
+        SplitBlockFilter(10**9, 0.01)
+    with pytest.raises(ParameterError, match="keys must be bytes, utf-8"):
+        SplitBlockFilter(1, 0.1, keys="int8")  # type: ignore[arg-type]  # of a wrong type, and refused
+    for batch in (b"one", "one"):
+        with pytest.raises(TypeError, match="a batch of keys expected"):
+            SplitBlockFilter(1, 0.1).update(batch)
+
+
+@pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (1_000, 0.1), (2_000, 0.01)])
+def test_the_rate_is_at_most_what_it_was_made_for(capacity: int, rate: float) -> None:
+    made = SplitBlockFilter(capacity, rate, keys="int64")
+    new = made.update(range(capacity))
+    assert made.contains_many(range(capacity)) == b"\1" * capacity
+    assert capacity * (1 - rate) - 1 <= new <= capacity
+    assert made.current_fp_rate < 1.1 * rate
+    asked = 3_000
+    assert sum(made.contains_many(range(10**9, 10**9 + asked))) / asked < 1.1 * rate + 4 * (rate / asked) ** 0.5
+    assert repr(made) == f"<SplitBlockFilter {made.blocks} blocks, keys int64>"
