@@ -19,20 +19,18 @@ from blocks import chained, hash_each, match_all, watching
 from compact import ask, average_filters, scripts
 from measure import Row, best_of
 
-from spvfilter import MAINNET, BlockFiles, BloomFilter, WatchList, script_to_address
+from spvfilter import MAINNET, BlockFiles, WatchList, script_to_address
 from spvfilter.kernel import GcsQuery
 from spvfilter.kernel.pure.files import xored
 
 _STREAM = 200  # MiB of blocks
 _ADDRESSES = 1_000_000
-_KEYS = 4_000_000
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
     """What a second thread gains, against what it gains where two hash: the best that this machine's two processors do in this run."""
     blocks = list(chained(folder, _STREAM << 20))
     watch = watching(100_000)
-    keys = memoryview(random.Random(_KEYS).randbytes(20 * _KEYS)).cast("B", [_KEYS, 20])
     filters = average_filters()
     query = GcsQuery(scripts(1_000, len(filters)))
     with tempfile.TemporaryDirectory() as name, asyncio.Runner() as loop:
@@ -41,7 +39,6 @@ def threads(folder: Path, rounds: int) -> list[Row]:
             f"{len(blocks)} blocks in memory": lambda jobs: loop.run(match_all(watch, blocks, jobs)),
             "them in a file": lambda jobs: loop.run(match_all(watch, files, jobs)),
             f"{4 * len(filters):,} filters, match_filters": lambda jobs: ask(filters, query, jobs),
-            f"BloomFilter.build of {_KEYS:,} keys": lambda jobs: BloomFilter.build(keys, _KEYS, 0.01, jobs=jobs),
         }
         rows = []
         for task, run in tasks.items():

@@ -1,36 +1,28 @@
-"""BloomFilter: a general-purpose Bloom filter with batches, set operations, parallel building and a file format."""
+"""BloomFilter: a general-purpose Bloom filter with batches, set operations and a file format."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
-from threading import Event, Lock
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.bloom import bag, sizing
-from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull, allocate
+from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import BACKEND, BitCore, Encoding, columns
+from spvfilter.kernel import BitCore
 
 if TYPE_CHECKING:
     import pickle
-    from concurrent import futures
 
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Keys
 else:
-    futures = deferred("concurrent.futures")
     pickle = deferred("pickle")
-
-_PARTS_PER_JOB = 4
-_MAX_PART = 1 << 22  # keys per piece; several pieces are in memory at once
 
 
 @public
@@ -183,142 +175,30 @@ class BloomFilter(GenericFilter, BloomBits):
         fp_rate: float,
         hash_funcs: int | None = None,
         *,
-        jobs: int = 1,
         hashing: HashFamily | None = None,
         encode: str | Callable[[object], bytes] | None = None,
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """A filter of `keys`, a batch as for `update`, built by `jobs` workers in parallel and merged; a column by one.
+        """A filter of `keys`, a batch as for `update`, or a Dask bag, as `dask.bag.read_text` makes of many files.
 
-        With the compiled kernel the workers are threads, otherwise processes; keys and custom functions must then pickle. A Dask bag,
-        as `dask.bag.read_text` makes of many files, is built where its partitions are, and only bits are merged. Raises ParameterError
-        for functions that do not pickle, and as BloomFilter does; CapacityError and TypeError as `update` does.
+        A bag is built where its partitions are, and only bits are merged; functions of the caller's own must then pickle. Raises
+        ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as `update` does.
         """
-        if not isinstance(jobs, int) or jobs < 1:
-            raise ParameterError(f"jobs must be at least 1: {jobs!r}")
         made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full)
-        of_bag = bag.is_bag(keys)
-        if not of_bag and (jobs == 1 or isinstance(keys, (bytes, bytearray, str)) or _is_column(keys)):  # update refuses the former
+        if not bag.is_bag(keys):
             made.update(keys)
             return made
         part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
         over = partial(cls._made, part, made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
-        size = min(max(1 << 14, capacity // (_PARTS_PER_JOB * jobs)), _MAX_PART)
-        if of_bag:
-            _refuse_unpicklable(over)
-            made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
-        elif BACKEND == "pure":
-            _refuse_unpicklable(over)
-            _build_in_processes(made, over, _parts(made, keys, size), jobs)
-        else:
-            _build_in_threads(made, over, _parts(made, keys, size), jobs)
+        _refuse_unpicklable(over)
+        made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
         made.make_room()  # the parts were not counted together
         return made
-
-
-def _build_in_threads(
-    made: BloomFilter, over: Callable[[Buffer], BloomFilter], parts: Iterator[list[object] | memoryview], jobs: int
-) -> None:
-    """Each thread adds to bits of its own, the calling one to those of `made`; the others' are merged at the end."""
-    size, taking, failed = made.header().body_size, Lock(), Event()
-
-    def add_to(mine: BloomFilter) -> BloomFilter:
-        try:
-            while not failed.is_set():
-                with taking:
-                    part = next(parts, None)
-                if part is None:
-                    break
-                mine.update(part)
-        except BaseException:
-            failed.set()
-            raise
-        return mine
-
-    with futures.ThreadPoolExecutor(jobs - 1) as pool:
-        others = [pool.submit(lambda: add_to(over(allocate(size)))) for _ in range(jobs - 1)]
-        add_to(made)
-        for other in others:
-            made |= other.result()
-
-
-def _build_in_processes(
-    made: BloomFilter, over: Callable[[Buffer], BloomFilter], parts: Iterator[list[object] | memoryview], jobs: int
-) -> None:
-    size = made.header().body_size
-    waiting: deque[futures.Future[bytes]] = deque()
-    with futures.ProcessPoolExecutor(jobs) as pool:
-        for part in parts:
-            waiting.append(pool.submit(_build_apart, over, size, _packed(part, made.encoding)))
-            if len(waiting) > jobs:
-                made |= over(waiting.popleft().result())
-        for future in waiting:
-            made |= over(future.result())
 
 
 def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
     try:
         pickle.dumps(over)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        message = f"functions for worker processes must be importable, not lambdas or local functions; else use jobs=1: {error}"
-        raise ParameterError(message) from None
-
-
-def _parts(made: BloomFilter, keys: Keys, size: int) -> Iterator[list[object] | memoryview]:
-    """The batch in pieces of at most `size` keys."""
-    try:
-        view = memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for an iterable
-    except TypeError:
-        iterator = iter(keys)  # type: ignore[arg-type]  # an iterable, since it is not a buffer
-        while part := list(islice(iterator, size)):
-            yield part
-        return
-    if not view.nbytes:
-        made.update(view)
-        return
-    made.update(view[:0])  # raises TypeError for an unsuitable buffer
-    for at in range(0, len(view), size):
-        yield view[at : at + size]
-
-
-def _is_column(keys: object) -> bool:
-    """Whether a batch is a column, unless it is a buffer that can be divided into others."""
-    if isinstance(keys, (list, tuple)):
-        return False
-    batch = columns.batch_of(keys, True)
-    if batch is None:
-        return False
-    try:
-        view = memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for what is no buffer, ValueError for types without one
-    except (TypeError, ValueError):
-        return True
-    return not view.c_contiguous or view.format not in "BbhHiIlLqQ" or hasattr(keys, "mask")
-
-
-class _Packed(NamedTuple):
-    """A picklable piece of a buffer of keys; memoryviews do not pickle."""
-
-    raw: bytes
-    rows: int
-    encoding: Encoding
-
-    def keys(self) -> memoryview:
-        match self.encoding:
-            case Encoding.INT64:
-                return memoryview(self.raw).cast("q")
-            case Encoding.UINT64:
-                return memoryview(self.raw).cast("Q")
-            case _:
-                return memoryview(self.raw).cast("B", [self.rows, len(self.raw) // self.rows])
-
-
-def _packed(part: list[object] | memoryview, encoding: Encoding) -> list[object] | _Packed:
-    return _Packed(bytes(part), len(part), encoding) if isinstance(part, memoryview) else part
-
-
-def _build_apart(over: Callable[[Buffer], BloomFilter], size: int, keys: list[object] | _Packed) -> bytes:
-    """In a worker process: the bits of a filter with some of the keys."""
-    bits = allocate(size)
-    over(bits).update(keys.keys() if isinstance(keys, _Packed) else keys)
-    return bytes(bits)
+        raise ParameterError(f"functions for a cluster must be importable, not lambdas or local functions: {error}") from None

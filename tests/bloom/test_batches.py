@@ -1,4 +1,4 @@
-"""Batches of keys: iterables and buffers, filters over external memory, building in parallel."""
+"""Batches of keys: iterables and buffers, filters over external memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from spvfilter.bloom import filter
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 from spvfilter.errors import ParameterError, ReadOnlyError
-from spvfilter.kernel import BACKEND
 
 KEYS = [bytes([i]) * 5 + b"key" for i in range(40)]
 GRID = np.frombuffer(b"".join(KEYS), np.uint8).reshape(40, 8)
@@ -287,75 +285,38 @@ def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, 
         assert os.fstat(file.fileno()).st_blocks * 512 < 50_000_000
 
 
-# Built in parallel
+# Built in one call
 
 
-def forms_of(keys: list[bytes]) -> dict[str, Callable[[], Any]]:
-    return {
-        "list": lambda: keys,
-        "generator": lambda: (key for key in keys),
-        "uint8": lambda: np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1),
-        "uint64": lambda: np.frombuffer(b"".join(keys), np.uint64),
-    }
-
-
-@pytest.mark.parametrize("jobs", [1, 2, 3])
-@pytest.mark.parametrize("form", ["list", "generator", "uint8", "uint64"])
-def test_a_filter_built_in_parallel_is_the_serial_one(jobs: int, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter, "_MAX_PART", 700)  # several pieces, the last one short
-    keys = random_keys(3, 5000, 8)
-    serial = BloomFilter(5000, 0.01, hashing=FastHash(9), partitioned=True)
-    serial.update(keys)
-    built = BloomFilter.build(forms_of(keys)[form](), 5000, 0.01, jobs=jobs, hashing=FastHash(9), partitioned=True)
-    assert built == serial
-    assert (built.capacity, built.nominal_fp_rate) == (5000, 0.01)
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_builds_of_any_family_and_encoding_are_the_serial_ones(jobs: int) -> None:
+def test_builds_of_any_family_and_encoding_are_filters_that_were_updated() -> None:
     options: list[tuple[Any, dict[str, Any]]] = [
-        (KEYS, {"hashing": SipHash(bytes(16))}),
+        (KEYS, {"hashing": SipHash(bytes(16)), "partitioned": True}),
+        (iter(KEYS), {"hashing": FastHash(9)}),
         (KEYS, {"hashing": Bip37Hash(5), "hash_funcs": 3}),
         (KEYS, {"hashing": CustomHash("crc", zlib.crc32)}),
         (["ä", "b"], {"encode": "utf-8"}),
         ([-1, 5], {"encode": "int64"}),
         (np.array([-1, 5]), {"encode": "int64"}),
-        (np.array([1, 5], np.uint64), {"encode": "uint64"}),
         (["ä", "b"], {"encode": str.encode}),
         (np.zeros((3, 0), np.uint8), {}),
         ([], {}),
     ]
     for keys, option in options:
-        serial = BloomFilter(100, 0.01, **option)
-        serial.update(keys)
-        assert BloomFilter.build(keys, 100, 0.01, jobs=jobs, **option) == serial
+        updated = BloomFilter(100, 0.01, **option)
+        updated.update(KEYS if isinstance(keys, Iterator) else keys)
+        built = BloomFilter.build(keys, 100, 0.01, **option)
+        assert built == updated
+        assert (built.capacity, built.nominal_fp_rate) == (100, 0.01)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_bad_key_ends_a_build_whatever_its_form(jobs: int) -> None:
+def test_a_bad_key_ends_a_build_whatever_its_form() -> None:
     for keys in (["str"], itertools.chain(KEYS, [1]), b"one key", memoryview(b"one key"), np.zeros((2, 2)), 5):
         with pytest.raises(TypeError):
-            BloomFilter.build(keys, 100, 0.01, jobs=jobs)  # type: ignore[arg-type]  # a bad batch, and refused
+            BloomFilter.build(keys, 100, 0.01)  # type: ignore[arg-type]  # a bad batch, and refused
     with pytest.raises(TypeError, match="a batch of keys expected, not one str"):
-        BloomFilter.build("word", 100, 0.01, jobs=jobs, encode="utf-8")
-
-
-@pytest.mark.parametrize("option", [{"encode": lambda key: key}, {"hashing": CustomHash("local", lambda data, i: i)}])
-def test_functions_that_cannot_go_to_another_process_are_refused_where_they_would_have_to(option: Any) -> None:
-    serial = BloomFilter.build(KEYS, 100, 0.01, jobs=1, **option)
-    if BACKEND == "native":  # its workers are threads
-        assert BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option) == serial
-        return
-    with pytest.raises(ParameterError, match="functions for worker processes must be importable"):
-        BloomFilter.build(KEYS, 100, 0.01, jobs=2, **option)
-
-
-@pytest.mark.parametrize("jobs", [0, -1, 1.5, None])
-def test_a_build_needs_a_worker(jobs: Any) -> None:
-    with pytest.raises(ParameterError, match=f"jobs must be at least 1: {jobs}"):
-        BloomFilter.build(KEYS, 100, 0.01, jobs=jobs)
+        BloomFilter.build("word", 100, 0.01, encode="utf-8")
 
 
 def test_a_build_refuses_what_a_filter_refuses() -> None:
     with pytest.raises(ParameterError, match="fp_rate"):
-        BloomFilter.build(KEYS, 100, 1.0, jobs=2)
+        BloomFilter.build(KEYS, 100, 1.0)
