@@ -285,6 +285,46 @@ def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, 
         assert os.fstat(file.fileno()).st_blocks * 512 < 50_000_000
 
 
+class Changing:
+    """A number whose reading changes the list that it is in."""
+
+    def __init__(self, number: int, change: Callable[[], object]) -> None:
+        self.number, self.change = number, change
+
+    def __index__(self) -> int:
+        self.change()
+        return self.number
+
+
+@pytest.mark.parametrize("ask", [False, True])
+@pytest.mark.parametrize("at", [0, 3, 15, 16, 17, 40])
+@pytest.mark.parametrize("how", ["cut", "replace", "grow"])
+def test_a_list_that_changes_while_its_keys_are_taken_is_read_as_by_a_loop(ask: bool, at: int, how: str) -> None:
+    """Large numbers, which nothing else refers to: a key that was dropped must not be read."""
+
+    def batch() -> list[Any]:
+        keys: list[Any] = [(1 << 40) + number for number in range(60)]
+
+        def change() -> None:
+            rest = keys[at + 1 :]
+            del keys[at + 1 :]
+            if how != "cut":
+                keys.extend((1 << 50) + number for number in range(len(rest) if how == "replace" else 100))
+            del rest
+
+        keys[at] = Changing(5, change)
+        return keys
+
+    expected = [key.__index__() for key in batch()]
+    made = BloomFilter(1_000, 1e-6, encode="int64")
+    if ask:
+        made.update(expected[::2])
+        assert made.contains_many(batch()) == bytes(number in made for number in expected)
+    else:
+        assert made.update(batch()) == len(set(expected))
+        assert made.contains_many(expected) == b"\1" * len(expected)
+
+
 # Built in one call
 
 

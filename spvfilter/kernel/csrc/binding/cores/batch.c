@@ -4,7 +4,8 @@
 #include "binding/cores/columns.h"
 
 enum {
-    CHUNK = 2048,  /* keys of a list taken at once */
+    CHUNK = 1024,  /* keys of a list taken at once */
+    TOGETHER = 16, /* keys of a list that are fetched together */
     FAR = 1 << 17  /* bytes of cells from which they are prefetched */
 };
 
@@ -47,29 +48,44 @@ static bool is_missing(PyObject *key) {
     return value != value;
 }
 
-static bool take(spv_run *run, taken_keys *taken, PyObject *key) {
+/* What became of a key: taken, with no Python code run; done after Python code may have run; or an exception is set. */
+typedef enum { KEY_TAKEN, KEY_DONE, KEY_FAILED } key_fate;
+
+/* The key is borrowed, so that it is held before anything is allocated: a collection may run Python code that drops it. */
+static key_fate take(spv_run *run, taken_keys *taken, PyObject *key) {
     const size_t at = taken->count;
+    Py_INCREF(key);
     if (SPV_LIKELY(spv_hold_quick(run->core, key, taken->held[at].number, &taken->keys[at]))) {
         if (taken->keys[at].data != taken->held[at].number)
-            taken->held[at].owner = Py_NewRef(key);
+            taken->held[at].owner = key;
+        else
+            Py_DECREF(key);
         taken->effort += spv_effort_of(run->core, taken->keys[at].size);
-        return (++taken->count < CHUNK && taken->effort < SPV_EFFORT) || work_taken(run, taken);
+        if (SPV_LIKELY(++taken->count < CHUNK && taken->effort < SPV_EFFORT))
+            return KEY_TAKEN;
+        return work_taken(run, taken) ? KEY_DONE : KEY_FAILED;
     }
-    Py_INCREF(key);
     const bool done = work_taken(run, taken) && (run->skip && is_missing(key) ? spv_run_skip(run) : spv_run_one(run, key));
     Py_DECREF(key);
-    return done;
+    return done ? KEY_DONE : KEY_FAILED;
 }
 
 #ifndef Py_GIL_DISABLED
-/* Takes the keys of a list or tuple by index, which needs no references and allows prefetching. */
+/* Takes the keys of a list or tuple by index, some at a time, which are fetched together and need no references until they are taken. After
+   any Python code, which may have changed the list, those that are left are looked up again. */
 static bool take_sequence(spv_run *run, taken_keys *taken, PyObject *keys, PyObject *get(PyObject *, Py_ssize_t)) {
-    const Py_ssize_t ahead = 8;
+    PyObject *borrowed[TOGETHER];
     Py_ssize_t size;
-    for (Py_ssize_t i = 0; i < (size = PySequence_Size(keys)); i++) { /* the Python code of an encoding may change a list */
-        if (i + ahead < size)
-            __builtin_prefetch(get(keys, i + ahead));
-        if (!take(run, taken, get(keys, i)))
+    for (Py_ssize_t i = 0; i < (size = PySequence_Size(keys));) {
+        const size_t count = size - i < TOGETHER ? (size_t)(size - i) : TOGETHER;
+        for (size_t j = 0; j < count; j++) {
+            borrowed[j] = get(keys, i + (Py_ssize_t)j);
+            __builtin_prefetch(borrowed[j]);
+        }
+        key_fate fate = KEY_TAKEN;
+        for (size_t j = 0; j < count && fate == KEY_TAKEN; j++, i++)
+            fate = take(run, taken, borrowed[j]);
+        if (fate == KEY_FAILED)
             return false;
     }
     return true;
@@ -80,7 +96,7 @@ static bool take_iterator(spv_run *run, taken_keys *taken, PyObject *keys, bool 
     PyObject *iterator = PyObject_GetIter(keys), *key;
     bool done = iterator != NULL;
     while (done && (key = PyIter_Next(iterator))) {
-        done = (one_by_one && !(run->skip && is_missing(key)) ? spv_run_one(run, key) : take(run, taken, key)) && !PyErr_CheckSignals();
+        done = (one_by_one && !(run->skip && is_missing(key)) ? spv_run_one(run, key) : take(run, taken, key) != KEY_FAILED) && !PyErr_CheckSignals();
         Py_DECREF(key);
     }
     Py_XDECREF(iterator);

@@ -121,13 +121,14 @@ bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
 
 bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found) {
     Py_ssize_t size;
+    char *text;
     if (core->custom)
         return false;
     switch (core->encoder) {
     case SPV_ENCODE_BYTES:
-        if (!Py_IS_TYPE(key, &PyBytes_Type) && !PyBytes_Check(key))
+        if ((!Py_IS_TYPE(key, &PyBytes_Type) && !PyBytes_Check(key)) || PyBytes_AsStringAndSize(key, &text, &size))
             return false;
-        *found = (spv_bytes){(const uint8_t *)PyBytes_AsString(key), (size_t)PyBytes_Size(key)};
+        *found = (spv_bytes){(const uint8_t *)text, (size_t)size};
         return true;
     case SPV_ENCODE_UTF8:
         if (!PyUnicode_Check(key))
