@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import mmh3
 import numpy as np
+import pyarrow as pa
 from measure import Row, best_of
 
 with warnings.catch_warnings():
@@ -26,6 +27,7 @@ from spvfilter.bloom import sizing
 from spvfilter.kernel import BACKEND
 
 COUNT = 1_000_000 if BACKEND == "native" else 100_000  # the pure kernel is some hundred times slower
+LISTED = 200_000  # keys of lists and columns
 MANY = 40_000_000  # keys; their filter is larger than any cache
 RATE = 0.01
 
@@ -35,8 +37,8 @@ def stable(key: bytes) -> int:
     return mmh3.hash128(key, signed=True)
 
 
-def fastbloom() -> object:
-    return fastbloom_rs.FilterBuilder(COUNT, RATE).build_bloom_filter()
+def fastbloom(count: int = COUNT) -> object:
+    return fastbloom_rs.FilterBuilder(count, RATE).build_bloom_filter()
 
 
 def each(call: Callable[[bytes], object], keys: Iterable[bytes]) -> None:
@@ -109,8 +111,67 @@ def generic(_: Path, rounds: int) -> list[Row]:
                 mine, other = (best * 1e6 / COUNT for best in best_of(rounds, *pair))
                 rows.append(Row(f"{BACKEND}, {width} bytes, {name}, ns/key", mine, other, peer.name, peer.goals.get(name)))
         rows += buffers(COUNT, width, rounds, 20)
+    rows += lists(rounds) + columns(rounds) if COMPILED else []
     rows += small(rounds)
     return rows + (buffers(MANY, 20, min(rounds, 2), 70) if COMPILED else [])
+
+
+def lists(rounds: int) -> list[Row]:
+    """Whole lists of bytes and of text, added and looked up, beside fastbloom-rs and rbloom, which looks keys up one by one."""
+    rows = []
+    for kind, keys, encode in (
+        ("bytes", [os.urandom(20) for _ in range(LISTED)], None),
+        ("text", [os.urandom(10).hex() for _ in range(LISTED)], "utf-8"),
+    ):
+        of_keys = ("add_bytes_batch", "contains_bytes_batch") if encode is None else ("add_str_batch", "contains_str_batch")
+        filled, rust, other = BloomFilter(LISTED, RATE, encode=encode), fastbloom(LISTED), rbloom.Bloom(LISTED, RATE)
+        filled.update(keys)
+        getattr(rust, of_keys[0])(keys)
+        other.update(keys)
+        calls: list[tuple[str, str, Callable[[], object], Callable[[], object]]] = [
+            ("update", "rbloom", partial(_updated, encode, keys), partial(_updated_rbloom, keys)),
+            ("update", "fastbloom-rs", partial(_updated, encode, keys), partial(_added_fastbloom, of_keys[0], keys)),
+            ("contains_many", "rbloom", partial(filled.contains_many, keys), partial(asked, other, keys)),
+            ("contains_many", "fastbloom-rs", partial(filled.contains_many, keys), partial(getattr(rust, of_keys[1]), keys)),
+        ]
+        for name, peer, mine, theirs in calls:
+            best, reference = (found * 1e6 / LISTED for found in best_of(rounds, mine, theirs))
+            rows.append(Row(f"{BACKEND}, list of {kind}, {name}, ns/key", best, reference, peer, 1.0))
+    return rows
+
+
+def _updated(encode: str | None, keys: list[Any]) -> object:
+    return BloomFilter(LISTED, RATE, encode=encode).update(keys)
+
+
+def _updated_rbloom(keys: list[Any]) -> object:
+    return rbloom.Bloom(LISTED, RATE).update(keys)
+
+
+def _added_fastbloom(add: str, keys: list[Any]) -> object:
+    return getattr(fastbloom(LISTED), add)(keys)
+
+
+def columns(rounds: int) -> list[Row]:
+    """Columns of text of 20 bytes and of integers: nanoseconds per key."""
+    text = [os.urandom(10).hex() for _ in range(LISTED)]
+    whole = np.arange(LISTED)
+    filled, numbers = BloomFilter(LISTED, RATE, encode="utf-8"), BloomFilter(LISTED, RATE, encode="int64")
+    filled.update(text)
+    numbers.update(whole)
+    calls: dict[str, tuple[BloomFilter, Any]] = {
+        "Arrow string": (filled, pa.array(text)),
+        "Arrow string_view": (filled, pa.array(text, pa.string_view())),
+        "NumPy U20": (filled, np.array(text)),
+        "NumPy StringDType": (filled, np.array(text, np.dtypes.StringDType())),
+        "NumPy int64": (numbers, whole),
+        "Arrow int64": (numbers, pa.array(whole)),
+    }
+    best = best_of(rounds, *(partial(held.contains_many, column) for held, column in calls.values()))
+    return [
+        Row(f"{BACKEND}, column, {name}, contains_many, ns/key", found * 1e6 / LISTED, 30, "ns, the goal of Arrow strings", goal)
+        for name, found, goal in zip(calls, best, [1.0, 1.0, None, None, None, None], strict=True)
+    ]
 
 
 def small(rounds: int) -> list[Row]:
