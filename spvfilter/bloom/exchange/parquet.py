@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from spvfilter._public import public
-from spvfilter.bloom.exchange.splitblock import ParquetType, SplitBlockFilter, header_of
+from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, ParquetType, SplitBlockFilter, header_of
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL = 8  # bytes: the footer's size and the magic
 _MAX_FOOTER = 1 << 28  # bytes
+_SHOWN = 20  # names of columns in an error
 _HEADER = 256  # bytes, more than any header of a filter
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _TAKEN: dict[str, tuple[ParquetType, ...]] = {  # what keys of a type may be, the default first
@@ -46,21 +47,15 @@ def column_filters(path: str | os.PathLike[str], column: str, *, keys: ParquetTy
     """
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        groups = _footer(file, size)
         found: list[SplitBlockFilter | None] = []
-        for group in groups:
-            chunk = _named(group, column)
+        total = 0
+        for chunk in _footer(file, size, column):
             kind = _kind(chunk, keys)
             found.append(None if chunk.offset is None else _read(file, size, chunk.offset, kind))
+            total += 0 if (last := found[-1]) is None else last.blocks * BLOCK_SIZE
+            if total > size:
+                raise FormatError(f"filters of more than {size} bytes: they overlap", offset=chunk.offset or 0, field="bloom_filter_offset")
     return found
-
-
-def _named(group: list[_Chunk], column: str) -> _Chunk:
-    for chunk in group:
-        if chunk.path == column:
-            return chunk
-    names = ", ".join(chunk.path for chunk in group[:20])
-    raise ParameterError(f"no column {column!r}: there are {names}{', …' if len(group) > 20 else ''}")
 
 
 def _kind(chunk: _Chunk, keys: ParquetType | None) -> ParquetType:
@@ -89,8 +84,8 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
     return SplitBlockFilter._over(memoryview(blocks), keys)
 
 
-def _footer(file: IO[bytes], size: int) -> list[list[_Chunk]]:
-    """The column chunks of each row group."""
+def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
+    """The column's chunk in each row group."""
     if size < len(_MAGIC) + _TAIL:
         raise FormatError(f"not a Parquet file: {size} bytes", offset=0, field="file")
     file.seek(size - _TAIL)
@@ -105,23 +100,33 @@ def _footer(file: IO[bytes], size: int) -> list[list[_Chunk]]:
         raise FormatError(f"a footer of {length} bytes in a file of {size}", offset=size - _TAIL, field="footer")
     file.seek(start)
     cursor = Thrift(memoryview(file.read(length)), start, "footer")
-    groups: list[list[_Chunk]] = []
+    chunks: list[_Chunk] = []
     for number, wire in cursor.fields():
         if number == 4:
-            groups = [_group(cursor, item) for item in cursor.items(wire)]
+            chunks = [_group(cursor, item, column) for item in cursor.items(wire)]
         else:
             cursor.skip(wire)
-    return groups
-
-
-def _group(cursor: Thrift, wire: Wire) -> list[_Chunk]:
-    chunks: list[_Chunk] = []
-    for number, field in cursor.fields(wire):
-        if number == 1:
-            chunks = [_chunk(cursor, item) for item in cursor.items(field)]
-        else:
-            cursor.skip(field)
     return chunks
+
+
+def _group(cursor: Thrift, wire: Wire, column: str) -> _Chunk:
+    found: _Chunk | None = None
+    names: list[str] = []
+    for number, field in cursor.fields(wire):
+        if number != 1:
+            cursor.skip(field)
+            continue
+        for item in cursor.items(field):
+            chunk = _chunk(cursor, item)
+            if chunk.path == column:
+                found = chunk
+            elif len(names) < _SHOWN:
+                names.append(chunk.path)
+    if found is None:
+        if not names:
+            raise cursor.wrong("a row group without columns")
+        raise ParameterError(f"no column {column!r}: there are {', '.join(names)}{', …' if len(names) == _SHOWN else ''}")
+    return found
 
 
 def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:

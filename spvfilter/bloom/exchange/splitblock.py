@@ -51,14 +51,15 @@ class SplitBlockFilter:
     keys: ParquetType
 
     def __init__(self, capacity: int, fp_rate: float, *, keys: ParquetType = "bytes") -> None:
-        if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
-            raise ParameterError(f"capacity must be a whole number of at least 1: {capacity!r}")
+        if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
+            raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
         if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
             raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
-        bits = -_FUNCTIONS * capacity / math.log1p(-(fp_rate ** (1 / _FUNCTIONS)))
+        fill = fp_rate ** (1 / _FUNCTIONS)
+        bits = -_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
         if bits > 8 * MAX_SIZE:
             raise ParameterError(f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that Parquet's readers take")
-        size = max(BLOCK_SIZE, 1 << (math.ceil(bits / 8) - 1).bit_length())
+        size = max(BLOCK_SIZE, 1 << max(0, math.ceil(bits / 8) - 1).bit_length())
         self._set_up(bytearray(size), keys)
 
     def _set_up(self, blocks: bytearray, keys: ParquetType) -> None:

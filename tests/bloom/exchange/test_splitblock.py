@@ -166,6 +166,41 @@ def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) ->
             continue
 
 
+def shortest(*offsets: int) -> bytes:
+    """A file of row groups with one column, x, INT64, whose filters are at the offsets; the only filter is at byte 4."""
+
+    def zigzag(number: int) -> bytes:
+        value, out = number << 1 ^ number >> 63, b""
+        while value > 0x7F:
+            value, out = value >> 7, out + bytes([value & 0x7F | 0x80])
+        return out + bytes([value])
+
+    def group(offset: int) -> bytes:
+        return b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"  # columns: [meta_data: type, path, offset]
+
+    footer = b"\x49" + bytes([len(offsets) << 4 | 12]) + b"".join(map(group, offsets)) + b"\0"
+    return b"PAR1" + bytes(SplitBlockFilter(1, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_filters_elsewhere_or_over_each_other_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(shortest(4))
+    assert column_filters(path, "x") == [SplitBlockFilter(1, 0.5, keys="int64")]
+    for offsets, said in [
+        ((0,), "a filter at byte 0 of"),
+        ((-5,), "a filter at byte -5 of"),
+        ((1 << 40,), "a filter at byte 1099511627776 of"),
+        ((60,), "filter header"),
+        ((4, 4, 4, 4, 4, 4), "they overlap"),
+    ]:
+        path.write_bytes(shortest(*offsets))
+        with pytest.raises(FormatError, match=said):
+            column_filters(path, "x")
+    path.write_bytes(shortest(4).replace(b"\x19\x1c\x3c", b"\x19\x0c\x00"))
+    with pytest.raises(FormatError, match="a row group without columns"):
+        column_filters(path, "x")
+
+
 def test_its_bytes_are_refused_truncated_longer_and_foreign() -> None:
     made = SplitBlockFilter(100, 0.01)
     made.update([b"a", b"b"])
@@ -226,11 +261,25 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
                 with pytest.raises(error):
                     act(key)
         assert made == SplitBlockFilter(10, 0.1, keys=keys)
-    for capacity, rate in ((0, 0.1), (True, 0.1), (1.0, 0.1), (1, 0.0), (1, 1.0), (1, 1), (1, float("nan"))):
+    for capacity, rate in (
+        (0, 0.1),
+        (True, 0.1),
+        (1.0, 0.1),
+        (1, 0.0),
+        (1, 1.0),
+        (1, 1),
+        (1, float("nan")),
+        (1 << 49, 0.1),
+        (10**400, 0.1),
+    ):
         with pytest.raises(ParameterError):
-            SplitBlockFilter(capacity, rate)  # type: ignore[arg-type]  # of a wrong type, and refused
+            SplitBlockFilter(capacity, rate)
     with pytest.raises(ParameterError, match=f"more than the {MAX_SIZE} bytes"):
         SplitBlockFilter(10**9, 0.01)
+    for rate in (1 - 2**-53, 0.999):
+        assert SplitBlockFilter(1, rate).blocks == 1
+    with pytest.raises(ParameterError, match="more than the"):
+        SplitBlockFilter(1, 5e-324)
     with pytest.raises(ParameterError, match="keys must be bytes, utf-8"):
         SplitBlockFilter(1, 0.1, keys="int8")  # type: ignore[arg-type]  # of a wrong type, and refused
     for batch in (b"one", "one"):

@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.redis.client import _translated, connect
 from spvfilter.bloom.redis.filter import RedisBloomFilter
+from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 from spvfilter.errors import (
     ReadOnlyError,
     RemoteConnectionError,
@@ -207,3 +208,7 @@ async def test_in_a_cluster_a_filter_is_in_one_slot_and_a_union_wants_one_too(tm
                 await elsewhere.union_update(made)
             assert await elsewhere.set_bits() == 0
             await made.delete()
+            grows = await RedisScalableBloomFilter.create(one, "{shop}:c", 20, 0.01, shard_size=50)
+            await grows.update(keys(200))
+            assert await grows.contains_many(keys(200)) == b"\1" * 200
+            assert await grows.slice_count() == 4

@@ -127,6 +127,17 @@ async def test_columns_go_in_and_get_their_masks(client: Redis) -> None:
         await remote.update(np.arange(5))
 
 
+async def test_a_client_that_decodes_responses_sees_the_same(server: RedisServer, client: Redis) -> None:
+    made = await grown(client, 300)
+    async with Redis.from_url(server.url, decode_responses=True) as decoding:
+        remote = await RedisScalableBloomFilter.open(decoding, "f")
+        assert await remote.snapshot() == await made.snapshot()
+        assert await remote.update(range(400)) > 95
+        assert await remote.contains(399)
+    with pytest.raises(RemoteExistsError):
+        await grown(client, 0)
+
+
 async def test_single_keys_and_batches_give_the_same_filter(client: Redis) -> None:
     one, many = await grown(client, 0), await grown(client, 0, "g")
     new = [await one.add(number) for number in [*range(300), *range(50)]]
