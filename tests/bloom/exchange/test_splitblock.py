@@ -261,23 +261,14 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
                 with pytest.raises(error):
                     act(key)
         assert made == SplitBlockFilter(10, 0.1, keys=keys)
-    for capacity, rate in (
-        (0, 0.1),
-        (True, 0.1),
-        (1.0, 0.1),
-        (1, 0.0),
-        (1, 1.0),
-        (1, 1),
-        (1, float("nan")),
-        (1 << 49, 0.1),
-        (10**400, 0.1),
-    ):
+    sizes: list[tuple[Any, Any]] = [(0, 0.1), (True, 0.1), (1.0, 0.1), (1, 0.0), (1, 1.0), (1, 1), (1, float("nan")), (1 << 49, 0.1)]
+    for capacity, rate in [*sizes, (10**400, 0.1)]:
         with pytest.raises(ParameterError):
             SplitBlockFilter(capacity, rate)
     with pytest.raises(ParameterError, match=f"more than the {MAX_SIZE} bytes"):
         SplitBlockFilter(10**9, 0.01)
-    for rate in (1 - 2**-53, 0.999):
-        assert SplitBlockFilter(1, rate).blocks == 1
+    for high in (1 - 2**-53, 0.999):
+        assert SplitBlockFilter(1, high).blocks == 1
     with pytest.raises(ParameterError, match="more than the"):
         SplitBlockFilter(1, 5e-324)
     with pytest.raises(ParameterError, match="keys must be bytes, utf-8"):
