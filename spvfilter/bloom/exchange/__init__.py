@@ -1,4 +1,4 @@
-"""Bloom filters of other programs, read and written: Parquet's split-block filters, Spark's BloomFilter."""
+"""Bloom filters of other programs, read and written: Parquet's split-block filters, Spark's BloomFilter, RedisBloom's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.bloom.exchange.parquet import column_filters as column_filters
+    from spvfilter.bloom.exchange.redisbloom import (
+        RedisBloomHash as RedisBloomHash,
+        read_redisbloom as read_redisbloom,
+        redisbloom_filter as redisbloom_filter,
+        write_redisbloom as write_redisbloom,
+    )
     from spvfilter.bloom.exchange.spark import (
         SparkHash as SparkHash,
         read_spark as read_spark,
@@ -19,6 +25,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         parquet="column_filters",
+        redisbloom="RedisBloomHash read_redisbloom redisbloom_filter write_redisbloom",
         spark="SparkHash read_spark spark_filter write_spark",
         splitblock="ParquetType SplitBlockFilter",
     )

@@ -1,0 +1,192 @@
+"""RedisBloom's filters, the BF commands of Redis Stack: what BF.SCANDUMP gives and BF.LOADCHUNK takes.
+
+They are pairs of a number and bytes. The first has number 1 and the header, packed, little endian:
+
+    items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow), expansion u32
+    for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits a key f64, hash functions u32, capacity u64, n2 u8
+
+Then the sub-filters' bits follow in pieces of up to 16 MB, each with 1 plus the number of bytes up to its end. Bit b is 1 << (b % 8) of
+byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from spvfilter._dataclass import dataclass
+from spvfilter._public import public
+from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.sizing import MAX_COUNT
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel import Encoding, Family
+
+_M64 = (1 << 64) - 1
+_SEED = _MULTIPLIER = 0xC6A4A7935BD1E995  # of MurmurHash64A
+_HEADER, _LINK = struct.Struct("<QIII"), struct.Struct("<QQQddIQB")
+_NO_ROUNDING, _LONG_HASHES, _FIXED, _KNOWN = 1, 4, 8, 15  # options
+_MAX_FILTERS = 64  # sub-filters; each is as large as all before it, unless the expansion is 1
+_PIECE = 16 << 20  # bytes
+_LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # as RedisBloom has them
+_ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class RedisBloomHash:
+    """The hash functions of RedisBloom: a hash family whose functions, in Python, take some 10 µs a key."""
+
+    family = Family.CUSTOM
+
+    @property
+    def key(self) -> bytes:
+        """16 bytes that name it."""
+        return b"RedisBloom 64bit"
+
+    def functions(self, hash_funcs: int) -> list[Callable[[bytes], int]]:
+        """The functions, of which those of one key are computed together."""
+        hashes = lru_cache(maxsize=1)(_two)
+        return [partial(_place, hashes, number) for number in range(hash_funcs)]
+
+
+def _place(hashes: Callable[[bytes], tuple[int, int]], number: int, data: bytes) -> int:
+    first, step = hashes(data)
+    return first + number * step & _M64
+
+
+def _two(data: bytes) -> tuple[int, int]:
+    first = _murmur(data, _SEED)
+    return first, _murmur(data, first)
+
+
+def _murmur(data: bytes, seed: int) -> int:
+    """MurmurHash64A."""
+    hashed = seed ^ len(data) * _MULTIPLIER & _M64
+    whole = len(data) & ~7
+    for word in struct.unpack(f"<{whole // 8}Q", data[:whole]):
+        mixed = word * _MULTIPLIER & _M64
+        hashed = (hashed ^ (mixed ^ mixed >> 47) * _MULTIPLIER & _M64) * _MULTIPLIER & _M64
+    if len(data) > whole:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _M64
+    hashed = (hashed ^ hashed >> 47) * _MULTIPLIER & _M64
+    return hashed ^ hashed >> 47
+
+
+class _Link(NamedTuple):
+    bytes: int
+    bits: int
+    items: int
+    fp_rate: float
+    bits_per_key: float
+    hash_funcs: int
+    capacity: int
+    n2: int
+
+
+@public
+def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -> BloomFilter:
+    """An empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes. Raises ParameterError, TooLargeError.
+
+    `encode` is None for bytes or "utf-8" for strings.
+    """
+    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= MAX_COUNT:
+        raise ParameterError(f"capacity must be a whole number from 1 to {MAX_COUNT}: {capacity!r}")
+    if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
+        raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
+    _refuse_encoding(encode)
+    each = -math.log(fp_rate) / _LN2_SQUARED
+    bits = max(1, int(capacity * each))
+    link = _Link(0, -(-bits // 64) * 64, 0, fp_rate, each, math.ceil(_LN2 * each), capacity, 0)
+    if link.bits > MAX_CELLS or link.hash_funcs > MAX_HASH_FUNCS:
+        raise ParameterError(f"{capacity} keys at {fp_rate:g} take {link.bits} bits and {link.hash_funcs} hash functions")
+    return _made(link, encode)
+
+
+@public
+def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = None) -> list[BloomFilter]:
+    """The sub-filters in what BF.SCANDUMP gave: a filter that has grown has several, and contains a key if any of them does.
+
+    The chunks do not tell the type of keys: `encode` is None for bytes or "utf-8" for strings. Raises FormatError if they are truncated,
+    damaged, too many, out of order, or of a filter with 32-bit hashes, which RedisBloom no longer makes; ParameterError, TooLargeError.
+    """
+    _refuse_encoding(encode)
+    given = iter(chunks)
+    number, header = next(given, (0, b""))
+    if number != 1:
+        raise FormatError(f"the first chunk has number {number}, not 1", offset=0, field="chunk")
+    links = [*_links(header)]
+    filters = [_made(link, encode) for link in links]
+    bodies = [memoryview(made.buffer).cast("B") for made in filters]
+    at, within = 0, 0  # the sub-filter to fill, and bytes of it that were
+    done = 1
+    for number, piece in given:
+        if number != done + len(piece) or not piece:
+            raise FormatError(f"a chunk of {len(piece)} bytes with number {number} after {done}", offset=0, field="chunk")
+        if at == len(bodies) or len(piece) > len(bodies[at]) - within:
+            raise FormatError(f"a chunk of {len(piece)} bytes that is longer than what is left", offset=0, field="chunk")
+        bodies[at][within : within + len(piece)] = piece
+        done, within = number, within + len(piece)
+        if within == len(bodies[at]):
+            at, within = at + 1, 0
+    if at < len(bodies):
+        raise FormatError(f"truncated: {sum(map(len, bodies))} bytes wanted, {done - 1} present", offset=done - 1, field="chunk")
+    return filters
+
+
+@public
+def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
+    """What BF.LOADCHUNK takes, chunk by chunk: a filter that does not grow (NONSCALING). Raises ParameterError for others' filters.
+
+    Such a filter has RedisBloomHash as its hash family and a capacity, as those of `redisbloom_filter` and `read_redisbloom`. The number of
+    its items, which BF.CARD tells, is estimated.
+    """
+    capacity, rate = filter.capacity, filter.nominal_fp_rate
+    if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
+        raise ParameterError(f"RedisBloom has no such filter, make it with redisbloom_filter: {filter!r}")
+    each = -math.log(rate) / _LN2_SQUARED
+    if filter.partitioned or filter.bits % 64 or filter.hash_funcs != math.ceil(_LN2 * each):
+        raise ParameterError(f"RedisBloom has no such filter, make it with redisbloom_filter: {filter!r}")
+    estimate = filter.approx_len
+    items = capacity if math.isinf(estimate) else round(estimate)
+    body = filter.dump()
+    link = _Link(len(body), filter.bits, items, rate, each, filter.hash_funcs, capacity, 0)
+    header = _HEADER.pack(items, 1, _NO_ROUNDING | _LONG_HASHES | _FIXED, 2) + _LINK.pack(*link)
+    return iter([(1, header), *((1 + min(at + _PIECE, len(body)), body[at : at + _PIECE]) for at in range(0, len(body), _PIECE))])
+
+
+def _links(raw: bytes) -> Iterator[_Link]:
+    if len(raw) < _HEADER.size:
+        raise FormatError(f"truncated: {_HEADER.size} bytes wanted, {len(raw)} present", offset=len(raw), field="header")
+    _, count, options, _ = _HEADER.unpack_from(raw)
+    if not 1 <= count <= _MAX_FILTERS:
+        raise FormatError(f"{count} sub-filters, from 1 to {_MAX_FILTERS} are supported", offset=8, field="sub-filters")
+    if options & ~_KNOWN or not options & _LONG_HASHES:
+        raise FormatError(f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options")
+    size = _HEADER.size + count * _LINK.size
+    if len(raw) != size:
+        raise FormatError(f"{count} sub-filters take {size} bytes, not {len(raw)}", offset=min(len(raw), size), field="header")
+    for at in range(_HEADER.size, size, _LINK.size):
+        link = _Link(*_LINK.unpack_from(raw, at))
+        if not 64 <= link.bits <= MAX_CELLS or link.bits % 64 or link.bits != 8 * link.bytes or (link.n2 and link.bits != 1 << link.n2):
+            raise FormatError(f"{link.bits} bits in {link.bytes} bytes, rounded to 2^{link.n2}", offset=at, field="bits")
+        if not 1 <= link.hash_funcs <= MAX_HASH_FUNCS:
+            raise FormatError(f"{link.hash_funcs} hash functions", offset=at + 40, field="hash_funcs")
+        if not 0 < link.fp_rate < 1 or not 1 <= link.capacity <= MAX_COUNT:  # also refuses NaN
+            raise FormatError(f"{link.fp_rate} for {link.capacity} keys", offset=at + 24, field="fp_rate")
+        yield link
+
+
+def _made(link: _Link, encode: Encode) -> BloomFilter:
+    shape = (_ENCODINGS[encode], 0, link.hash_funcs, link.bits, link.capacity, link.fp_rate, RedisBloomHash().key)
+    header = FileHeader(KIND_BITS, Family.CUSTOM, *shape)
+    return BloomFilter._made(header, RedisBloomHash(), None, allocate(link.bits // 8), private=True)
+
+
+def _refuse_encoding(encode: Encode) -> None:
+    if callable(encode) or encode not in _ENCODINGS:
+        raise ParameterError(f"encode must be None or 'utf-8', which Redis has, not {encode!r}")
