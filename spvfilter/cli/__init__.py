@@ -29,6 +29,7 @@ Which of these transactions concern my wallet?
   watch       follow a wallet live through full nodes
   wallet      show a wallet's balance, coins and history from its database
   descriptor  show the checksum, type and addresses of a descriptor
+  privacy     show what a wallet's BIP-37 filter tells a peer
   cfilter     compact filters in files: build, match, info, import, export
   bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
   node        run a regtest full node to try a wallet against
@@ -44,6 +45,7 @@ COMMANDS = {  # the module of each
     "watch": "watch.command",
     "wallet": "wallet",
     "descriptor": "descriptor",
+    "privacy": "privacy.command",
     "cfilter": "cfilter.command",
     "bloom": "bloom.command",
     "node": "node",

@@ -25,12 +25,26 @@ if TYPE_CHECKING:
         filter_header as filter_header,
         filter_headers as filter_headers,
     )
+    from spvfilter.filters.exposure import (
+        Exposure as Exposure,
+        SampledRate as SampledRate,
+        bitcoinj_filter as bitcoinj_filter,
+        joint_rate as joint_rate,
+        sample_rate as sample_rate,
+    )
     from spvfilter.filters.gcs import GcsQuery as GcsQuery, GolombCodedSet as GolombCodedSet
+    from spvfilter.filters.privacy import (
+        PrivacyCase as PrivacyCase,
+        PrivacyReport as PrivacyReport,
+        privacy_report as privacy_report,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         batch="BlockFilter ScriptSource match_filters",
         bip158="BasicFilter basic_data filter_elements filter_hash filter_header filter_headers",
         bip37="Bip37Filter BloomSource DEFAULT_FP_RATE MatchedTx UpdateFlags filter_hash_funcs filter_size",
+        exposure="Exposure SampledRate bitcoinj_filter joint_rate sample_rate",
         gcs="GcsQuery GolombCodedSet",
+        privacy="PrivacyCase PrivacyReport privacy_report",
     )

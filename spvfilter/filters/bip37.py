@@ -25,6 +25,7 @@ else:
 
 DEFAULT_FP_RATE = 0.0001
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
+_WALLET_CAPACITY = 1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
 
 # Core bloom.cpp; the literals round to the nearest double, as they do there
 _LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
@@ -303,6 +304,11 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
     _check_sizing(wanted, fp_rate)
     roomy = max(least, 1 << (2 * wanted - 1).bit_length())
     return max(wanted, min(roomy, most_elements(fp_rate)))
+
+
+def wallet_capacity(wanted: int, fp_rate: float) -> int:
+    """The number of elements that LightClient sizes its filter for: a small wallet learns much, which would soon make the filter drift."""
+    return reserve(wanted, fp_rate, _WALLET_CAPACITY)
 
 
 def most_elements(fp_rate: float) -> int:

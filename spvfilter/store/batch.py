@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
@@ -13,6 +13,7 @@ from spvfilter.store.events import StoredEvent
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx
+from spvfilter.store.sqlite import number, numbers
 
 
 @public
@@ -23,6 +24,16 @@ class Bip37Parameters(NamedTuple):
     elements: int  # number of elements to size it for
     fp_rate: float
     decoy_key: bytes
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """The inverse of `encode`."""
+        tweak, elements = numbers(raw[:16])
+        return cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+
+    def encode(self) -> bytes:
+        """Tweak and elements (8 bytes LE each), the rate in hexadecimal ASCII padded to 32 bytes, the key."""
+        return number(self.tweak) + number(self.elements) + self.fp_rate.hex().encode("ascii").ljust(32, b"\0") + self.decoy_key
 
 
 @public

@@ -42,7 +42,7 @@ from spvfilter.store.place import Place
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
 from spvfilter.store.searched import Searched
-from spvfilter.store.sqlite import MarkedRows, create, number, numbers, translated
+from spvfilter.store.sqlite import MarkedRows, create, number, translated
 from spvfilter.store.views import Views
 from spvfilter.watch.watchlist import WatchList
 
@@ -239,10 +239,7 @@ class Store:
     def bip37_parameters(self) -> Bip37Parameters | None:
         """The parameters last committed, or None."""
         raw = self._rows.meta("filter")
-        if raw is None:
-            return None
-        tweak, elements = numbers(raw[:16])
-        return Bip37Parameters(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+        return None if raw is None else Bip37Parameters.parse(raw)
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
         """Headers from height `start` on, packed (80 bytes each), up to 2,000 per item."""
@@ -430,8 +427,7 @@ class Store:
         if batch.compact_filters is not None:
             self.compact_filters.write(batch.compact_filters)
         if batch.bip37_parameters is not None:
-            tweak, elements, rate, key = batch.bip37_parameters
-            self._rows.set_meta("filter", number(tweak) + number(elements) + rate.hex().encode("ascii").ljust(32, b"\0") + key)
+            self._rows.set_meta("filter", batch.bip37_parameters.encode())
 
     def _move_cursor(self, height: int) -> None:
         self._cursor = height

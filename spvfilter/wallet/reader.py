@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Self
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.network import NETWORKS
+from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import StoredEvent, stored_events
 from spvfilter.store.schema import check_schema
 from spvfilter.store.sqlite import translated
 from spvfilter.store.views import Snapshot, Views
 from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.journal import decode
 
 if TYPE_CHECKING:
@@ -77,6 +79,20 @@ class WalletStore(Views):
             log.check(since)
             found = decoded(stored_events(self._db, self._path, since, limit), self._path)
         return Snapshot(found, found[-1].sequence if found else since)
+
+    def bip37_parameters(self) -> Bip37Parameters | None:
+        """What makes the wallet's BIP-37 filter the same at every start; None before the first. `decoy_key` is a secret of the wallet.
+
+        Raises StoreCorruptError.
+        """
+        with self._moment():
+            raw = self._meta("filter")
+        return None if raw is None else Bip37Parameters.parse(raw)
+
+    def bip37_elements(self) -> list[bytes]:
+        """What a client that starts with this database would put into its BIP-37 filter. Raises InexpressibleError, StoreCorruptError."""
+        with self._moment():
+            return stored_elements(self._checked, self._network)
 
     def close(self) -> None:
         """Close the file; no other method may be called afterwards."""

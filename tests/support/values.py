@@ -9,7 +9,7 @@ from pathlib import Path
 from spvfilter import errors
 from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, ScalableBloomFilter, SipHash, Size
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
-from spvfilter.filters import BasicFilter, Bip37Filter, GolombCodedSet, MatchedTx
+from spvfilter.filters import BasicFilter, Bip37Filter, Exposure, GolombCodedSet, MatchedTx, PrivacyCase, SampledRate, privacy_report
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
 from spvfilter.light import (
     Broadcast,
@@ -183,6 +183,8 @@ VALUES: dict[str, list[object]] = {
         BasicFilter.build(BLOCK, [b"\x51", b"\x52"]),
         GolombCodedSet.build([b"a"], bytes(16), 19, 784931),
         MatchedTx(1, H1, WITNESS),
+        *(Exposure(1, 2, 0.5), SampledRate(1, 2), PrivacyCase("now", "the filter as it is", Exposure(1, 2, 0.5), None)),
+        privacy_report(WatchList.from_addresses(["1BoatSLRHtKNngkdXEeobR76b53LETtpyT"]), 0.01, 5, bytes(16), probes=0, restarts=1, added=1),
     ],
     "kernel": [
         ProvedTx(3, bytes(32)),

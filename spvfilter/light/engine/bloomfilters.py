@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, reserve
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, wallet_capacity
 from spvfilter.light.engine.context import Context
 from spvfilter.store.batch import Bip37Parameters
 
 _DRIFT = 4.0  # times the requested rate at which a peer's filter, grown by what it matched, is loaded anew
-_LEAST_ELEMENTS = 1_024  # for which a filter has room, decoys at first: what it learns makes it drift the later
 
 
 class BloomFilters:
@@ -28,7 +27,7 @@ class BloomFilters:
         if known is None or known.fp_rate != rate or len(elements.elements) > known.elements:
             key = known.decoy_key if known else self._secret
             tweak = known.tweak if known else context.random.getrandbits(32)
-            room = reserve(len(elements.elements), rate, _LEAST_ELEMENTS)
+            room = wallet_capacity(len(elements.elements), rate)
             made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
             assert made.capacity is not None
             self._parameters = context.books.batch.bip37_parameters = Bip37Parameters(tweak, made.capacity, rate, key)

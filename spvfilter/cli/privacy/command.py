@@ -1,0 +1,185 @@
+"""`spvfilter privacy`: what the BIP-37 filter of a watch list or a wallet's database tells a peer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.arguments import Parser, add_network, add_watch_file, probability, watch_list, whole
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.errors import ParameterError
+from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.filters.exposure import CHAIN_ADDRESSES, MAX_PROBES, SampledRate
+from spvfilter.filters.privacy import MAX_ADDED, MAX_RESTARTS, PrivacyCase, PrivacyReport, privacy_report
+from spvfilter.store.batch import Bip37Parameters
+from spvfilter.wallet.reader import WalletStore
+
+if TYPE_CHECKING:
+    import json
+    import random
+else:
+    json = deferred("json")
+    random = deferred("random")
+
+FORMATS = ("table", "jsonl")
+
+
+def configure(parser: Parser) -> None:
+    parser.usage = "spvfilter privacy {[ADDRESS ...] [--watch FILE] | --db FILE} [OPTION ...]"
+    parser.description = (
+        "Show what a wallet's BIP-37 filter tells a peer: how many addresses of strangers match it, and how probably a matching one is the "
+        "wallet's, at once, after restarts and after additions, beside filters without decoys and bitcoinj's. Rates are computed from the "
+        "filters' bits and measured with random addresses. No network is used."
+    )
+    parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
+    add_watch_file(parser)
+    parser.add_argument("--db", metavar="FILE", help="a wallet's database: the filter that its client gives peers")
+    add_network(parser)
+    parser.add_argument(
+        "--fp-rate", metavar="P", type=probability, help=f"false-positive rate; default: the database's, or {DEFAULT_FP_RATE}"
+    )
+    parser.add_argument(
+        "--universe", metavar="U", type=whole(1, 1 << 48), default=CHAIN_ADDRESSES, help="addresses on the chain; default %(default)s"
+    )
+    parser.add_argument("--restarts", metavar="K", type=whole(1, MAX_RESTARTS), default=10, help="default %(default)s")
+    parser.add_argument(
+        "--added", metavar="N", type=whole(1, MAX_ADDED), default=10, help="addresses that the wallet gets later; default %(default)s"
+    )
+    parser.add_argument(
+        "--probes", metavar="N", type=whole(0, MAX_PROBES), default=1_000_000,
+        help="random addresses to test for each case; 0: none; default %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", metavar="N", type=whole(0, (1 << 64) - 1), default=0,
+        help="of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
+    )  # fmt: skip
+    parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the decoys of each case (extra plot: matplotlib)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.db is not None and (args.addresses or args.watch is not None):
+        raise ParameterError("give a database or a watch list: with --db there is neither ADDRESS nor --watch")
+    if args.db is None and not args.addresses and args.watch is None:
+        raise ParameterError("nothing to report on: give an ADDRESS, --watch FILE or --db FILE")
+    if args.plot is not None:
+        from spvfilter.cli.term.picture import check_picture
+
+        check_picture(args.plot)
+    made = _report(args)
+    if args.plot is not None:
+        from spvfilter.cli.privacy.plot import draw
+
+        draw(made, args.universe, args.plot)
+    page = Page(sys.stdout)
+    if args.format == "jsonl" or (args.format is None and not page.is_terminal):
+        page.line(json.dumps(_fields(made, args.universe), separators=(",", ":")))
+    else:
+        _tables(page, made, args.universe)
+    return 0
+
+
+class _Elements:
+    """The elements of a database, as a source of a filter."""
+
+    def __init__(self, elements: Sequence[bytes]) -> None:
+        self._elements = elements
+
+    def bloom_elements(self) -> Sequence[bytes]:
+        return self._elements
+
+
+def _report(args: argparse.Namespace) -> PrivacyReport:
+    counts = {"universe": args.universe, "restarts": args.restarts, "added": args.added, "probes": args.probes, "seed": args.seed}
+    drawn = random.Random(args.seed)  # of a filter that is only looked at
+    tweak, key = drawn.getrandbits(32), drawn.randbytes(32)
+    if args.db is None:
+        watch = watch_list(args.network, args.watch, args.addresses)
+        return privacy_report(watch, args.fp_rate or DEFAULT_FP_RATE, tweak, key, **counts)
+    with WalletStore.open(args.db) as wallet, wallet.moment():
+        source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
+    if known is None:
+        complain("no peer was given a BIP-37 filter yet: this is of one with another tweak and secret")
+        known = Bip37Parameters(tweak, 0, DEFAULT_FP_RATE, key)
+    elements = known.elements if args.fp_rate in (None, known.fp_rate) and known.elements else None
+    return privacy_report(source, args.fp_rate or known.fp_rate, known.tweak, known.decoy_key, elements=elements, **counts)
+
+
+def _fields(made: PrivacyReport, universe: int) -> dict[str, object]:
+    return {
+        "size": made.size,
+        "hash_funcs": made.hash_funcs,
+        "capacity": made.capacity,
+        "nominal_fp_rate": made.nominal_fp_rate,
+        "real_fp_rate": made.real_fp_rate,
+        "own": made.own,
+        "outpoints": made.outpoints,
+        "estimated_elements": made.estimated_elements,
+        "universe": universe,
+        "restarts": made.restarts,
+        "added": made.added,
+        "same_bytes_after_restarts": made.is_steady,
+        "cases": [_case_fields(case) for case in made.cases],
+    }
+
+
+def _case_fields(case: PrivacyCase) -> dict[str, object]:
+    exposure, sampled = case.exposure, case.sampled
+    return {
+        "case": case.name,
+        "own": exposure.own,
+        "fp_rate": exposure.fp_rate,
+        "decoys": exposure.decoys,
+        "posterior": exposure.posterior,
+        "sampled": None
+        if sampled is None
+        else {"hits": sampled.hits, "probes": sampled.probes, "fp_rate": sampled.rate, "interval_95": list(sampled.interval)},
+    }
+
+
+def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
+    page.title(f"What a peer learns of {made.own:,} addresses among {universe:,}")
+    page.facts(
+        [
+            ("filter", f"{made.size:,} bytes, {made.hash_funcs} functions, made for {made.capacity:,} elements"),
+            ("holds", f"{made.own:,} addresses, keys or data and {made.outpoints:,} outpoints"),
+            ("seems to hold", f"{made.estimated_elements:,.0f} elements"),
+            ("rate", f"{made.real_fp_rate:.3g}, asked for: {made.nominal_fp_rate:g}"),
+            ("restarts", "give the same bytes" if made.is_steady else "give other bytes: peers can intersect them"),
+        ]
+    )
+    page.title("A peer that has seen")
+    page.table(
+        {"filters": "left", "rate": "right", "measured": "right", "decoys": "right", "a match is ours": "right"},
+        [
+            (
+                case.said,
+                f"{case.exposure.fp_rate:.3g}",
+                measured(case.sampled),
+                _count(case.exposure.decoys),
+                _share(case.exposure.posterior),
+            )
+            for case in made.cases
+        ],
+    )
+    page.line("Rates are of random addresses; measured ones have the range that 95 of 100 samples would be compatible with.")
+    page.line("An outpoint or address that is sent by itself (filteradd) is told plainly, whatever the filter.")
+
+
+def measured(sampled: SampledRate | None) -> str:
+    """A measured rate with its range, as text."""
+    if sampled is None:
+        return ""
+    low, high = sampled.interval
+    return f"{low:.2g}–{high:.2g}" if sampled.hits else f"under {high:.2g}"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _share(probability: float) -> str:
+    return f"1 in {1 / probability:,.0f}" if probability < 0.1 else f"{probability:.1%}"

@@ -1,0 +1,42 @@
+"""The picture of `privacy --plot`: the decoys that hide a wallet in each case, beside its own addresses."""
+
+from __future__ import annotations
+
+from spvfilter.cli.term.picture import check_picture, save_picture
+from spvfilter.filters.privacy import PrivacyReport
+
+_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.4"  # Okabe and Ito's (2008), told apart by colour-blind people, too
+_LEAST = 1e-3  # decoys that are still drawn
+
+
+def draw(report: PrivacyReport, universe: int, name: str) -> None:
+    """Draw into a PNG file. Only a PNG file is ever replaced. Raises ParameterError, SourceError, OSError."""
+    path = check_picture(name)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 5.6), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    cases = report.cases[::-1]
+    decoys = [case.exposure.decoys for case in cases]
+    hides = [case.exposure.decoys >= 10 * case.exposure.own for case in cases]
+    axes.barh(
+        range(len(cases)), [max(each, _LEAST) for each in decoys], left=_LEAST / 10, color=[_BLUE if each else _ORANGE for each in hides],
+        hatch=["" if each else "//" for each in hides], edgecolor="white", height=0.65,
+    )  # fmt: skip
+    for at, (case, each) in enumerate(zip(cases, decoys, strict=True)):
+        said = f"{each:,.0f}" if each >= 10 else f"{each:.2g}"
+        axes.text(max(each, _LEAST) * 1.2, at, f"{said} decoys, a match is ours: {case.exposure.posterior:.3g}", va="center", fontsize=10)
+    axes.axvline(report.own, color=_GREY, linewidth=1.5, linestyle=":")
+    axes.text(report.own, len(cases) - 0.45, f" {report.own:,} of ours", color=_GREY, fontsize=10, va="bottom")
+    axes.set_yticks(range(len(cases)), [case.said for case in cases], fontsize=10)
+    axes.set_ylim(-0.6, len(cases) - 0.1)
+    axes.set_xscale("log")
+    axes.set_xlim(_LEAST / 2, universe * 100)
+    axes.set_xlabel(f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each of ours)", fontsize=11)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(
+        f"What a BIP-37 filter of {report.size:,} bytes tells a peer that has seen …", fontsize=14, fontweight="bold", loc="left", pad=22
+    )
+    save_picture(figure, path)

@@ -1,0 +1,157 @@
+"""What filters tell a peer: decoys and posteriors, filters that are compared, samples, bitcoinj's sizing, and the report of them all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from spvfilter.errors import ParameterError
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.filters.exposure import Exposure, SampledRate, bitcoinj_filter, joint_rate, sample_rate
+from spvfilter.filters.privacy import PrivacyReport, privacy_report
+from spvfilter.kernel import BACKEND
+from spvfilter.watch.watchlist import WatchList
+
+KEY = b"a secret of the wallet"
+MANY = 100_000 if BACKEND == "native" else 5_000  # probes
+
+
+class Elements(list[bytes]):
+    def bloom_elements(self) -> Iterable[bytes]:
+        return self
+
+
+def wallet(count: int) -> Elements:
+    rng = random.Random(count)
+    return Elements(rng.randbytes(20) for _ in range(count))
+
+
+def made(count: int, tweak: int = 5, rate: float = 0.01) -> Bip37Filter:
+    return Bip37Filter.for_watchlist(wallet(count), rate, tweak, decoy_key=KEY)
+
+
+def test_decoys_and_the_posterior_are_those_of_bayes() -> None:
+    told = Exposure(10, 1_000_000_010, 1e-4)
+    assert told.decoys == pytest.approx(100_000)
+    assert told.posterior == pytest.approx(10 / 100_010)
+    assert Exposure(3, 3, 0.5).posterior == 1
+    assert Exposure(1, 10**9, 0.0).posterior == 1
+
+
+@pytest.mark.parametrize(("own", "rate"), [(0, 0.1), (11, 0.1), (1, -0.1), (1, 1.1), (1, float("nan"))])
+def test_an_exposure_out_of_range_raises(own: int, rate: float) -> None:
+    with pytest.raises(ParameterError):
+        Exposure(own, 10, rate)
+
+
+def test_the_interval_of_a_sample_holds_the_true_rate_about_95_times_in_100() -> None:
+    rng, held = random.Random(3), 0
+    for _ in range(400):
+        low, high = SampledRate(sum(rng.random() < 0.02 for _ in range(500)), 500).interval
+        held += low <= 0.02 <= high
+    assert 365 <= held <= 395
+    assert SampledRate(0, 1_000).interval[0] == 0.0
+    assert SampledRate(0, 1_000).interval[1] == pytest.approx(0.00383, rel=0.01)
+    assert SampledRate(7, 7).interval[1] == 1.0
+
+
+def test_one_filter_s_rate_is_that_of_its_bits_and_so_is_that_of_the_same_filter_again() -> None:
+    one = made(10)
+    assert joint_rate([one]) == joint_rate([one, made(10), made(10)]) == one.current_fp_rate
+    with pytest.raises(ParameterError, match="no filter"):
+        joint_rate([])
+
+
+def test_filters_of_unlike_tweaks_multiply_their_rates() -> None:
+    two = [made(10, 1, 0.05), made(10, 2, 0.05)]
+    expected = two[0].current_fp_rate * two[1].current_fp_rate
+    assert joint_rate(two) == pytest.approx(expected)
+    sampled = sample_rate(two, 2 * MANY, 1)
+    assert sampled.hits == pytest.approx(2 * MANY * expected, abs=4 * (2 * MANY * expected) ** 0.5)
+
+
+def test_filters_of_one_tweak_are_compared_bit_by_bit() -> None:
+    before, after = made(10, rate=0.05), made(60, rate=0.05)
+    both = joint_rate([after, before])
+    assert both == (before & after).current_fp_rate < before.current_fp_rate
+    sampled = sample_rate([before, after], MANY, 2)
+    low, high = sampled.interval
+    assert low * 0.9 < both < high * 1.1
+    new = sample_rate([after], MANY, 2, without=[before])
+    assert new.hits + sampled.hits == sample_rate([after], MANY, 2).hits
+
+
+def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() -> None:
+    filter, probes = made(100, rate=0.3), 40_000  # more than are drawn at once
+    drawn, hits = random.Random(9), 0
+    for count in (1 << 15, probes - (1 << 15)):
+        raw = drawn.randbytes(20 * count)
+        hits += sum(raw[at : at + 20] in filter for at in range(0, len(raw), 20))
+    assert sample_rate([filter], probes, 9) == SampledRate(hits, probes)
+    for bad in (0, 10**9 + 1):
+        with pytest.raises(ParameterError, match="can be sampled"):
+            sample_rate([filter], bad, 9)
+    with pytest.raises(ParameterError, match="no filter"):
+        sample_rate([], 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "rate", "size", "hash_funcs"), [(10, 0.0005, 237, 10), (10, 1e-5, 359, 16), (10_000, 1e-5, 36_000, 9)]
+)
+def test_bitcoinj_s_filter_has_its_size(addresses: int, rate: float, size: int, hash_funcs: int) -> None:
+    foreign = bitcoinj_filter(addresses, 7, rate)
+    assert (foreign.size, foreign.hash_funcs, foreign.tweak) == (size, hash_funcs, 7)
+    assert foreign.estimated_elements == pytest.approx(2 * addresses, rel=0.1)
+
+
+def test_bitcoinj_s_filter_of_a_small_wallet_hides_nothing() -> None:
+    assert bitcoinj_filter(10, 7, 0.0005).current_fp_rate == pytest.approx(1e-10, rel=10)  # 20 elements in a filter for 120
+    for addresses, rate, tweak in ((0, 0.1, 1), (1, 0.0, 1), (1, 1.0, 1), (1, 0.1, 1 << 32), (1, 0.1, -1)):
+        with pytest.raises(ParameterError):
+            bitcoinj_filter(addresses, tweak, rate)
+
+
+def cases(report: PrivacyReport) -> dict[str, float]:
+    return {case.name: case.exposure.fp_rate for case in report.cases}
+
+
+def test_a_report_says_what_restarts_and_additions_tell() -> None:
+    report = privacy_report(wallet(20), 0.01, 5, KEY, restarts=100, added=5, probes=MANY)
+    rates = cases(report)
+    assert (report.own, report.outpoints, report.capacity, report.is_steady) == (20, 0, 1_024, True)
+    assert rates["now"] == rates["restarts"] == report.real_fp_rate == pytest.approx(0.01, rel=0.05)
+    assert rates["added-known"] + rates["added-new"] == pytest.approx(rates["now"], rel=0.05)
+    assert rates["added-new"] < 0.05 * rates["now"]
+    assert rates["no-decoys"] < 1e-10
+    assert rates["new-tweaks"] == rates["bitcoinj-restarts"] == 0.0
+    for case in report.cases:
+        assert case.sampled is not None
+        if case.exposure.fp_rate > 1e-3:
+            low, high = case.sampled.interval
+            assert low * 0.9 < case.exposure.fp_rate < high * 1.1
+
+
+def test_a_report_is_the_same_for_the_same_seed_and_takes_no_sample_unasked() -> None:
+    reports = [privacy_report(wallet(3), 0.01, 5, KEY, restarts=2, probes=0, seed=seed) for seed in (1, 1)]
+    assert reports[0] == reports[1]
+    assert {case.sampled for case in reports[0].cases} == {None}
+
+
+def test_a_wallet_that_outgrows_its_filter_is_told_by_two_unlike_ones() -> None:
+    rates = cases(privacy_report(wallet(1_024), 0.01, 5, KEY, elements=1_024, restarts=1, added=1, probes=0))
+    assert rates["added-known"] == pytest.approx(0.01**2, rel=0.2)
+
+
+@pytest.mark.parametrize(("restarts", "added"), [(0, 1), (1_001, 1), (1, 0), (1, 1_000_001)])
+def test_counts_out_of_range_raise(restarts: int, added: int) -> None:
+    with pytest.raises(ParameterError, match="from 1 to"):
+        privacy_report(wallet(1), 0.01, 5, KEY, restarts=restarts, added=added)
+
+
+def test_a_list_without_addresses_has_nothing_to_hide() -> None:
+    with pytest.raises(ParameterError, match="empty"):
+        privacy_report(WatchList(), 0.01, 5, KEY)
+    with pytest.raises(ParameterError, match="outpoints alone"):
+        privacy_report(Elements([bytes(36)]), 0.01, 5, KEY)
