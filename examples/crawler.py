@@ -1,0 +1,83 @@
+"""A crawler whose workers share in Redis which URLs were seen: each page is fetched by one of them.
+
+python crawler.py http://localhost:8000/ --redis redis://localhost:6379/0 --workers 8
+
+Start it on as many machines as you like: the filter and the queue are in Redis. A false positive of the filter, one page in a million, is
+a page that nobody fetches; a page of a worker that dies is not fetched either.
+"""
+
+import argparse
+import asyncio
+import urllib.request
+from html.parser import HTMLParser
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from redis.asyncio import Redis
+
+from spvfilter.bloom.redis import RedisBloomFilter, connect
+
+SEEN, QUEUE = "crawl:seen", "crawl:queue"
+MAX_PAGE = 1 << 20  # bytes
+IDLE_S = 1  # whole seconds without a URL in the queue, after which a worker ends
+
+
+class Links(HTMLParser):
+    """The links of a page."""
+
+    def __init__(self, page: str, base: str) -> None:
+        super().__init__()
+        self.urls: set[str] = set()
+        self._base = base
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if tag == "a" and name == "href" and value:
+                self.urls.add(urldefrag(urljoin(self._base, value)).url)
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        page: bytes = answer.read(MAX_PAGE)
+    return page.decode("utf-8", "replace")
+
+
+async def enqueue(client: Redis, seen: RedisBloomFilter, urls: set[str]) -> None:
+    """Put the URLs that nobody has seen into the queue: of several workers that find one, one does."""
+    found = sorted(urls)
+    fresh = [url for url, is_new in zip(found, await seen.add_many(found), strict=True) if is_new]
+    if fresh:
+        await client.rpush(QUEUE, *fresh)
+
+
+async def work(client: Redis, seen: RedisBloomFilter, host: str) -> int:
+    fetched = 0
+    while (item := await client.blpop([QUEUE], timeout=IDLE_S)) is not None:
+        url = item[1].decode() if isinstance(item[1], bytes) else item[1]
+        try:
+            page = await asyncio.to_thread(fetch, url)
+        except (OSError, ValueError) as error:
+            print(f"{url}: {error}")
+            continue
+        fetched += 1
+        print(url, flush=True)
+        await enqueue(client, seen, {link for link in Links(page, url).urls if urlsplit(link).netloc == host})
+    return fetched
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description="Fetch every page of a site once.")
+    parser.add_argument("start", metavar="URL")
+    parser.add_argument("--redis", default="redis://localhost:6379/0")
+    parser.add_argument("--workers", type=int, default=4)
+    args = parser.parse_args()
+
+    async with connect(args.redis) as client:
+        seen = await RedisBloomFilter.create(client, SEEN, 1_000_000, 1e-6, encode="utf-8", exist_ok=True)
+        await enqueue(client, seen, {args.start})
+        counts = await asyncio.gather(*(work(client, seen, urlsplit(args.start).netloc) for _ in range(args.workers)))
+        print(sum(counts), "pages")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,59 @@
+"""An exchange's deposits, from a node's block files: one line of CSV for each payment to a customer's address.
+
+python deposits.py ~/.bitcoin/blocks customers.csv --until 840000 > deposits.csv
+
+customers.csv has address,customer in each line. A deposit is named txid:output for good: credit each name once. Give `--until` the height
+of the tip less the confirmations that you ask for; blocks above it do not count.
+"""
+
+import argparse
+import asyncio
+import csv
+import sys
+from collections import Counter
+
+from spvfilter import BlockFiles, Matcher, MatchKind, Network, WatchList
+from spvfilter.errors import IncompleteScanError
+from spvfilter.scan import BlockSpan
+
+
+def read_customers(path: str, network: Network) -> WatchList:
+    with open(path, newline="", encoding="utf-8") as file:
+        return WatchList.from_addresses(((address, customer) for address, customer in filter(None, csv.reader(file))), network)
+
+
+async def write_deposits(blocks: BlockFiles, watch: WatchList, jobs: int) -> Counter[str]:
+    """Write the deposits to standard output; the total of each customer, in satoshi."""
+    total: Counter[str] = Counter()
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["deposit", "customer", "satoshi", "height"])
+    async for match in Matcher(watch, jobs=jobs, check=True).scan(blocks):
+        if match.kind == MatchKind.OUTPUT and match.value is not None and match.label is not None:
+            out.writerow([match.outpoint, match.label, match.value, match.height])
+            total[match.label] += match.value
+    return total
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description="List the deposits to customers' addresses in block files.")
+    parser.add_argument("blocks", help="a folder of blk*.dat")
+    parser.add_argument("customers", help="a file of address,customer")
+    parser.add_argument("--until", type=int, required=True, metavar="HEIGHT", help="the last block that counts")
+    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+
+    watch = read_customers(args.customers, args.network)
+    blocks = BlockFiles(args.blocks, span=BlockSpan(to_height=args.until))
+    try:
+        total = await write_deposits(blocks, watch, args.jobs)
+    except IncompleteScanError as error:
+        print(f"incomplete, do not close the books: {error}", file=sys.stderr)
+        return 1
+    for customer, satoshi in sorted(total.items()):
+        print(f"{customer}: {satoshi} satoshi", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

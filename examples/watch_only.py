@@ -1,0 +1,62 @@
+"""A watch-only wallet: what a descriptor has, as of the tip, and the next address to give away.
+
+python watch_only.py "wpkh(xpub…/<0;1>/*)" --peer 127.0.0.1:8333 --db wallet.db --birthday 2024-01-31
+"""
+
+import argparse
+import asyncio
+from datetime import UTC, datetime
+
+from spvfilter import LightClient, Network, Progress, Synced, WatchList
+from spvfilter.primitives import hash_to_hex
+
+
+def day(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+def bitcoin(satoshi: int) -> str:
+    return f"{satoshi / 10**8:+.8f} BTC"
+
+
+async def synced(client: LightClient) -> Synced:
+    """Wait for the tip, and say how far it is on the way."""
+    async for event in client.events():
+        match event:
+            case Progress(phase, done, total):
+                print(f"{phase}: {done} of {total}", end="\r", flush=True)
+            case Synced():
+                return event
+    raise AssertionError("the stream of events does not end before the client")
+
+
+async def show(client: LightClient) -> None:
+    tip = await synced(client)
+    balance = await client.balance()
+    print(f"\nblock {tip.height}: {bitcoin(balance.total)}, {bitcoin(balance.spendable)} of it to spend now")
+    if tip.skipped:
+        print("not searched, before the birthday:", ", ".join(map(str, tip.skipped)))
+    for coin in await client.coins():
+        print(f"  {bitcoin(coin.value)}  {coin.outpoint}  {coin.address}  (index {coin.keychain_index}, {coin.completeness})")
+    for entry in await client.history(limit=20):
+        print(f"  {bitcoin(entry.net)}  {hash_to_hex(entry.txid)}  {entry.status}, {entry.confirmations} confirmations")
+    print("next address:", await client.next_address())
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description="Show what a descriptor's wallet has.")
+    parser.add_argument("descriptor", help="public keys only; <0;1> stands for receiving and change addresses")
+    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--peer", action="append", default=[], help="HOST:PORT of a node; default: nodes that are looked for")
+    parser.add_argument("--db", default="wallet.db")
+    parser.add_argument("--birthday", type=day, help="YYYY-MM-DD; blocks before are not searched")
+    args = parser.parse_args()
+
+    watch = WatchList(args.network)
+    watch.add_descriptor(args.descriptor)
+    async with LightClient(watch, peers=args.peer, discover=not args.peer, store=args.db, birthday=args.birthday) as client:
+        await show(client)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,222 @@
+"""The programs in examples/ run as they stand: against a node, over block files, with Redis and DuckDB, under pytest."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import random
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import address_to_script, script_to_address
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.testing import RegtestNode
+from support import build
+from support.redisserver import running_redis
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+ACCOUNT = "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+PATIENCE_S = 60.0
+
+
+def address_of(number: int) -> str:
+    return script_to_address(build.p2wpkh(random.Random(number).randbytes(20)), REGTEST) or ""
+
+
+@pytest.fixture
+def node() -> Iterator[RegtestNode]:
+    made = RegtestNode()
+    yield made
+    made.close()
+
+
+def command(program: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-W", "error", str(EXAMPLES / program), *map(str, arguments)]
+
+
+def run(folder: Path, program: str, *arguments: object) -> tuple[list[str], str]:
+    """Its lines on standard output, and standard error."""
+    done = subprocess.run(command(program, *arguments), capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+@contextmanager
+def running(folder: Path, program: str, *arguments: object) -> Iterator[Iterator[str]]:
+    """Its lines as they come. One that is late ends it, and the test."""
+    with (folder / "errors").open("w+") as errors:
+        process = subprocess.Popen(command(program, *arguments), stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder)
+        timer = threading.Timer(PATIENCE_S, process.kill)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                yield (line.rstrip("\n") for line in process.stdout)
+            assert process.wait() == 0, (folder / "errors").read_text()
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+
+
+def write_blocks(regtest: Regtest, folder: Path) -> Path:
+    """The best chain in a node's form."""
+    folder.mkdir()
+    raws = [block.raw for block in regtest.chain.active]
+    (folder / "blk00000.dat").write_bytes(b"".join(REGTEST.magic + len(raw).to_bytes(4, "little") + raw for raw in raws))
+    return folder
+
+
+def pay(regtest: Regtest, *payments: tuple[str, int]) -> bytes:
+    return regtest.pay(*(TxOut(value, address_to_script(address, REGTEST)) for address, value in payments))
+
+
+def test_there_are_six_of_30_to_100_lines() -> None:
+    assert PROGRAMS == ["crawler.py", "deposits.py", "merchant.py", "reuse.py", "test_app.py", "watch_only.py"]
+    for name in PROGRAMS:
+        assert 30 <= len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 100
+
+
+@pytest.mark.descriptors
+def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(tmp_path: Path, node: RegtestNode) -> None:
+    arguments = (f"wpkh({ACCOUNT}/0/*)", 25_000, 9_000, "--network", "regtest", "--peer", node.address)
+    with running(tmp_path, "merchant.py", *arguments) as lines:
+        requests = [re.fullmatch(r"order (\d): bitcoin:(\w+)\?amount=([\d.]+)", next(lines)) for _ in range(2)]
+        assert [found and found[1] for found in requests] == ["1", "2"]
+        assert [found and found[3] for found in requests] == ["0.00025000", "0.00009000"]
+        first, second = (found[2] for found in requests if found)
+        node.pay(first, 10_000)
+        assert next(lines) == f"seen, not yet confirmed: 10000 satoshi for {first}"
+        node.mine(2)
+        node.pay(first, 15_000)
+        assert next(lines) == f"seen, not yet confirmed: 15000 satoshi for {first}"
+        node.mine(2)  # the first payment has four confirmations, the second has two
+        node.pay(second, 9_000)
+        assert next(lines) == f"seen, not yet confirmed: 9000 satoshi for {second}"
+        node.mine()
+        assert next(lines) == "order 1 is paid: 25000 satoshi"
+        node.reorg(1)  # which takes the second order's payment out of its block
+        node.mine(3)
+        assert next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"  # it is seen anew
+        assert list(lines) == []
+    again, _ = run(tmp_path, "merchant.py", *arguments)  # after a restart nothing new has to happen
+    assert again[2:] == ["order 1 is paid: 25000 satoshi", "order 2 is paid: 9000 satoshi"]
+
+
+@pytest.mark.descriptors
+def test_the_watch_only_wallet_shows_what_the_descriptor_has(tmp_path: Path, node: RegtestNode) -> None:
+    arguments = (f"wpkh({ACCOUNT}/<0;1>/*)", "--network", "regtest", "--peer", node.address)
+    lines, _ = run(tmp_path, "watch_only.py", *arguments)
+    assert lines[-2].startswith("block 101: +0.00000000 BTC")
+    address = lines[-1].removeprefix("next address: ")
+    txid = node.pay(address, 70_000)
+    node.mine(2)
+    lines, _ = run(tmp_path, "watch_only.py", *arguments)
+    shown = lines[-4:]
+    assert shown[0] == "block 103: +0.00070000 BTC, +0.00070000 BTC of it to spend now"
+    assert shown[1].endswith(f"{hash_to_hex(txid)}:0  {address}  (index 0, 1 peer)")
+    assert shown[2] == f"  +0.00070000 BTC  {hash_to_hex(txid)}  confirmed, 2 confirmations"
+    assert shown[3].startswith("next address: bcrt1")
+    assert not shown[3].endswith(address)
+
+
+def test_deposits_up_to_a_height_are_listed_once_each(tmp_path: Path) -> None:
+    regtest = Regtest()
+    regtest.mine(101)
+    anna, bert = address_of(1), address_of(2)
+    first = pay(regtest, (anna, 5_000), (bert, 600))
+    regtest.mine()
+    second = pay(regtest, (anna, 70), (address_of(3), 8))
+    regtest.mine()
+    pay(regtest, (anna, 9_000))
+    regtest.mine()
+    (tmp_path / "customers.csv").write_text(f"{anna},Anna\n{bert},Bert\n\n")
+    lines, said = run(
+        tmp_path, "deposits.py", write_blocks(regtest, tmp_path / "blocks"), "customers.csv", "--until", 103, "--network", "regtest"
+    )
+    assert sorted(lines[1:]) == sorted(
+        [
+            f"{hash_to_hex(first)}:0,Anna,5000,102",
+            f"{hash_to_hex(first)}:1,Bert,600,102",
+            f"{hash_to_hex(second)}:0,Anna,70,103",
+        ]
+    )
+    assert said == "Anna: 5070 satoshi\nBert: 600 satoshi\n"
+
+
+def test_deposits_of_a_damaged_file_are_not_called_complete(tmp_path: Path) -> None:
+    regtest = Regtest()
+    regtest.mine(3)
+    path = write_blocks(regtest, tmp_path / "blocks") / "blk00000.dat"
+    path.write_bytes(path.read_bytes()[:-9])
+    (tmp_path / "customers.csv").write_text(f"{address_of(1)},Anna\n")
+    words = command("deposits.py", "blocks", "customers.csv", "--until", 3, "--network", "regtest")
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert done.stderr.startswith("incomplete, do not close the books: ")
+
+
+@pytest.mark.columns
+def test_reused_addresses_are_found_and_those_paid_twice_in_one_transaction_are_not(tmp_path: Path) -> None:
+    regtest = Regtest()
+    regtest.mine(101)
+    often, once, never = address_of(1), address_of(2), address_of(3)
+    for value in (500, 600, 500):
+        pay(regtest, (often, value))
+        regtest.mine()
+    pay(regtest, (once, 1_000), (once, 2_000))
+    regtest.mine()
+    (tmp_path / "list.txt").write_text(f"{often}\n{once}\n{never}\n")
+    arguments = (write_blocks(regtest, tmp_path / "blocks"), "list.txt", "found", "--network", "regtest", "--jobs", 1)
+    for _ in range(2):  # the second time the scan is there
+        lines, _ = run(tmp_path, "reuse.py", *arguments)
+        assert lines == ["1 of 2 addresses were paid more than once", f"{often}: 3 payments of 2 different amounts, 1600 satoshi in 0 days"]
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing: a page that is missing is part of the test."""
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[str]:
+    """A server of the files in a folder; its URL."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.redis
+def test_the_crawler_fetches_each_page_once_however_many_work(tmp_path: Path) -> None:
+    pages = tmp_path / "site"
+    pages.mkdir()
+    names = [f"page{number}.html" for number in range(10)]
+    for number, name in enumerate(names):
+        links = [names[(number * 3 + step) % 10] for step in (1, 2)] + ["https://elsewhere.example/", "missing.html#top"]
+        (pages / name).write_text("".join(f'<a href="{link}">x</a>' for link in links))
+    with site(pages) as url, running_redis(tmp_path, tcp=True) as server:
+        lines, _ = run(tmp_path, "crawler.py", f"{url}{names[0]}", "--redis", server.url)
+        assert sorted(lines[:-1]) == sorted([*(url + name for name in names), f"{url}missing.html: HTTP Error 404: File not found"])
+        assert lines[-1] == "10 pages"
+        again, _ = run(tmp_path, "crawler.py", f"{url}{names[0]}", "--redis", server.url)
+        assert again == ["0 pages"]
+
+
+def test_the_app_s_tests_pass(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(EXAMPLES / "test_app.py")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
