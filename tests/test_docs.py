@@ -82,7 +82,7 @@ def test_a_command_line_is_understood(page: str, line: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_a_block_of_code_is_of_a_kind_that_is_tested(page: Path) -> None:
     kinds = re.findall(r"^```(\S*)\n", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(kinds) <= {"python", "sh", "text", "{toctree}", ""}
+    assert set(kinds) <= {"python", "sh", "text", "{toctree}", "{raw}", ""}
 
 
 def test_the_tutorial_and_the_recipes_have_programs() -> None:
