@@ -1,0 +1,58 @@
+"""scripts/packaging/changelog.py: the section of a release is cut once, and what it says are the notes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("changelog", ROOT / "scripts/packaging/changelog.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cut = load().cut
+TEXT = "# Changelog\n\n## Unreleased\n\n- New.\n  More of it.\n\n## 0.1.0 (2024-01-01)\n\n- Old.\n"
+
+
+def test_what_is_unreleased_becomes_the_release_s() -> None:
+    made = cut(TEXT, "0.2.0", "2024-02-03")
+    assert made.text == TEXT.replace("## Unreleased\n", "## Unreleased\n\n## 0.2.0 (2024-02-03)\n")
+    assert made.notes == "- New.\n  More of it.\n"
+
+
+def test_a_release_that_was_cut_stays_as_it_is() -> None:
+    once = cut(TEXT, "0.2.0", "2024-02-03")
+    assert cut(once.text, "0.2.0", "2025-05-05") == once
+    assert cut(TEXT, "0.1.0", "2025-05-05") == (TEXT, "- Old.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "date", "message"),
+    [
+        (TEXT, "0.2", "2024-02-03", "a version is like"),
+        (TEXT, "v0.2.0", "2024-02-03", "a version is like"),
+        (TEXT, "0.2.0", "03.02.2024", "isoformat"),
+        (TEXT, "0.2.0", "2024-02-30", "day is out of range|day.*month"),
+        ("# Changelog\n", "0.2.0", "2024-02-03", "neither a section 0.2.0 nor"),
+        ("# Changelog\n\n## Unreleased\n\n## 0.1.0\n\n- Old.\n", "0.2.0", "2024-02-03", "nothing is said of 0.2.0"),
+        (TEXT + "## Unreleased\n", "0.2.0", "2024-02-03", "two sections"),
+    ],
+)
+def test_what_cannot_be_cut_is_an_error(text: str, version: str, date: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cut(text, version, date)
+
+
+def test_the_changelog_of_the_repository_can_be_cut() -> None:
+    made = cut((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "999.0.0", "2030-01-01")
+    assert made.notes.startswith("- ")
