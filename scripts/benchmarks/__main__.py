@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -22,10 +23,12 @@ import peers
 import pipeline
 import proofs
 import recovery
+import report
 import sync
 from measure import Row, print_table
 
 import bcoin
+from spvfilter import __version__
 from spvfilter.kernel import BACKEND
 
 SUITES = {
@@ -60,6 +63,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)")
     parser.add_argument("--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)")
     parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
+    parser.add_argument("--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)
@@ -71,19 +75,33 @@ def main() -> int:
         return 2
     print(machine())
     rows: list[Row] = []
+    tables: dict[str, list[Row]] = {}
     for name in chosen if arguments.backend != "pure" or BACKEND == "pure" else ():
         made = SUITES[name](folder, arguments.rounds)
         print_table(f"{name}, {BACKEND} kernel", made)
+        tables[name] = made
         rows += made
     if arguments.plot:
         growth.plot(rows, arguments.plot, machine())
     if BACKEND == "native" and arguments.backend != "native" and (again := [name for name in chosen if name in BOTH]):
-        rows += pure(again)
+        tables["with the pure kernel"] = pure(again)
+        rows += tables["with the pure kernel"]
+    if arguments.report:
+        write_report(arguments.report, tables)
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=1))
     missed = [row.name for row in rows if row.goal is not None and row.ratio > row.goal]
     print(f"\n{sum(row.goal is not None for row in rows)} goals, {len(missed)} missed{': ' if missed else ''}{'; '.join(missed)}")
     return 0
+
+
+def write_report(path: Path, tables: dict[str, list[Row]]) -> None:
+    """Write the page, and the plot where the suite growth was measured."""
+    drawn = path.with_suffix(".png") if "growth" in tables else None
+    if drawn is not None:
+        growth.plot(tables["growth"], drawn, machine())
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    path.write_text(report.page(tables, machine(), today, __version__, drawn and drawn.name), encoding="utf-8")
 
 
 def pure(suites: list[str]) -> list[Row]:
