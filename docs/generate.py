@@ -38,7 +38,7 @@ FORMATS = (
 
 def main(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__", "generate.py"))
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__", "generate.py", "screenshots.py"))
     reference = folder / "reference"
     for name in ("api", "cli"):
         (reference / name).mkdir()
