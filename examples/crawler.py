@@ -2,7 +2,7 @@
 
 python crawler.py http://localhost:8000/ --redis redis://localhost:6379/0 --workers 8
 
-Start it on as many machines as you like: the filter and the queue are in Redis. A false positive of the filter, one page in a million, is
+Start it on as many machines as you like: the filter, which grows, and the queue are in Redis. A false positive of the filter, one page in a million, is
 a page that nobody fetches; a page of a worker that dies is not fetched either.
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from redis.asyncio import Redis
 
-from spvfilter.bloom.redis import RedisBloomFilter, connect
+from spvfilter.bloom.redis import RedisScalableBloomFilter, connect
 
 SEEN, QUEUE = "crawl:seen", "crawl:queue"
 MAX_PAGE = 1 << 20  # bytes
@@ -42,7 +42,7 @@ def fetch(url: str) -> str:
     return page.decode("utf-8", "replace")
 
 
-async def enqueue(client: Redis, seen: RedisBloomFilter, urls: set[str]) -> None:
+async def enqueue(client: Redis, seen: RedisScalableBloomFilter, urls: set[str]) -> None:
     """Put the URLs that nobody has seen into the queue: of several workers that find one, one does."""
     found = sorted(urls)
     fresh = [url for url, is_new in zip(found, await seen.add_many(found), strict=True) if is_new]
@@ -50,7 +50,7 @@ async def enqueue(client: Redis, seen: RedisBloomFilter, urls: set[str]) -> None
         await client.rpush(QUEUE, *fresh)
 
 
-async def work(client: Redis, seen: RedisBloomFilter, host: str) -> int:
+async def work(client: Redis, seen: RedisScalableBloomFilter, host: str) -> int:
     fetched = 0
     while (item := await client.blpop([QUEUE], timeout=IDLE_S)) is not None:
         url = item[1].decode() if isinstance(item[1], bytes) else item[1]
@@ -73,7 +73,7 @@ async def main() -> None:
     args = parser.parse_args()
 
     async with connect(args.redis) as client:
-        seen = await RedisBloomFilter.create(client, SEEN, 1_000_000, 1e-6, encode="utf-8", exist_ok=True)
+        seen = await RedisScalableBloomFilter.create(client, SEEN, 10_000, 1e-6, encode="utf-8", exist_ok=True)
         await enqueue(client, seen, {args.start})
         counts = await asyncio.gather(*(work(client, seen, urlsplit(args.start).netloc) for _ in range(args.workers)))
         print(sum(counts), "pages")

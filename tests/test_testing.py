@@ -10,7 +10,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parent.parent / "docs/howto/testing.md").read_text(encoding="utf-8")
 MORE = """
 import asyncio
 import pytest
@@ -48,8 +48,8 @@ def test_a_string_is_no_list(light_client):
 
 
 def test_a_wallet_s_tests_run_with_it(pytester: pytest.Pytester) -> None:
-    (example,) = (part.split("```")[0] for part in README.split("```python\n") if "spvfilter.testing" in part.split("```")[0])
-    pytester.makepyfile(test_readme=example, test_more=MORE)
+    (example,) = (part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0])
+    pytester.makepyfile(test_page=example, test_more=MORE)
     pytester.makeconftest('pytest_plugins = ["spvfilter.testing"]')
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=4)
 

@@ -1,4 +1,4 @@
-"""The recipes of the README with DuckDB and pandas: they run as they stand, and say what the matches say."""
+"""The recipes of the documentation with DuckDB and pandas: they run as they stand, and say what the matches say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.chains import record as block_record
 from support.undo import framed, ledger_chain
 
 pytestmark = pytest.mark.columns
-_README = Path(__file__).parent.parent.parent / "README.md"
+_PAGE = Path(__file__).parent.parent.parent / "docs/howto/commandline.md"
 
 
 def day(time: int, form: str) -> str:
@@ -32,7 +32,7 @@ def test_the_recipes_say_what_the_matches_say(tmp_path: Path, monkeypatch: pytes
     for form in ("jsonl", "parquet"):
         assert main(["scan", ".", "--watch", "list", "--network", "regtest", "--out", "found", "--format", form, "--quiet"]) == 0
     matches = [json.loads(line) for line in (tmp_path / "found" / "matches.jsonl").read_text().splitlines()]
-    (code,) = re.findall(r"```python\n((?:(?!```).)*import duckdb\n\nfrom spvfilter.scan(?:(?!```).)*)```", _README.read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n((?:(?!```).)*import duckdb\n\nfrom spvfilter.scan(?:(?!```).)*)```", _PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
 
