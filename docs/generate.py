@@ -21,7 +21,22 @@ from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSIO
 DOCS = Path(__file__).parent
 MODULES = ("address", "bloom.sizing", "hashes", "network", "primitives", "transaction", "testing")
 ROOMS = (
-    *("bloom", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store", "wallet", "watch", "watch.descriptor"),
+    *(
+        "bloom",
+        "bloom.exchange",
+        "bloom.redis",
+        "chain",
+        "filters",
+        "light",
+        "node",
+        "p2p",
+        "rpc",
+        "scan",
+        "store",
+        "wallet",
+        "watch",
+        "watch.descriptor",
+    ),
     *("wire", "wire.messages"),
 )
 FOREIGN = (

@@ -9,7 +9,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from measure import Row, best_of
 
@@ -79,9 +81,9 @@ def starts(rounds: int) -> list[Row]:
     return rows
 
 
-def make(path: Path, count: int) -> int:
+def make(path: Path, count: int, roots: Mapping[int, bytes] = MappingProxyType({})) -> int:
     """Write headers ten minutes apart from height 1 on, by mainnet's rules at regtest's difficulty; returns their work, with the genesis
-    block's."""
+    block's. `roots` has the merkle roots of some heights."""
     source, previous, limit = random.Random(1), REGTEST.genesis_hash, REGTEST.pow_limit
     bits, total = REGTEST.pow_limit_bits, work(REGTEST.pow_limit_bits)
     (time,) = struct.unpack_from("<I", REGTEST.genesis, 68)
@@ -92,7 +94,9 @@ def make(path: Path, count: int) -> int:
                 bits = retarget(bits, time - first, limit)
                 target, first = decode_bits(bits)[0], time + SPACING
             time += SPACING
-            raw, previous = _mined(struct.pack("<i32s32sII", 0x20000000, previous, source.randbytes(32), time, bits), target)
+            raw, previous = _mined(
+                struct.pack("<i32s32sII", 0x20000000, previous, roots.get(height) or source.randbytes(32), time, bits), target
+            )
             total += work(bits)
             file.write(raw)
     return total

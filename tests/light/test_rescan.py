@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -206,15 +207,17 @@ async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, 
     world = World(27)
     world.grow(40)
     path = tmp_path / "w.db"
-    async with Node(world.regtest) as node:
+    async with AsyncExitStack() as gone:
+        node = await gone.enter_async_context(Node(world.regtest))
         async with running(world, node, mode=mode, store=path, from_height=ABOVE) as run:
             await run.synced(world)
+            await gone.aclose()  # so that nobody is there to search with
             await run.client.rescan()
-        with WalletStore.open(path) as wallet:
-            assert wallet.searched_height() < world.regtest.height
-        async with running(world, node, mode=mode, store=path) as run:
-            run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
-            assert (await run.synced(world)).confirmed() == world.scan()
+    with WalletStore.open(path) as wallet:
+        assert wallet.searched_height() < world.regtest.height
+    async with Node(world.regtest) as node, running(world, node, mode=mode, store=path) as run:
+        run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+        assert (await run.synced(world)).confirmed() == world.scan()
 
 
 @MODES
