@@ -18,6 +18,7 @@ import generic
 import growth
 import headers
 import ledger
+import mainnet
 import parts
 import peers
 import pipeline
@@ -44,6 +45,7 @@ SUITES = {
     "generic": generic.generic,
     "rates": generic.rates,
     "headers": headers.headers,
+    "mainnet": mainnet.mainnet,
     "proofs": proofs.proofs,
     "gcs": compact.gcs,
     "ledger": ledger.ledger,

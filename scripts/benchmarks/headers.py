@@ -9,9 +9,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
 from measure import Row, best_of
 
@@ -81,9 +80,9 @@ def starts(rounds: int) -> list[Row]:
     return rows
 
 
-def make(path: Path, count: int, roots: Mapping[int, bytes] = MappingProxyType({})) -> int:
+def make(path: Path, count: int, root_at: Callable[[int], bytes] | None = None) -> int:
     """Write headers ten minutes apart from height 1 on, by mainnet's rules at regtest's difficulty; returns their work, with the genesis
-    block's. `roots` has the merkle roots of some heights."""
+    block's. `root_at` gives merkle roots; without it they are drawn."""
     source, previous, limit = random.Random(1), REGTEST.genesis_hash, REGTEST.pow_limit
     bits, total = REGTEST.pow_limit_bits, work(REGTEST.pow_limit_bits)
     (time,) = struct.unpack_from("<I", REGTEST.genesis, 68)
@@ -94,9 +93,8 @@ def make(path: Path, count: int, roots: Mapping[int, bytes] = MappingProxyType({
                 bits = retarget(bits, time - first, limit)
                 target, first = decode_bits(bits)[0], time + SPACING
             time += SPACING
-            raw, previous = _mined(
-                struct.pack("<i32s32sII", 0x20000000, previous, roots.get(height) or source.randbytes(32), time, bits), target
-            )
+            root = source.randbytes(32) if root_at is None else root_at(height)
+            raw, previous = _mined(struct.pack("<I32s32sII", 0x20000000, previous, root, time, bits), target)
             total += work(bits)
             file.write(raw)
     return total
