@@ -209,7 +209,7 @@ class Client:
         self._sessions: dict[int, Session] = {}
         self._rules = rules
         self._ready: deque[Input | tuple[int, bytes]] = deque()
-        self._lines: list[tuple[float, int, tuple[int, bytes]]] = []  # a heap of what is underway
+        self._lines: list[tuple[float, int, Input | tuple[int, bytes]]] = []  # a heap of what is underway
         self._order = count()
         self._free = 0.0  # when the link is
         self._wake = float("inf")
@@ -271,7 +271,7 @@ class Client:
                     self._bring(number, self._peer.answer(message))
                     away += time.process_time() - begun
                 case Fence(number, token):
-                    self._ready.append(Fenced(number, token))
+                    self._come(Fenced(number, token), 0)
                 case Commit() | Read() | Emit():
                     database.put(effect)
                 case Work(token, function):
@@ -291,16 +291,17 @@ class Client:
 
     def _bring(self, number: int, raw: bytes) -> None:
         self.received += len(raw)
+        size = len(raw) if self._link is None else _PIECE
+        for at in range(0, len(raw), size or 1):
+            self._come((number, raw[at : at + size]), len(raw[at : at + size]))
+
+    def _come(self, each: Input | tuple[int, bytes], size: int) -> None:
+        """What a peer says comes after all that was said before."""
         if self._link is None:
-            if raw:
-                self._ready.append((number, raw))
+            self._ready.append(each)
             return
-        begin = max(self.now + self._link.delay_s, self._free)
-        for at in range(0, len(raw), _PIECE):
-            piece = raw[at : at + _PIECE]
-            begin += len(piece) / self._link.bytes_per_s
-            heapq.heappush(self._lines, (begin, next(self._order), (number, piece)))
-        self._free = begin
+        self._free = max(self.now + self._link.delay_s, self._free) + size / self._link.bytes_per_s
+        heapq.heappush(self._lines, (self._free, next(self._order), each))
 
 
 def know_addresses(path: Path, work: int) -> None:

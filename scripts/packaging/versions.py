@@ -88,7 +88,7 @@ def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[boo
 def main() -> int:
     parser = ArgumentParser(prog="scripts/versions", description=__doc__, allow_abbrev=False)
     parser.add_argument("--wheel", help="default: one built of the tree")
-    parser.add_argument("--extras", default="cli,redis,socks,test", help="installed with it (%(default)s)")
+    parser.add_argument("--extras", default="cli,redis,rpc,socks,test,zmq", help="installed with it (%(default)s)")
     options, tests = parser.parse_known_args()
     tests = tests or [*(f"tests/{room}" for room in QUICK), *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/test_*.py")))]
     builder = python_at(os.environ.get("PYTHON") or str(ROOT / ".venv/bin/python"))

@@ -26,11 +26,11 @@ _MOST_SHOWN = 20  # violations
 def main() -> int:
     """Run it; 1 if an invariant was violated."""
     arguments = _arguments()
+    if arguments.planted:
+        return _hunt(arguments.seed, arguments.lives, arguments.jobs)
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
         return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.peers, arguments.plant, arguments.keychain))
-    if arguments.planted:
-        return _hunt(seed, arguments.lives, arguments.jobs)
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
     plans = (
@@ -52,7 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description="Lives of the light client's engine among simulated peers.")
     parser.add_argument("--lives", type=int, default=200, help="how many; 200 if neither this nor --minutes is given")
     parser.add_argument("--minutes", type=float, help="run for this long instead")
-    parser.add_argument("--seed", type=int, help="of the first life; the others follow. By default from the clock")
+    parser.add_argument(
+        "--seed", type=int, help="of the first life; the others follow. By default from the clock, of a planted bug its own"
+    )
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="by default all of them in turn")
     parser.add_argument("--faults", type=_faults, default=FAULTS, help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -86,23 +88,28 @@ def replay(plan: Plan) -> str:
     return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}"
 
 
-def _hunt(seed: int, lives: int, jobs: int) -> int:
+def _hunt(seed: int | None, lives: int, jobs: int) -> int:
     """Each planted bug is lived with until it is noticed; 1 if one is not noticed in so many lives."""
     unnoticed = 0
     with ProcessPoolExecutor(jobs) as pool:
         for name, found in zip(BUGS, pool.map(hunt_one, BUGS, repeat(seed), repeat(lives)), strict=True):
             unnoticed += found is None
-            what = f"not noticed in {lives} lives" if found is None else f"{found.plan.seed - seed + 1:4} lives: {found.violation}"
+            what = f"not noticed in {lives} lives" if found is None else f"seed {found.plan.seed}: {found.violation}"
             print(f"{name:50} {what.splitlines()[0][:140]}", flush=True)
     print(f"{len(BUGS) - unnoticed} of {len(BUGS)} planted bugs noticed")
     return int(unnoticed > 0)
 
 
-def hunt_one(name: str, seed: int, lives: int) -> Outcome | None:
-    """The first life that notices a planted bug, or None. Raises LookupError for one that changes nothing that there is."""
+def hunt_one(name: str, seed: int | None, lives: int) -> Outcome | None:
+    """The first life that notices a planted bug, or None; from the bug's own seed on if none is given.
+
+    Raises LookupError for one that changes nothing that there is.
+    """
     changes_of(name)
-    for number in range(seed, seed + lives):
-        outcome = live_watched(Plan(number, BUGS[name].mode, peers=BUGS[name].peers, bug=name, keychain=BUGS[name].keychain))
+    bug = BUGS[name]
+    first = bug.seed if seed is None else seed
+    for number in range(first, first + lives):
+        outcome = live_watched(Plan(number, bug.mode, peers=bug.peers, bug=name, keychain=bug.keychain))
         if outcome.violation is not None:
             return outcome
     return None

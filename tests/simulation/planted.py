@@ -47,16 +47,19 @@ class Bug(NamedTuple):
     mode: Mode
     peers: tuple[str, ...] | None  # behaviours that bring it to light
     keychain: bool = False  # whether the wallet has one
+    seed: int = 1  # of a life that notices it, or that comes before one
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def bug(mode: Mode, *peers: str, keychain: bool = False) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
+def bug(
+    mode: Mode, *peers: str, keychain: bool = False, seed: int = 1
+) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
     """Register the bug that a function plants, under the function's name."""
 
     def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain)
+        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain, seed)
         return changes
 
     return register
