@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 else:
     tempfile = deferred("tempfile")
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a full disk, or a quota that is used up
 _MOST_DIGITS = 20  # of a process id
 
 
@@ -30,8 +32,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            error.filename = str(path)  # of a write, which names no file
         raise
     directory = os.open(path.parent, os.O_RDONLY)
     try:

@@ -15,7 +15,7 @@ from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.calling import ATTEMPTS, Calls, LostError, scheduler_is_there
 from spvfilter.scan.directory import PartScan
-from spvfilter.scan.engines import Engine, finished
+from spvfilter.scan.engines import Engine, finished, summary_of
 from spvfilter.scan.fleet import AwayError, Fleet
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
 from spvfilter.scan.outputs import OutputFormat, scan_parts
@@ -126,8 +126,9 @@ class DaskWorkers(Engine):
 def _written(task: PartTask, raw: bytes) -> PartSummary:
     with replacing(task.path) as file:
         file.write(raw)
-    summary = finished(task.path, task.key)
+    summary = summary_of(task.path, task.key)
     if summary is None:
+        task.path.unlink()
         raise SourceError(f"part {task.part.number}: what a worker has answered is not the file of that part")
     return summary
 

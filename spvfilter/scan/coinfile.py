@@ -15,6 +15,7 @@ from spvfilter.scan.partfile import PartFile
 
 MOST_COINS = 20_000_000  # outpoints kept in memory, some 150 bytes each
 _CHUNK = 4_096  # hits
+_PIECE = 1 << 20  # bytes
 
 
 def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
@@ -33,6 +34,20 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
             digest.update(piece)
             file.write(piece)
         file.write(digest.digest())
+
+
+def are_whole(path: Path) -> bool:
+    """Whether the file is there, as it was written. Raises OSError."""
+    digest = sha256()
+    try:
+        with path.open("rb") as file:
+            left = os.fstat(file.fileno()).st_size - HASH_SIZE
+            while left > 0 and (piece := file.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+            return file.read() == digest.digest()
+    except FileNotFoundError:
+        return False
 
 
 def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
-from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
+from spvfilter.errors import DirectoryInUseError, ParameterError
 from spvfilter.files import FileHeldError, FileLock
 from spvfilter.kernel import unpack_hits
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.scan.coinfile import MOST_COINS, write_coins
-from spvfilter.scan.engines import Engine, Threads
+from spvfilter.scan.coinfile import MOST_COINS, are_whole, write_coins
+from spvfilter.scan.engines import Engine, Threads, summary_of
 from spvfilter.scan.manifest import Manifest, table_digest
 from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, task_key
@@ -47,6 +47,20 @@ class PartsReport:
     bytes_done: int = 0
     passes: int = 1  # two where spends have to be found by outpoint; more where windows of keychains have moved
     summary: PartSummary = field(default_factory=PartSummary)  # of all parts, once the scan is done
+
+
+class _Done(NamedTuple):
+    """What is scanned: a task for each part, in chain order."""
+
+    tasks: list[PartTask]
+    summaries: list[PartSummary]
+    coins: bytes = _NO_COINS  # the key of the outpoints for which parts were scanned again
+
+    def total(self) -> PartSummary:
+        total = PartSummary()
+        for summary in self.summaries:
+            total.add(summary)
+        return total
 
 
 @public
@@ -120,12 +134,11 @@ class PartScan:
 
     async def _scanned(self, engine: Engine) -> list[PartFile]:
         manifest = await to_its_end(self._opened)
-        if manifest.finished and (done := await to_its_end(self._whole, manifest)):
+        if manifest.finished and (done := await to_its_end(self._whole, manifest)) and not await self._is_mended(done, engine):
             await to_its_end(self._clean, manifest)
-            return done
+            return [PartFile(task.path) for task in done.tasks]
         await to_its_end(self._widen)
-        tasks, summaries = await self._passes(engine)
-        return await to_its_end(self._finish, manifest, tasks, summaries)
+        return await to_its_end(self._finish, manifest, await self._passes(engine))
 
     def finished(self) -> list[PartFile]:
         """The files of the parts of a scan that has ended, in chain order. Raises OSError, SourceError."""
@@ -144,20 +157,34 @@ class PartScan:
         (self.directory / _PARTS).mkdir(exist_ok=True)
         return held
 
-    def _whole(self, manifest: Manifest) -> list[PartFile] | None:
-        """The files of a finished scan, after a reading of each; None if one is missing or damaged."""
-        total = PartSummary()
-        files: list[PartFile] = []
-        for name in manifest.finished:
-            try:
-                file = PartFile(self.directory / _PARTS / name)
-                total.add(file.summary())
-            except (OSError, SourceError):
-                return None
-            files.append(file)
+    def _whole(self, manifest: Manifest) -> _Done | None:
+        """A finished scan, after a reading of its files; None if one is missing, damaged, or not that of its part."""
+        if len(manifest.finished) != len(self.plan.parts):
+            return None
         self._set_windows(manifest.windows)
-        self.report.summary = total
-        return files
+        digest, coins = table_digest(self._watch.table), bytes.fromhex(manifest.coins)
+        done = _Done([], [], coins)
+        for part, name in zip(self.plan.parts, manifest.finished, strict=True):
+            task = next((task for task in (self._task(part, digest), self._task(part, digest, coins)) if task.path.name == name), None)
+            summary = None if task is None else summary_of(task.path, task.key)
+            if task is None or summary is None:
+                return None
+            done.tasks.append(task)
+            done.summaries.append(summary)
+        self.report.summary = done.total()
+        return done
+
+    async def _is_mended(self, done: _Done, engine: Engine) -> bool:
+        """Whether something can be read now that could not be read for a finished scan: the parts concerned are scanned again."""
+        lacking = [(task.part, summary) for task, summary in zip(done.tasks, done.summaries, strict=True) if summary.lacks]
+        if not lacking:
+            return False
+        await engine.begin(self._watch.table)
+        digest = await to_its_end(table_digest, self._watch.table)
+        again = await self._pass(engine, [self._task(part, digest) for part, _ in lacking])
+        return any(
+            (new.problems, new.undo_problems) != (old.problems, old.undo_problems) for new, (_, old) in zip(again, lacking, strict=True)
+        )
 
     def _widen(self) -> None:
         """Let windows reach twice as far, so that few uses move them."""
@@ -187,7 +214,7 @@ class PartScan:
         self._set_windows(ends)
         return ends != before
 
-    async def _passes(self, engine: Engine) -> tuple[list[PartTask], list[PartSummary]]:
+    async def _passes(self, engine: Engine) -> _Done:
         parts = self.plan.parts
         while True:
             table = self._watch.table
@@ -200,26 +227,35 @@ class PartScan:
             self.report.passes += 1
         blind = [number for number, summary in enumerate(summaries) if summary.by_outpoint]
         if not blind:
-            return tasks, summaries
+            return _Done(tasks, summaries)
         stale = [self._task(part, digest) for part in self.plan.stale]
         for summary in await self._pass(engine, stale):
             summaries[0].problems += summary.problems
-        key = sha256(b"".join(task.key for task in (*stale, *tasks))).digest()
-        coins = self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
-        if not coins.exists():
-            await to_its_end(write_coins, coins, [PartFile(task.path) for task in (*stale, *tasks)], self._most_coins)
-        if coins.stat().st_size == HASH_SIZE:  # no output was found
-            return tasks, summaries
+        key = await to_its_end(self._learned, [task.path for task in (*stale, *tasks)])
+        if not key:
+            return _Done(tasks, summaries)
         self.report.passes += 1
-        again = [self._task(parts[number], digest, coins, key) for number in blind]
+        again = [self._task(parts[number], digest, key) for number in blind]
         for number, task, summary in zip(blind, again, await self._pass(engine, again), strict=True):
             tasks[number], summaries[number] = task, summary
-        return tasks, summaries
+        return _Done(tasks, summaries, key)
 
-    def _task(self, part: Part, watch: bytes, coins: Path | None = None, coins_key: bytes = _NO_COINS) -> PartTask:
-        key = task_key(part, watch, coins_key, self.plan.undo, self.check)
+    def _learned(self, paths: Sequence[Path]) -> bytes:
+        """Have the outpoints that parts have found in a file; its key, which depends on all that these found, and is empty without any."""
+        files = [PartFile(path) for path in paths]
+        key = sha256(b"".join(file.digest for file in files)).digest()
+        coins = self._coins(key)
+        if not are_whole(coins):
+            write_coins(coins, files, self._most_coins)
+        return b"" if coins.stat().st_size == HASH_SIZE else key
+
+    def _coins(self, key: bytes) -> Path:
+        return self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
+
+    def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
+        key = task_key(part, watch, coins, self.plan.undo, self.check)
         name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
-        return PartTask(part, self.directory / _PARTS / name, key, self.plan.undo, self.check, coins)
+        return PartTask(part, self.directory / _PARTS / name, key, self.plan.undo, self.check, self._coins(coins) if coins else None)
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
         """Run tasks, as many at once as the engine takes, and one more."""
@@ -243,16 +279,15 @@ class PartScan:
             await asyncio.gather(*workers, return_exceptions=True)
         return [summary for summary in summaries if summary is not None]
 
-    def _finish(self, manifest: Manifest, tasks: list[PartTask], summaries: list[PartSummary]) -> list[PartFile]:
-        total = PartSummary()
-        for summary in summaries:
-            total.add(summary)
-        self.report.summary = total
+    def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
+        self.report.summary = done.total()
         manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
-        manifest.finished = [task.path.name for task in tasks]
+        manifest.coins = done.coins.hex()
+        manifest.finished = [task.path.name for task in done.tasks]
+        manifest.rendered = {}  # what was rendered before may lack what is found now
         manifest.write(self.directory)
         self._clean(manifest)
-        return [PartFile(task.path) for task in tasks]
+        return [PartFile(task.path) for task in done.tasks]
 
     def _clean(self, manifest: Manifest) -> None:
         """Remove what an earlier pass, or a process that was killed, has left beside the files of a finished scan."""

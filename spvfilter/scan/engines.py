@@ -68,17 +68,24 @@ def run_task(task: PartTask, table_for: Callable[[Path | None], WatchTable], is_
 
 
 def finished(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of the file of a part if it is there, whole, and of this key; one that is not is removed. Raises OSError."""
-    try:
-        file = PartFile(path)
-        if file.key == key:
-            return file.summary()
-    except FileNotFoundError:
-        return None
-    except SourceError:
-        pass
+    """The summary of the file of a part that need not be scanned again; one that is of no use is removed. Raises OSError.
+
+    A part in which something could not be read is scanned again: a disk or a server may have been away.
+    """
+    summary = summary_of(path, key)
+    if summary is not None and not summary.lacks:
+        return summary
     path.unlink(missing_ok=True)
     return None
+
+
+def summary_of(path: Path, key: bytes) -> PartSummary | None:
+    """The summary of the file of a part if it is there, whole, and of this key. Raises OSError."""
+    try:
+        file = PartFile(path)
+        return file.summary() if file.key == key else None
+    except (FileNotFoundError, SourceError):
+        return None
 
 
 class _Tables:

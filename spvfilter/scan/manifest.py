@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from spvfilter.scan.plan import Plan
 
 NAME = "manifest.json"
 FORMAT = 1
+_HEX = re.compile("(?:[0-9a-f]{64})?")
 
 
 class ScannedFile(NamedTuple):
@@ -37,8 +39,9 @@ class Manifest:
     check: bool
     files: list[ScannedFile]
     finished: list[str] = field(default_factory=list)  # the files of all parts in order, once all are there
+    coins: str = ""  # hex: the key of the outpoints for which parts were scanned in a second pass; empty if there was none
     windows: dict[str, int] = field(default_factory=dict)  # by keychain: where its window ended then
-    rendered: dict[str, str] = field(default_factory=dict)  # by the name of an output: digest of the labels in it
+    rendered: dict[str, str] = field(default_factory=dict)  # by the name of an output: digest of the labels in it, and sizes
 
     @classmethod
     def of(cls, plan: Plan, table: WatchTable, check: bool) -> Manifest:
@@ -75,6 +78,8 @@ class Manifest:
             and all(list(map(type, file)) == [str, int, str] for file in self.files)
             and isinstance(self.finished, list)
             and all(isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished)
+            and isinstance(self.coins, str)
+            and _HEX.fullmatch(self.coins) is not None
             and isinstance(self.windows, dict)
             and all(type(end) is int and end >= 0 for end in self.windows.values())
             and isinstance(self.rendered, dict)
@@ -107,11 +112,11 @@ class Manifest:
     def _changed_file(self, wanted: Manifest) -> str | None:
         for old, new in zip(self.files, wanted.files, strict=False):
             if (old.blocks, old.digest) != (new.blocks, new.digest):
-                return (
-                    f"{new.path} has changed: {old.blocks:,} block(s) then, {new.blocks:,} now"
-                    if old.path == new.path
-                    else (f"of {old.path}, where {new.path} is now")
-                )
+                if old.path != new.path:
+                    return f"of {old.path}, where {new.path} is now"
+                if old.blocks != new.blocks:
+                    return f"{new.path} has changed: {old.blocks:,} block(s) then, {new.blocks:,} now"
+                return f"{new.path} has changed: its blocks, or their undo records, are not those of then, or not where they were"
         if len(self.files) != len(wanted.files):
             longer = max(self.files, wanted.files, key=len)[min(len(self.files), len(wanted.files))]
             return f"{longer.path} {'is new' if len(wanted.files) > len(self.files) else 'is missing now'}"

@@ -67,7 +67,7 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # PartScan.run has written it
     path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
-    if manifest.rendered.get(path.name) == labels and path.exists() and (scan.directory / TOTALS).exists():
+    if manifest.rendered.get(path.name) == _rendering(path, labels):
         return path
     totals = EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
@@ -75,8 +75,14 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)
-    manifest.rendered[path.name] = labels
+    manifest.rendered[path.name] = _rendering(path, labels)
     manifest.write(scan.directory)
     for left in scan.directory.glob(".spvfilter-*"):  # of processes that were killed
         left.unlink(missing_ok=True)
     return path
+
+
+def _rendering(path: Path, labels: str) -> str:
+    """What an output was made with, and its size and that of the totals, by which one that was cut off later is known."""
+    sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
+    return " ".join((labels, *sizes))

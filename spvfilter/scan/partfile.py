@@ -68,6 +68,11 @@ class PartSummary:
     problems: list[str] = field(default_factory=list)  # what could not be read
     undo_problems: list[str] = field(default_factory=list)  # records that could not be used
 
+    @property
+    def lacks(self) -> bool:
+        """Whether something could not be read without which payments, or what spends them, may be missing."""
+        return bool(self.problems or (self.undo_problems and self.unseen))
+
     def add(self, other: PartSummary) -> None:
         """Count what another part's scan has found out, too."""
         self.blocks += other.blocks
@@ -128,11 +133,13 @@ class PartFile:
             head = file.read(len(_MAGIC) + HASH_SIZE)
             if size < _LEAST or not head.startswith(_MAGIC):
                 raise self._damaged()
-            file.seek(size - len(_END))
-            if file.read() != _END:
+            file.seek(size - _TAIL)
+            tail = file.read()
+            if not tail.endswith(_END):
                 raise self._damaged()
         self.size = size
         self.key = head[len(_MAGIC) :]
+        self.digest = tail[:HASH_SIZE]  # of all before it, as it says
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")

@@ -29,8 +29,9 @@ _GAP = 1 << 16  # bytes between two ranges that are read as one
 class RemoteFile:
     """A file or directory by its URL: what of `pathlib.Path` is asked of files of blocks.
 
-    Its methods raise FileNotFoundError and other OSErrors for what the store says of this file, RemoteFileError where the store itself
-    fails, and ParameterError without fsspec, or what it needs for such URLs. So does the constructor, for a URL with a password in it.
+    Its methods raise FileNotFoundError, IsADirectoryError and NotADirectoryError for what the store says of this file, RemoteFileError
+    where the store itself fails or refuses, and ParameterError without fsspec, or what it needs for such URLs. So does the constructor,
+    for a URL with a password in it.
     """
 
     def __init__(self, url: str) -> None:
@@ -132,10 +133,11 @@ class RemoteFile:
             raise ParameterError(f"{self._url}: no kind of store that fsspec knows: {error}") from None
         try:
             yield store, path
-        except (OSError, SourceError):
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SourceError):
             raise
-        except Exception as error:  # a store's own
-            raise RemoteFileError(f"{self._url}: {error}") from error
+        except Exception as error:  # a store's own, and what a store that is away, busy or closed to us makes of it
+            why = isinstance(error, OSError) and error.strerror
+            raise RemoteFileError(f"{self._url}: {why or str(error) or type(error).__name__}") from error
 
 
 def _has_renames(store: Any) -> bool:
@@ -182,7 +184,10 @@ class _Local:
         self.size = status.st_size
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
-        return read_at(self._descriptor, offset, size, key) if key else os.pread(self._descriptor, size, offset)
+        raw = read_at(self._descriptor, offset, size, key) if key else os.pread(self._descriptor, size, offset)
+        if len(raw) < min(size, self.size - offset):  # what is not there is no padding
+            raise SourceError("the file has become shorter while it was read")
+        return raw
 
 
 class _Remote:
@@ -199,8 +204,20 @@ class _Remote:
             return b""
         if not self._begin <= offset or end > self._begin + len(self._window):
             wanted = min(max(size, _WINDOW), self.size - offset)
-            self._begin, self._window = offset, self._file.read(offset, wanted)
+            self._begin, self._window = offset, _whole(self._file, offset, wanted)
         return xored(self._window[offset - self._begin : end - self._begin], offset, key)
+
+
+def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
+    """Those bytes, all of them and no others. Raises RemoteFileError where the store gives a part of a range, or the file in its place."""
+    raw = file.read(offset, size)
+    if len(raw) != size:
+        raise _partial(file, offset, size, len(raw))
+    return raw
+
+
+def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
+    return RemoteFileError(f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}")
 
 
 @contextmanager
@@ -219,12 +236,14 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
     """A descriptor of a nameless file in memory with these ranges, as offset and size, of a remote one, at their offsets in it.
 
-    Raises OSError, RemoteFileError.
+    What lies behind the end of the remote file is left out. Raises OSError, RemoteFileError.
     """
     descriptor = _nameless()
     try:
         for begin, end in _joined(ranges):
             raw = file.read(begin, end - begin)
+            if len(raw) != end - begin and len(raw) != max(file.size() - begin, 0):
+                raise _partial(file, begin, end - begin, len(raw))
             if os.pwrite(descriptor, raw, begin) != len(raw):
                 raise OSError("no memory for what was read")
     except BaseException:

@@ -289,16 +289,25 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path)
 
 
 @pytest.mark.parametrize("tail", [bytes(3 << 20), b"\x01" * (3 << 20)], ids=["padding", "garbage"])
-def test_a_file_that_shrinks_while_it_is_indexed_does_not_hang(tail: bytes, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_indexed_is_an_error_and_does_not_hang(tail: bytes, tmp_path: Path) -> None:
+    """What is not there any more is neither padding nor garbage."""
     path = tmp_path / "blk00000.dat"
     path.write_bytes(record(ONE) + record(TWO) + tail)
     found = BlockFile(path).records(REGTEST, 256)
     assert isinstance(next(found), Record)
     os.truncate(path, len(ONE) + 8)
-    done = threading.Thread(target=lambda: list(found), daemon=True)
+    raised: list[str] = []
+
+    def read_on() -> None:
+        try:
+            list(found)
+        except errors.SourceError as error:
+            raised.append(str(error))
+
+    done = threading.Thread(target=read_on, daemon=True)
     done.start()
     done.join(10)
-    assert not done.is_alive()
+    assert raised == ["the file has become shorter while it was read"]
 
 
 def test_a_file_that_grows_while_it_is_indexed_gives_what_it_had(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,85 @@ async def test_a_store_that_fails_ends_the_scan_which_goes_on(memory: str, tmp_p
             with pytest.raises(RemoteFileError, match="out of order"):
                 await scanned(memory, out, watch)
             assert await scanned(memory, out, watch) == expected
+
+
+def short(raw: bytes) -> bytes:
+    return raw[: len(raw) // 2]
+
+
+def nothing(raw: bytes) -> bytes:
+    return b""
+
+
+def longer(raw: bytes) -> bytes:
+    """As of a store that gives the whole file where a range of it was asked for."""
+    return raw + bytes(1_000)
+
+
+@pytest.mark.parametrize("lie", [short, nothing, longer])
+async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
+    memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[bytes], bytes]
+) -> None:
+    """Nothing instead of a range would look like the zeros that Bitcoin Core writes ahead: blocks would be lost without a word."""
+    watch, files = contents(3, b"")
+    put(memory, files)
+    expected = await scanned(on_disk(tmp_path / "disk", files), tmp_path / "all", watch)
+    read, count, wrong = RemoteFile.read, 0, 0
+
+    def lies(file: RemoteFile, offset: int, size: int) -> bytes:
+        nonlocal count
+        count += 1
+        raw = read(file, offset, size)
+        return lie(raw) if count == wrong else raw
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RemoteFile, "read", lies)
+        assert await scanned(memory, tmp_path / "sound", watch) == expected
+        for attempt, number in enumerate({1, 2, 3, 4, count // 2, count - 1, count}):
+            count, wrong, out = 0, number, tmp_path / str(attempt)
+            with pytest.raises(RemoteFileError, match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were asked of the store, which gave"):
+                await scanned(memory, out, watch)
+            assert await scanned(memory, out, watch) == expected
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    raw = random.Random(5).randbytes(9_000)
+    (tmp_path / "file").write_bytes(raw)
+    with opened(tmp_path / "file") as reading:
+        os.truncate(tmp_path / "file", 5_000)
+        assert reading.at(4_000, 1_000) == raw[4_000:5_000]
+        for offset in (4_500, 5_000, 6_000):
+            for key in (b"", KEY):
+                with pytest.raises(SourceError, match="the file has become shorter while it was read"):
+                    reading.at(offset, 1_000, key)
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Forbidden"), OSError(121, "Internal Server Error"), TimeoutError(), RuntimeError("x")]
+)
+async def test_a_store_that_refuses_is_no_file_that_is_missing(
+    memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Else the plan would be one of the other files, and the same scan another one once the store answers again."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    watch, files = contents(3)
+    put(memory, files)
+    expected = await scanned(memory, tmp_path / "all", watch)
+    why = getattr(error, "strerror", None) or str(error) or "TimeoutError"
+    for name in ("exists", "info", "cat_file"):
+        original, answers = getattr(MemoryFileSystem, name), iter((True, True))
+
+        def refuses(*args: object, call: Any = original, answers: Iterator[bool] = answers, **options: object) -> object:
+            if not next(answers, False):
+                raise error
+            return call(*args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryFileSystem, name, refuses)
+            with pytest.raises(RemoteFileError, match=f"^memory://.*: {why}$"):
+                await scanned(memory, tmp_path / name, watch)
+        assert await scanned(memory, tmp_path / name, watch) == expected
 
 
 class Refusing:

@@ -17,6 +17,7 @@ from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
+from spvfilter.files import NO_ROOM
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.calling import connected
 from spvfilter.scan.cluster import DaskWorkers
@@ -114,6 +115,10 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
                     shown.update(scan.report.bytes_done, scan.report.bytes_total or None)
                     await asyncio.wait([working], timeout=_POLL_S)
                 path = await working
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    complain(f"no room in {args.out}: what was scanned is kept there, and the same command goes on once there is")
+                raise
             finally:
                 working.cancel()
                 with suppress(asyncio.CancelledError, Exception):  # raised above

@@ -1,0 +1,168 @@
+"""A directory of parts that somebody has changed, and inputs that were away: the same scan, run again, leaves what it should have left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any  # of JSON
+
+import pytest
+
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, PartScan, PartSummary, PartTask, Plan, Threads, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.chains import record
+from support.undo import framed, ledger_chain
+
+FILES = 3
+
+
+class Blocks:
+    """A chain in three files, and what a scan of it leaves."""
+
+    def __init__(self, folder: Path, undo: bool) -> None:
+        ledger, blocks, records = ledger_chain(3)
+        self.watch: WatchList = ledger.interest.watch()
+        self.folder = folder / "blocks"
+        self.folder.mkdir()
+        each = len(blocks) // FILES
+        for number in range(FILES):
+            some = slice(number * each, (number + 1) * each)
+            self.file(number).write_bytes(b"".join(map(record, blocks[some])))
+            if undo:
+                (self.folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, records[some])))
+        self.plan = self.planned()
+        self.good = folder / "good"
+        self.scan(self.good)
+        self.expected = results(self.good)
+
+    def file(self, number: int) -> Path:
+        return self.folder / f"blk{number:05}.dat"
+
+    def planned(self) -> Plan:
+        return Plan.of(BlockFiles(self.folder), REGTEST, part_size=5_000)
+
+    def scan(self, out: Path, plan: Plan | None = None, engine: Threads | None = None) -> PartScan:
+        made = PartScan(out, plan or self.planned(), self.watch)
+        asyncio.run(scan_parts(made, engine=engine))
+        return made
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
+
+
+@pytest.fixture(params=[True, False], ids=["undo", "no undo"])
+def blocks(request: pytest.FixtureRequest, tmp_path: Path) -> Blocks:
+    return Blocks(tmp_path, request.param)
+
+
+class Watched(Threads):
+    """Keeps the tasks that it is given, and ends at those of a second pass if wanted."""
+
+    def __init__(self, *, ends: bool = False) -> None:
+        super().__init__()
+        self.tasks: list[PartTask] = []
+        self._ends = ends
+
+    async def run(self, task: PartTask) -> PartSummary:
+        if self._ends and task.coins is not None:
+            raise KeyError
+        self.tasks.append(task)
+        return await super().run(task)
+
+
+def test_a_file_that_was_away_is_read_by_the_same_scan_once_it_is_back(blocks: Blocks, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    blocks.file(1).rename(tmp_path / "away")
+    scan = blocks.scan(out, blocks.plan)
+    assert len(scan.report.summary.problems) == 10
+    assert "blk00001.dat at byte 8: No such file or directory" in scan.report.summary.problems[0]
+    assert results(out) != blocks.expected
+    (tmp_path / "away").rename(blocks.file(1))
+    assert blocks.scan(out).report.summary.problems == []
+    assert results(out) == blocks.expected
+
+
+def test_outpoints_are_learned_again_from_what_was_away_in_a_scan_that_was_stopped(tmp_path: Path) -> None:
+    blocks = Blocks(tmp_path, undo=False)
+    out = tmp_path / "out"
+    blocks.file(1).rename(tmp_path / "away")
+    with pytest.raises(KeyError):
+        blocks.scan(out, blocks.plan, Watched(ends=True))
+    assert list((out / "parts").glob("coins-*"))
+    (tmp_path / "away").rename(blocks.file(1))
+    blocks.scan(out)
+    assert results(out) == blocks.expected
+
+
+def test_what_is_still_unreadable_has_only_its_parts_scanned_again(blocks: Blocks, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    blocks.file(1).rename(tmp_path / "away")
+    problems = blocks.scan(out, blocks.plan).report.summary.problems
+    left, written = results(out), (out / "matches.csv").stat().st_mtime_ns
+    for _ in range(2):
+        engine = Watched()
+        scan = blocks.scan(out, blocks.plan, engine)
+        assert {file.path.rpartition("/")[2] for task in engine.tasks for file in task.part.files} >= {"blk00001.dat"}
+        assert 0 < len(engine.tasks) < len(blocks.plan.parts)
+        assert scan.report.summary.problems == problems
+        assert (results(out), (out / "matches.csv").stat().st_mtime_ns) == (left, written)
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def edit(out: Path) -> None:
+        manifest = json.loads((out / "manifest.json").read_bytes())
+        change(manifest)
+        manifest["rendered"] = {}
+        (out / "manifest.json").write_text(json.dumps(manifest))
+
+    return edit
+
+
+def one_part_over_another(out: Path) -> None:
+    names = json.loads((out / "manifest.json").read_bytes())["finished"]
+    shutil.copy(out / "parts" / names[0], out / "parts" / names[1])
+    (out / "matches.csv").unlink()
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda out: (out / name).write_bytes((out / name).read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        pytest.param(
+            edited(lambda held: held["finished"].__setitem__(slice(None), held["finished"][:1] * len(held["finished"]))), id="twice"
+        ),
+        pytest.param(edited(lambda held: held["finished"].pop()), id="one fewer"),
+        pytest.param(edited(lambda held: held["finished"].reverse()), id="another order"),
+        pytest.param(edited(lambda held: held.__setitem__("coins", "00" * 32)), id="other outpoints"),
+        pytest.param(one_part_over_another, id="one part over another"),
+        pytest.param(cut("matches.csv"), id="matches cut"),
+        pytest.param(cut("totals.csv"), id="totals cut"),
+    ],
+)
+def test_a_finished_scan_that_was_changed_counts_nothing_twice_and_loses_nothing(
+    blocks: Blocks, tmp_path: Path, tamper: Callable[[Path], object]
+) -> None:
+    tamper(blocks.good)
+    scan = blocks.scan(blocks.good)
+    assert results(blocks.good) == blocks.expected
+    assert scan.report.summary.matches == blocks.expected["matches.csv"].count(b"\n") - 1
+
+
+@pytest.mark.parametrize("keep", [0, 32, 100, -1])
+def test_a_file_of_outpoints_that_is_damaged_is_made_again(tmp_path: Path, keep: int) -> None:
+    blocks = Blocks(tmp_path, undo=False)
+    out = tmp_path / "out"
+    with pytest.raises(KeyError):
+        blocks.scan(out, engine=Watched(ends=True))
+    (coins,) = (out / "parts").glob("coins-*")
+    coins.write_bytes(coins.read_bytes()[:keep])
+    blocks.scan(out)
+    assert results(out) == blocks.expected
