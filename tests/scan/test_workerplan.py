@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from spvfilter import cli
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, DaskWorkers, PartScan, Plan, fleet, plan_on_workers, scan_cluster, scan_parts
@@ -47,7 +46,7 @@ class Machines:
 
     def kill(self, machine: int) -> None:
         self.workers[machine].kill()
-        self.workers[machine].wait()
+        self.workers[machine].join()
 
     def start(self, machine: int) -> None:
         self.workers[machine] = self.cluster.add_worker(self.folders[machine])
@@ -181,23 +180,26 @@ async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_i
     assert results(tmp_path / "out") == expected
 
 
-async def test_heights_that_no_worker_has_are_known_and_named(machines: Machines, tmp_path: Path) -> None:
+def test_heights_that_no_worker_has_are_known_and_named(machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = chain_paying(400)
     put(machines.blocks(0), [*blocks[:100], *blocks[120:200]])
     put(machines.blocks(1), [*blocks[90:110], *blocks[350:380]])
-    async with client_of(machines.cluster) as client:
-        plan = await plan_on_workers(client, HERE, REGTEST)
-        assert plan.missing == ((111, 120), (201, 350))
-        plan = await plan_on_workers(client, [HERE], REGTEST, span=BlockSpan(from_height=105, to_height=390))
-        assert plan.missing == ((111, 120), (201, 350), (381, 390))
-        with pytest.raises(SourceError, match="none of 220 blocks is in the range"):
-            await plan_on_workers(client, HERE, REGTEST, span=BlockSpan(from_height=390))
-    argv = [sys.executable, "-m", "spvfilter", "scan", "--on-workers", HERE, "--network", "regtest", "--address", ADDRESS]
-    argv += ["--out", "out", "--dask", machines.cluster.address]
-    ran = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path, check=False)
-    assert ran.returncode == 1, ran.stderr
-    assert "no worker has the block(s) of heights 111 to 120\n" in ran.stderr
-    assert "no worker has the block(s) of heights 201 to 350\n" in ran.stderr
+
+    async def plans() -> None:
+        async with client_of(machines.cluster) as client:
+            plan = await plan_on_workers(client, HERE, REGTEST)
+            assert plan.missing == ((111, 120), (201, 350))
+            plan = await plan_on_workers(client, [HERE], REGTEST, span=BlockSpan(from_height=105, to_height=390))
+            assert plan.missing == ((111, 120), (201, 350), (381, 390))
+            with pytest.raises(SourceError, match="none of 220 blocks is in the range"):
+                await plan_on_workers(client, HERE, REGTEST, span=BlockSpan(from_height=390))
+
+    asyncio.run(plans())
+    argv = ["scan", "--on-workers", HERE, "--network", "regtest", "--address", ADDRESS]
+    assert cli.main([*argv, "--out", str(tmp_path / "out"), "--dask", machines.cluster.address]) == 1
+    said = capsys.readouterr().err
+    assert "no worker has the block(s) of heights 111 to 120\n" in said
+    assert "no worker has the block(s) of heights 201 to 350\n" in said
     assert len((tmp_path / "out" / "matches.csv").read_bytes().splitlines()) == 1 + 220
 
 

@@ -1,47 +1,53 @@
-"""A Dask cluster of processes of this machine. No assertions but of its own start."""
+"""A Dask cluster of processes of this machine, forked from one that has imported Dask already. No assertions but of its own start."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from support.namespaces import enter
+
 PATIENCE_S = 60
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["distributed", "spvfilter.scan.cluster"])
 
 
 class Cluster:
-    """A scheduler and workers, each a process of one thread."""
+    """A scheduler and workers, each a process of one thread, by default on the loopback; or in network namespaces, which are named.
 
-    def __init__(self, workers: int) -> None:
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.scheduler, self.address = self._started("Scheduler at:", "dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+    `config` is Dask's, as set in all of them.
+    """
+
+    def __init__(
+        self, workers: int, *, host: str = "127.0.0.1", namespace: str | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
+        self._processes: list[ForkServerProcess] = []
+        self._config = {"distributed.comm.timeouts.connect": "5s", **(config or {})}  # that long it waits for one that was killed
+        self.scheduler, self.address = self._started(_schedule, host, None, namespace)
         self.workers = [self.add_worker() for _ in range(workers)]
 
-    def _started(self, said: str, name: str, *args: str, folder: Path | None = None) -> tuple[subprocess.Popen[bytes], str]:
-        """A process that has said something on standard error, and the last word of that line."""
-        argv = [sys.executable, "-m", f"distributed.cli.{name}", *args, "--no-dashboard"]
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(argv, stderr=output, stdout=subprocess.DEVNULL, cwd=folder)
-            self._processes.append(process)
-            until = time.monotonic() + PATIENCE_S
-            while True:
-                text = os.pread(output.fileno(), 1 << 20, 0).decode()
-                line = next((line for line in text.splitlines(keepends=True) if said in line and line.endswith("\n")), None)
-                if line is not None:
-                    return process, line.split()[-1]
-                assert process.poll() is None, text
-                assert time.monotonic() < until, text
-                time.sleep(0.02)
+    def _started(
+        self, program: Callable[..., None], where: str, folder: Path | None, namespace: str | None
+    ) -> tuple[ForkServerProcess, str]:
+        """A process that has begun, and its address."""
+        ours, theirs = _FORKS.Pipe(duplex=False)
+        process = _FORKS.Process(target=program, args=(theirs, where, folder, namespace, self._config), daemon=True)
+        process.start()
+        self._processes.append(process)
+        theirs.close()
+        with ours:
+            assert ours.poll(PATIENCE_S), f"{program.__name__} does not begin"
+            return process, ours.recv()
 
-    def add_worker(self, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    def add_worker(self, folder: Path | None = None, namespace: str | None = None) -> ForkServerProcess:
         """One whose current directory is `folder`."""
-        return self._started("Registered to:", "dask_worker", self.address, "--no-nanny", "--nthreads", "1", folder=folder)[0]
+        return self._started(_work, self.address, folder, namespace)[0]
 
     def kill_worker(self, number: int) -> None:
         """End one at once, and have another in its place."""
@@ -51,7 +57,50 @@ class Cluster:
     def end(self) -> None:
         for process in self._processes:
             process.kill()
-            process.wait()
+            process.join()
+
+
+def _schedule(told: Connection, host: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]) -> None:
+    import distributed
+
+    def made() -> Any:
+        return distributed.Scheduler(host=host, port=0, dashboard=False, dashboard_address=f"{host}:0")
+
+    _run(made, told, folder, namespace, config)
+
+
+def _work(told: Connection, scheduler: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]) -> None:
+    import distributed
+
+    def made() -> Any:
+        return distributed.Worker(scheduler, nthreads=1, dashboard=False, dashboard_address=":0")
+
+    _run(made, told, folder, namespace, config)
+
+
+def _run(
+    made: Callable[[], Any], told: Connection, folder: Path | None, namespace: str | None, config: Mapping[str, object]
+) -> None:  # Any: distributed has no types
+    """Run a server of distributed until it ends, and tell its address once it has begun."""
+    import asyncio
+    import logging
+
+    import dask
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    dask.config.set(dict(config))
+    if folder is not None:
+        os.chdir(folder)
+    if namespace is not None:
+        enter(namespace)
+
+    async def serve() -> None:
+        async with made() as server:
+            told.send(server.address)
+            told.close()
+            await server.finished()
+
+    asyncio.run(serve())
 
 
 @asynccontextmanager

@@ -1,0 +1,263 @@
+"""A cluster of machines with addresses of their own, network namespaces on a bridge: the same bytes whatever becomes of the network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from spvfilter import cli
+from spvfilter.errors import SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, fleet, plan_on_workers, scan_cluster, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.chains import record
+from support.daskcluster import PATIENCE_S, Cluster, client_of
+from support.namespaces import Network, within
+from support.undo import framed, ledger_chain
+from support.vectors import EFFORT
+
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.namespaces,
+    pytest.mark.usefixtures("nothing_of_distributed_is_left"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+]
+HERE = "/proc/self/cwd/blocks"  # another folder in each worker
+PART, LARGE_PART = 1_000, 5_000
+SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of addresses
+QUICKLY = {"distributed.comm.timeouts.tcp": "11s"}  # until a silent machine is known to be gone: the least that distributed takes
+BLOCKS = 300
+T = TypeVar("T")
+cable = pytest.mark.skipif(
+    EFFORT != "full" and "namespaces" not in os.environ.get("SPVFILTER_REQUIRE", ""),
+    reason="it takes 11 s until a silent machine is known to be gone: SPVFILTER_EFFORT=full",
+)
+
+
+class Machines:
+    """A scheduler, workers, each with a folder of its own, and the machine of the one who scans, each with an address of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.network = Network()
+        self._scheduler, self._client = self.network.add(SCHEDULER), self.network.add(CLIENT)
+        self._folder = folder
+        self._workers: dict[int, str] = {}  # by number of the address: the namespace
+        self._clusters: list[Cluster] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Have a scheduler, without workers."""
+        self.cluster = Cluster(0, host=f"10.99.0.{SCHEDULER}", namespace=self._scheduler, config=QUICKLY)
+        self._clusters.append(self.cluster)
+
+    def start(self, number: int) -> None:
+        """Have a worker on a machine."""
+        if number not in self._workers:
+            self._workers[number] = self.network.add(number)
+        self.cluster.add_worker(self.folder(number), self._workers[number])
+
+    def folder(self, number: int) -> Path:
+        made = self._folder / str(number)
+        made.mkdir(exist_ok=True)
+        return made
+
+    def run(self, program: Callable[[Any], Coroutine[object, object, T]]) -> T:
+        """What a program comes to that gets a client, on the machine of the one who scans."""
+
+        async def main() -> T:
+            async with asyncio.timeout(PATIENCE_S), client_of(self.cluster) as client:
+                return await program(client)
+
+        return within(self._client, lambda: asyncio.run(main()))
+
+    def command(self, *argv: object) -> int:
+        return within(self._client, lambda: cli.main([*map(str, argv), "--dask", self.cluster.address]))
+
+    def end(self) -> None:
+        for cluster in self._clusters:
+            cluster.end()
+        self.network.end()
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    (tmp_path / "machines").mkdir()
+    made = Machines(tmp_path / "machines")
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+class Chain:
+    """A chain in a folder, and what a scan of it in one thread leaves."""
+
+    def __init__(self, folder: Path) -> None:
+        ledger, self.blocks, self.records = ledger_chain(5, BLOCKS)
+        self.list = folder / "list"
+        ledger.interest.watch().save(self.list)
+        self.watch = WatchList.load(self.list, REGTEST)
+        self.files = folder / "blocks"
+        self.put(self.files, 1, [0])
+        self.plan = self.cut(PART)
+        asyncio.run(scan_parts(PartScan(folder / "thread", self.cut(LARGE_PART), self.watch)))
+        self.expected = results(folder / "thread")
+
+    def cut(self, part_size: int) -> Plan:
+        return Plan.of(BlockFiles(self.files), REGTEST, part_size=part_size)
+
+    def put(self, folder: Path, of: int, numbers: list[int]) -> None:
+        """Those files there, of as many in all."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for number in numbers:
+            some = slice(len(self.blocks) * number // of, len(self.blocks) * (number + 1) // of)
+            (folder / f"blk{number:05}.dat").write_bytes(b"".join(map(record, self.blocks[some])))
+            (folder / f"rev{number:05}.dat").write_bytes(b"".join(map(framed, self.records[some])))
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
+
+
+async def hosts(client: Any) -> set[str]:
+    return {str(address).rpartition(":")[0].removeprefix("tcp://10.99.0.") for address in await client.nthreads()}
+
+
+async def scanning_with(client: Any, scan: PartScan, parts: int, then: Callable[[], Coroutine[object, object, None]]) -> None:
+    """Scan, and do something once so many parts are done, before all are."""
+    engine = DaskWorkers(client)
+    running = asyncio.create_task(scan_parts(scan, engine=engine))
+    try:
+        while scan.report.parts_done < parts and not running.done():  # noqa: ASYNC110  what changes has no event
+            await asyncio.sleep(0)
+        assert not running.done()
+        await then()
+        await running
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError, SourceError):
+            await running
+        await engine.aclose()
+
+
+def test_one_two_and_four_machines_give_the_bytes_of_one_thread(machines: Machines, chain: Chain, tmp_path: Path) -> None:
+    options = ("--network", "regtest", "--watch", chain.list, "--from-height", 100)  # where the chain begins
+    for count in (1, 2, 4):
+        for number in range(count // 2, count):
+            machines.start(FIRST + number)
+        for number in range(count):
+            chain.put(machines.folder(FIRST + number) / "blocks", 8, list(range(number, 8, count)))
+
+        async def scanned(client: Any, count: int = count) -> None:
+            assert await hosts(client) == {str(FIRST + number) for number in range(count)}
+            await scan_cluster(client, chain.cut(LARGE_PART), chain.watch, tmp_path / f"shared{count}")
+            plan = await plan_on_workers(client, HERE, REGTEST, part_size=LARGE_PART)
+            assert {machine for part in plan.plan.parts for machine in plan.machines(part)} == set(range(count))
+            await scan_cluster(client, plan, chain.watch, tmp_path / f"own{count}")
+
+        machines.run(scanned)
+        for out in (f"shared{count}", f"own{count}"):
+            assert results(tmp_path / out) == chain.expected
+    assert machines.command("scan", chain.files, *options, "--out", tmp_path / "command") == 0
+    assert machines.command("scan", "--on-workers", HERE, *options, "--out", tmp_path / "of workers") == 0
+    for out in ("command", "of workers"):
+        assert results(tmp_path / out) == chain.expected
+
+
+@cable
+def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(machines: Machines, chain: Chain, tmp_path: Path) -> None:
+    """At first for a moment, then for good, while a new one comes."""
+    machines.start(FIRST)
+    machines.start(FIRST + 1)
+
+    async def scanned(client: Any) -> None:
+        async def for_a_moment() -> None:
+            machines.network.plug(FIRST, is_in=False)
+            await asyncio.sleep(0.5)
+            machines.network.plug(FIRST, is_in=True)
+
+        await scanning_with(client, PartScan(tmp_path / "moment", chain.plan, chain.watch), 5, for_a_moment)
+        assert await hosts(client) == {str(FIRST), str(FIRST + 1)}
+
+        async def for_good() -> None:
+            machines.network.plug(FIRST, is_in=False)
+            await asyncio.to_thread(machines.start, FIRST + 2)
+            doing = await client.processing()
+            assert any(tasks for address, tasks in doing.items() if f".{FIRST}:" in address)  # which are lost with it
+
+        await scanning_with(client, PartScan(tmp_path / "good", chain.plan, chain.watch), 5, for_good)
+        assert await hosts(client) == {str(FIRST + 1), str(FIRST + 2)}
+
+    machines.run(scanned)
+    for out in ("moment", "good"):
+        assert results(tmp_path / out) == chain.expected
+
+
+@cable
+def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it_is_back(
+    machines: Machines, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_RETURN_S", 0.1)
+    for number in (0, 1):
+        chain.put(machines.folder(FIRST + number) / "blocks", 2, [number])
+        machines.start(FIRST + number)
+
+    async def scanned(client: Any) -> None:
+        plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+        machines.network.plug(FIRST + 1, is_in=False)
+        middle = len(chain.blocks) // 2
+        with pytest.raises(
+            SourceError, match=rf"alone have the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have gone away"
+        ):
+            await scan_cluster(client, plan, chain.watch, tmp_path / "out")
+        machines.network.plug(FIRST + 1, is_in=True)
+        await asyncio.to_thread(machines.start, FIRST + 1)
+        await scan_cluster(client, plan, chain.watch, tmp_path / "out")
+
+    machines.run(scanned)
+    assert results(tmp_path / "out") == chain.expected
+
+
+@cable
+def test_a_scheduler_whose_cable_is_pulled_is_gone_and_the_scan_goes_on_with_another(
+    machines: Machines, chain: Chain, tmp_path: Path
+) -> None:
+    import dask
+
+    scan = PartScan(tmp_path / "out", chain.plan, chain.watch)
+
+    async def lost(client: Any) -> None:
+        async def pulled() -> None:
+            machines.network.plug(SCHEDULER, is_in=False)
+
+        with pytest.raises(SourceError, match=r"the scheduler is gone \(.*\): what was scanned is kept, and the same scan goes on"):
+            await scanning_with(client, scan, 5, pulled)
+
+    machines.start(FIRST)
+    with dask.config.set(QUICKLY):
+        machines.run(lost)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").iterdir()}
+    assert len(chain.plan.parts) > len(kept) >= 5
+    machines.network.plug(SCHEDULER, is_in=True)
+    machines.begin()
+    machines.start(FIRST)
+
+    async def goes_on(client: Any) -> None:
+        await scan_cluster(client, chain.plan, chain.watch, tmp_path / "out")
+
+    machines.run(goes_on)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert results(tmp_path / "out") == chain.expected
