@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -115,6 +118,42 @@ def test_a_scan_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(run: Any,
             child.wait(timeout=30)
     assert run(*source, "--out", tmp_path / "out").code == 0
     assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_a_full_disk_is_named_and_the_scan_goes_on_once_there_is_room(
+    run: Any, tmp_path: Path, source: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full at each of the files that are written, one after the other."""
+    assert run(*source, "--out", tmp_path / "good").code == 0
+    fsync, left = os.fsync, 0
+
+    def full(file: int) -> None:
+        nonlocal left
+        left -= stat.S_ISREG(os.fstat(file).st_mode)
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    named: set[str] = set()
+    for number in range(1, 100):
+        out = tmp_path / str(number)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            left = number
+            ran = run(*source, "--out", out)
+        if not ran.code:
+            break
+        first, second = ran.err.splitlines()
+        assert (ran.code, first) == (
+            2,
+            f"spvfilter: no room in {out}: what was scanned is kept there, and the same command goes on once there is",
+        )
+        assert second.startswith(f"spvfilter: {out}/") and second.endswith(": No space left on device"), second
+        named.add(second.removesuffix(": No space left on device").rpartition(".")[2])
+        assert not list(out.rglob(".spvfilter-*"))
+        assert run(*source, "--out", out).code == 0
+        assert files(out) == files(tmp_path / "good")
+    assert named == {"json", "part", "hits", "csv"}
 
 
 def test_without_pyarrow_nothing_is_scanned(run: Any, tmp_path: Path, source: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
