@@ -239,12 +239,16 @@ def answering(answer: object) -> Callable[..., object]:
 
 async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
+    await in_one_thread(tmp_path / "thread", plan, watch)
+    whole = min((tmp_path / "thread" / "parts").iterdir()).read_bytes()  # of the first part: the file of no other
+    flipped = whole[:100] + bytes((whole[100] ^ 1,)) + whole[101:]
     async with client_of(two_workers) as client:
-        for answer in (None, "text", b""):
+        for answer in (None, "text", b"", whole, whole[:-1], whole[:100], flipped):
             monkeypatch.setattr(cluster, "part_bytes", answering(answer))
             with pytest.raises(SourceError, match="a worker has answered"):
                 await scan_cluster(client, plan, watch, tmp_path / "cluster")
-            assert not list((tmp_path / "cluster" / "parts").iterdir())
+            kept = {path.read_bytes() for path in (tmp_path / "cluster" / "parts").iterdir()}
+            assert kept <= {whole}
 
 
 def test_the_command_scans_on_a_cluster(
