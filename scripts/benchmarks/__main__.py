@@ -40,6 +40,7 @@ SUITES = {
     "files": pipeline.files,
     "pipeline": pipeline.pipeline,
     "parts": parts.parts,
+    "workers": parts.workers,
     "addresses": pipeline.addresses,
     "start": pipeline.start,
     "generic": generic.generic,
@@ -55,7 +56,7 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "parts", "growth"}
+ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "parts", "workers", "growth"}
 BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 

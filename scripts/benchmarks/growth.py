@@ -47,7 +47,7 @@ def growth(folder: Path, rounds: int) -> list[Row]:
         blocks = list(chained(folder, size << 20))
         ours, one = best_of(rounds, partial(_scan, Matcher(watch.copy(), jobs=2), blocks), partial(_hash, blocks))
         rows.append(Row(f"{len(blocks):,} {_SERIES[3]}", ours, one, "sha256 of each (1 u)"))
-    return rows + (parts.growth(rounds) if BACKEND == "native" else [])
+    return rows + ([*parts.growth(rounds), *parts.workers(folder, rounds)] if BACKEND == "native" else [])
 
 
 def _scan(matcher: Matcher, blocks: list[bytes]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from measure import Row, best_of
 from pipeline import gigabytes, read_and_hash, written
@@ -19,15 +19,19 @@ from pipeline import gigabytes, read_and_hash, written
 from spvfilter import MAINNET, BlockFiles, WatchList
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import walk_block
-from spvfilter.scan import PartScan, Plan, Processes, Threads, scan_parts
+from spvfilter.scan import PartScan, Plan, Processes, Threads, scan_cluster, scan_parts
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+if TYPE_CHECKING:
+    from support.daskcluster import Cluster
 
 _KEY = bytes(range(1, 9))
 _HASHED = "read the blocks and sha256 them once"
 _GROWN = 128_000_000  # bytes of blocks
 _LARGE = 100_000  # bytes of a block
-SERIES = ("matches of a scan in parts", "parts of a scan")
+SERIES = ("matches of a scan in parts", "parts of a scan", "Dask workers of a scan")
+_PART = 64_000_000  # bytes of blocks and undo records
 
 
 class Chain(NamedTuple):
@@ -125,6 +129,40 @@ def parts(folder: Path, rounds: int) -> list[Row]:
         Row(f"{of}, with undo, {found:,} matches (1 % of scripts)", many, undo, "no match", 1.5),
         Row(f"µs for each of {more:,} matches (all scripts)", (most - least) * 1e3 / more, 3.0, "goal", 1.0),
     ]
+
+
+def on_cluster(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, cluster: Cluster) -> None:
+    """A whole scan by the workers of a cluster, as the command does it."""
+
+    async def scan() -> None:
+        plan = Plan.of(BlockFiles(made.blocks, undo="require"), MAINNET, part_size=_PART)
+        from support.daskcluster import client_of
+
+        async with client_of(cluster) as client:
+            await scan_cluster(client, plan, watch, out)
+
+    shutil.rmtree(out, ignore_errors=True)
+    loop.run(scan())
+
+
+def workers(folder: Path, rounds: int) -> list[Row]:
+    """The same scan by 1, 2 and 4 Dask workers of this machine. Fewer processors than workers, and other load, are in the times."""
+    from support.daskcluster import Cluster
+
+    clusters = {count: Cluster(count) for count in (1, 2, 4)}
+    with TemporaryDirectory() as name, asyncio.Runner() as loop:
+        try:
+            made, out = chain(Path(name) / "blocks", int(gigabytes() * 1e9)), Path(name) / "out"
+            watch = wallet(made, 0)
+            one, *times = best_of(
+                rounds,
+                partial(scanned, loop, made, watch, out, part_size=_PART),
+                *(partial(on_cluster, loop, made, watch, out, cluster) for cluster in clusters.values()),
+            )
+        finally:
+            for cluster in clusters.values():
+                cluster.end()
+    return [Row(f"{count} {SERIES[2]}", ours, one, "1 thread, without Dask") for count, ours in zip(clusters, times, strict=True)]
 
 
 def growth(rounds: int) -> list[Row]:
