@@ -26,6 +26,10 @@ from support.vectors import EFFORT
 pytestmark = [
     pytest.mark.dask,
     pytest.mark.namespaces,
+    pytest.mark.skipif(
+        EFFORT != "full" and "namespaces" not in os.environ.get("SPVFILTER_REQUIRE", ""),
+        reason="each test makes a network, and it takes 11 s until a silent machine is known to be gone: SPVFILTER_EFFORT=full",
+    ),
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
 ]
@@ -35,10 +39,6 @@ SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of addresses
 QUICKLY = {"distributed.comm.timeouts.tcp": "11s"}  # until a silent machine is known to be gone: the least that distributed takes
 BLOCKS = 300
 T = TypeVar("T")
-cable = pytest.mark.skipif(
-    EFFORT != "full" and "namespaces" not in os.environ.get("SPVFILTER_REQUIRE", ""),
-    reason="it takes 11 s until a silent machine is known to be gone: SPVFILTER_EFFORT=full",
-)
 
 
 class Machines:
@@ -177,7 +177,6 @@ def test_one_two_and_four_machines_give_the_bytes_of_one_thread(machines: Machin
         assert results(tmp_path / out) == chain.expected
 
 
-@cable
 def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(machines: Machines, chain: Chain, tmp_path: Path) -> None:
     """At first for a moment, then for good, while a new one comes."""
     machines.start(FIRST)
@@ -206,7 +205,6 @@ def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(mac
         assert results(tmp_path / out) == chain.expected
 
 
-@cable
 def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it_is_back(
     machines: Machines, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +229,6 @@ def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it
     assert results(tmp_path / "out") == chain.expected
 
 
-@cable
 def test_a_scheduler_whose_cable_is_pulled_is_gone_and_the_scan_goes_on_with_another(
     machines: Machines, chain: Chain, tmp_path: Path
 ) -> None:
