@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from spvfilter import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,6 +56,14 @@ def test_what_cannot_be_cut_is_an_error(text: str, version: str, date: str, mess
         cut(text, version, date)
 
 
-def test_the_changelog_of_the_repository_can_be_cut() -> None:
-    made = cut((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "999.0.0", "2030-01-01")
-    assert made.notes.startswith("- ")
+def test_the_changelog_of_the_repository_has_a_section_for_its_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    made = cut(text, __version__, "2030-01-01")
+    assert made.notes.startswith(("- ", "### "))
+    if f"\n## {__version__} " in text:
+        assert made.text == text
+        assert text.count(f"## {__version__} ") == 1
+
+
+def test_documents_name_the_version() -> None:
+    assert re.findall(r"spvfilter --version +# spvfilter (\S+) ", (ROOT / "README.md").read_text(encoding="utf-8")) == [__version__]
