@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -27,18 +28,40 @@ def test_every_row_is_there_once_and_peers_come_first(modules: tuple[Any, Any]) 
     tables = {
         "scan": [
             measure.Row("a block | one", 1.0, 10.0, "sha256 (1 u)", 0.15),
-            measure.Row("the same", 1.0, 400.0, "python-bitcoinlib", 0.01),
-            measure.Row("slow", 3.0, 2.0, "bcoin", 1.0),
+            measure.Row("the same", 1.0, 400.0, "python-bitcoinlib, deserialise only", 0.01),
+            measure.Row("slow", 3.0, 2.0, "a client that only reads the replies", 1.0),
+            measure.Row("a million, s", 1.0, 2.0, "goal", 1.0),
         ],
-        "growth": [measure.Row("10 scripts", 1.0, 8.0, "sha256 (1 u)")],
+        "growth": [measure.Row("10 scripts", 1.0, 8.0, "read it and sha256 it once")],
     }
-    made = report.page(tables, "a processor", "2030-01-02", "9.9.9", "growth.png")
+    run = report.Run("a processor", "2030-01-02", "9.9.9", tables)
+    made = report.page(run, "Others worked meanwhile.", "growth.png")
     assert "spvfilter 9.9.9 on a processor, 2030-01-02" in made
-    assert "4 rows, 3 goals, 1 missed" in made
-    assert "| slow | 1.5 | MISSED (≤ 1) | 3 | 2 | bcoin |" in made
+    assert "5 rows, 4 goals, 1 missed" in made
+    assert "Others worked meanwhile." in made
+    assert "| slow | 1.5 | MISSED (≤ 1) | 3 | 2 | a client that only reads the replies |" in made
     assert "| a block \\| one | 0.1 | met (≤ 0.15) | 1 | 10 | sha256 (1 u) |" in made
-    peers, units = made.split("## Against SHA-256")
-    assert [peers.count(name) for name in ("| the same |", "| slow |", "| 10 scripts |")] == [1, 1, 0]
-    assert [units.count(name) for name in ("| the same |", "| slow |", "| 10 scripts |")] == [0, 0, 1]
+    peers, rest = made.split("## Against SHA-256")
+    units, others = rest.split("## Against goals")
+    names = [f"| {name} |" for name in ("the same", "slow", "a block \\| one", "10 scripts", "a million, s")]
+    assert [[part.count(name) for name in names] for part in (peers, units, others)] == [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]]
     assert "growth.png" in made
-    assert "growth.png" not in report.page(tables, "a processor", "2030-01-02", "9.9.9")
+    assert "growth.png" not in report.page(run)
+
+
+def test_a_page_is_made_of_several_runs(modules: tuple[Any, Any]) -> None:
+    report, measure = modules
+    scan, sync = ([measure.Row(name, 1.0, 2.0, "goal", 1.0)] for name in ("one", "two"))
+    first, second = (
+        json.loads(json.dumps(report.Run("a processor", date, "9.9.9", tables).to_json()))
+        for date, tables in (("2030-01-02", {"scan": scan}), ("2030-01-01", {"sync": sync}))
+    )
+    assert report.joined([first, second]) == report.Run("a processor", "2030-01-01 to 2030-01-02", "9.9.9", {"scan": scan, "sync": sync})
+    assert report.joined([first]).date == "2030-01-02"
+    for other, message in (
+        (first, "two files have scan"),
+        (second | {"machine": "another"}, "different machines or versions"),
+        (second | {"version": "9.9.8"}, "different machines or versions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            report.joined([first, other])

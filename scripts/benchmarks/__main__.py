@@ -67,44 +67,57 @@ def main() -> int:
     parser.add_argument("--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)")
     parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
     parser.add_argument("--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE, after each suite")
+    parser.add_argument("--rows", metavar="FILE", type=Path, nargs="+", help="make the report of what --json wrote, measuring nothing")
+    parser.add_argument("--note", metavar="TEXT", default="", help="what the report says of the circumstances, such as other load")
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)
+    if arguments.rows:
+        if not arguments.report or arguments.suite:
+            parser.error("--rows goes with --report, without suites")
+        write_report(arguments.report, report.joined([json.loads(path.read_bytes()) for path in arguments.rows]), arguments.note)
+        return 0
     if unknown := set(chosen) - SUITES.keys():
         parser.error(f"unknown suite {', '.join(sorted(unknown))}: {', '.join(SUITES)}")
     folder = Path(os.environ.get("SPVFILTER_VECTORS", ".")) / "03_blocks"
     if ON_BLOCKS & set(chosen) and not folder.is_dir():
         print("set SPVFILTER_VECTORS to the folder of vectors: its real blocks are measured", file=sys.stderr)
         return 2
-    print(machine())
-    rows: list[Row] = []
-    tables: dict[str, list[Row]] = {}
+    run = report.Run(machine(), today(), __version__, {})
+    print(run.machine)
     for name in chosen if arguments.backend != "pure" or BACKEND == "pure" else ():
-        made = SUITES[name](folder, arguments.rounds)
-        print_table(f"{name}, {BACKEND} kernel", made)
-        tables[name] = made
-        rows += made
+        run.tables[name] = SUITES[name](folder, arguments.rounds)
+        print_table(f"{name}, {BACKEND} kernel", run.tables[name])
+        keep(run, arguments.json)
+    rows = [row for made in run.tables.values() for row in made]
     if arguments.plot:
-        growth.plot(rows, arguments.plot, machine())
+        growth.plot(rows, arguments.plot, run.machine)
     if BACKEND == "native" and arguments.backend != "native" and (again := [name for name in chosen if name in BOTH]):
-        tables["with the pure kernel"] = pure(again)
-        rows += tables["with the pure kernel"]
+        run.tables["with the pure kernel"] = pure(again)
+        rows += run.tables["with the pure kernel"]
+        keep(run, arguments.json)
     if arguments.report:
-        write_report(arguments.report, tables)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=1))
+        write_report(arguments.report, run, arguments.note)
     missed = [row.name for row in rows if row.goal is not None and row.ratio > row.goal]
     print(f"\n{sum(row.goal is not None for row in rows)} goals, {len(missed)} missed{': ' if missed else ''}{'; '.join(missed)}")
     return 0
 
 
-def write_report(path: Path, tables: dict[str, list[Row]]) -> None:
+def keep(run: report.Run, path: Path | None) -> None:
+    if path is not None:
+        path.write_text(json.dumps(run.to_json(), indent=1), encoding="utf-8")
+
+
+def write_report(path: Path, run: report.Run, note: str) -> None:
     """Write the page, and the plot where the suite growth was measured."""
-    drawn = path.with_suffix(".png") if "growth" in tables else None
+    drawn = path.with_suffix(".png") if "growth" in run.tables else None
     if drawn is not None:
-        growth.plot(tables["growth"], drawn, machine())
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    path.write_text(report.page(tables, machine(), today, __version__, drawn and drawn.name), encoding="utf-8")
+        growth.plot(run.tables["growth"], drawn, run.machine)
+    path.write_text(report.page(run, note, drawn and drawn.name), encoding="utf-8")
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def pure(suites: list[str]) -> list[Row]:
@@ -112,7 +125,7 @@ def pure(suites: list[str]) -> list[Row]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, str(Path(__file__).parent), *suites, "--rounds", "1", "--json", file.name]
         subprocess.run(command, check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})
-        return [Row(*row.values()) for row in json.loads(Path(file.name).read_bytes())["rows"]]
+        return [row for made in report.joined([json.loads(Path(file.name).read_bytes())]).tables.values() for row in made]
 
 
 def machine() -> str:
