@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
-from measure import Row, best_of
+from measure import Row, best_of, times_of
 
 from spvfilter.filters import match_filters
 from spvfilter.kernel import BACKEND, GcsQuery, gcs_build, gcs_check
@@ -62,8 +62,8 @@ def ask(filters: list[tuple[bytes, bytes]], query: GcsQuery, jobs: int) -> None:
 
 def _stream(filters: list[tuple[bytes, bytes]], query: GcsQuery, rounds: int) -> list[Row]:
     count = 4 * len(filters)
-    two, one = best_of(rounds, partial(ask, filters, query, 2), partial(ask, filters, query, 1))
+    two, one = times_of(rounds, partial(ask, filters, query, 2), partial(ask, filters, query, 1))
     return [
-        Row("average mainnet filters, 1,000 scripts, µs each", one / count * 1e3, 1e6 / 30_000, "30,000 a second and core", 1.0),
-        Row(f"all {_MAINNET:,} of them, jobs=2, s", two / count * _MAINNET / 1e3, 30.0, "goal, from the row above", 1.0),
+        Row("average mainnet filters, 1,000 scripts, µs each", one.processor / count * 1e3, 1e6 / 30_000, "30,000 a second and core", 1.0),
+        Row(f"all {_MAINNET:,} of them, jobs=2, s by the clock", two.clock / count * _MAINNET / 1e3, 30.0, "goal, from the row above", 1.0),
     ]

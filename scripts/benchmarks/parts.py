@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from measure import Row, best_of
+from measure import Row, best_of, times_of
 from pipeline import gigabytes, read_and_hash, written
 
 from spvfilter import MAINNET, BlockFiles, WatchList
@@ -103,7 +103,7 @@ def parts(folder: Path, rounds: int) -> list[Row]:
         few, dense = wallet(plain, 0), wallet(plain, 0.01)
         out = Path(name) / "out"
         run = partial(scanned, loop, out=out)
-        off, undo, xored, two, processes, many, unit = best_of(
+        off, undo, xored, two, processes, many, unit = times_of(
             rounds,
             partial(run, plain, few, undo="off"),
             partial(run, plain, few),
@@ -120,13 +120,13 @@ def parts(folder: Path, rounds: int) -> list[Row]:
         more = run(small, everything).report.summary.matches
     of = f"{gigabytes():g} GB in parts"
     return [
-        Row(of, off, unit, _HASHED, 0.3),
-        Row(f"{of}, with undo", undo, unit, _HASHED, 0.6),
-        Row(f"{of}, with undo", undo, off, "without", 3.0),
-        Row(f"{of}, with undo, XORed", xored, undo, "not XORed", 1 / 0.9),
-        Row(f"{of}, with undo, 2 threads", two, undo, "1 thread", 0.75),
-        Row(f"{of}, with undo, 2 processes", processes, two, "2 threads", 1.25),
-        Row(f"{of}, with undo, {found:,} matches (1 % of scripts)", many, undo, "no match", 1.5),
+        Row(of, off.processor, unit.processor, _HASHED, 0.3),
+        Row(f"{of}, with undo", undo.processor, unit.processor, _HASHED, 0.6),
+        Row(f"{of}, with undo", undo.processor, off.processor, "without", 3.0),
+        Row(f"{of}, with undo, XORed", xored.processor, undo.processor, "not XORed", 1 / 0.9),
+        Row(f"{of}, with undo, 2 threads", two.clock, undo.clock, "1 thread", 0.75),
+        Row(f"{of}, with undo, 2 processes", processes.clock, two.clock, "2 threads", 1.25),
+        Row(f"{of}, with undo, {found:,} matches (1 % of scripts)", many.processor, undo.processor, "no match", 1.5),
         Row(f"µs for each of {more:,} matches (all scripts)", (most - least) * 1e3 / more, 3.0, "goal", 1.0),
     ]
 

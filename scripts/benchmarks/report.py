@@ -57,8 +57,9 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
     parts = [
         "# Benchmarks",
         f"spvfilter {run.version} on {run.machine}, {run.date}. Made by `scripts/bench --report`: {len(rows)} rows, {len(goals)} goals, "
-        f"{len(missed)} missed. Ours and the reference take turns in one process, and the best of several rounds counts. A ratio is our "
-        "time divided by the reference's, in milliseconds unless a row says otherwise: below 1 ours is faster."
+        f"{len(missed)} missed. Ours and the reference take turns, and the best of several rounds counts. A ratio is our time divided by "
+        "the reference's, in milliseconds unless a row says otherwise: below 1 ours is faster. Times of one thread are processor time, "
+        "those of several threads or processes, of talking to a node and of the event loop are by the clock."
         + (f" {note}" if note else ""),
         "## Against peers",
         *_sections(peers),
