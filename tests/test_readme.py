@@ -58,5 +58,15 @@ def test_its_links_to_files_lead_somewhere() -> None:
     assert [link for link in files if not (README.parent / link).exists()] == []
 
 
+def test_its_figures_of_speed_are_rows_of_the_page_of_benchmarks() -> None:
+    speed = README.read_text(encoding="utf-8").split("## Speed\n")[1].split("\n## ")[0]
+    page = (README.parent / "docs/reference/benchmarks.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in speed.splitlines() if re.match(r"\| .*\d", line)]
+    assert len(rows) >= 8
+    assert [row for row in rows if row not in page] == []
+    prose = " ".join(line for line in speed.splitlines() if not line.startswith("|"))
+    assert re.findall(r"(?<![\w-])\d[\d.,]*", prose) == []  # neither BIP-37 nor sha256
+
+
 def test_a_stranger_reads_it_in_five_minutes() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) < 250

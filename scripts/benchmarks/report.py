@@ -73,7 +73,7 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
     if picture is not None:
         parts += [
             "## Growth",
-            f"![How costs grow with the watch list, the filter and the number of blocks, on {run.machine}, {run.date}]({picture})",
+            f"![How costs grow with the watch list, the filter, the number of blocks, of matches and of parts]({picture})",
         ]
     return "\n\n".join(parts) + "\n"
 
