@@ -260,6 +260,7 @@ class LightClient:
     async def wait_synced(self) -> Synced:
         """Wait until every block up to the tip was searched, and return the Synced that says so; at once if that is so now.
 
+        What is wrong with peers meanwhile is logged as warnings, the first few of each wait: it may be what it waits for.
         Raises NotRunningError if the client is left meanwhile, and what ends it otherwise.
         """
         return await wait_synced(self._checked())

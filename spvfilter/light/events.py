@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -75,6 +77,17 @@ class PeerWarning:
     address: str
     error: Exception
     banned: bool
+
+    @property
+    def cause(self) -> str:
+        """What went wrong, in words without the address."""
+        said = str(self.error).removeprefix(f"{self.address}: ")
+        if isinstance(self.error, OSError):
+            numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}  # asyncio's own words repeat the address
+            if len(numbers) == 1:
+                return os.strerror(numbers.pop()).lower()
+            said = self.error.strerror or said
+        return said or ("no answer in time" if isinstance(self.error, TimeoutError) else type(self.error).__name__)
 
 
 @public

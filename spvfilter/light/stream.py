@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.light.events import Event, PeerChanged, Progress, Synced
+from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.wallet.events import WalletEvent
 
 if TYPE_CHECKING:
@@ -104,6 +105,12 @@ class EventHub:
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+    def warnings(self, order: int) -> tuple[int, list[PeerWarning]]:
+        """The warnings among the latest events, from one of this run on, and the number of the next event."""
+        first = self._order - len(self._held)
+        latest = islice(self._held, max(order - first, 0), None)
+        return self._order, [told.event for told in latest if isinstance(told.event, PeerWarning)]
 
     def since(self, sequence: int) -> Position:
         """The position behind event number `sequence`."""

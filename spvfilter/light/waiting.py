@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import reprlib
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
 from spvfilter.light.running import Running
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import HistoryEntry
 
+if TYPE_CHECKING:
+    import logging
+else:
+    logging = deferred("logging")
+
+_MOST_LOGGED = 5  # warnings of one wait: with discovery, strangers that do not answer are many
+
 
 async def wait_synced(running: Running) -> Synced:
-    """Wait until the last Synced is of the tip and still holds."""
+    """Wait until the last Synced is of the tip and still holds. What is wrong with peers meanwhile is logged: it may be the reason."""
+    order, logged = 0, set[tuple[str, str]]()
     while True:
         running.check()
         changed, synced, engine = running.hub.changed, running.hub.synced, running.engine
         if synced is not None and synced.hash == engine.chain.tip_hash == engine.status.synced:
             return synced
+        order, warnings = running.hub.warnings(order)
+        for warning in warnings:
+            said = warning.address, warning.cause
+            if said not in logged and len(logged) < _MOST_LOGGED:
+                logged.add(said)
+                logging.getLogger(__name__).warning("not synced yet: %s: %s", *said)
         await changed.wait()
 
 

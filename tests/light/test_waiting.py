@@ -10,9 +10,11 @@ import pytest
 
 from spvfilter.errors import NotConfirmedError, NotRunningError, ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
+from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchFound, WalletEvent
+from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Books, World, running
 
 
@@ -156,3 +158,26 @@ async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_i
         assert client is not None
         with pytest.raises(NotRunningError):
             await client.balance()
+
+
+async def test_a_wait_says_what_it_waits_for_and_says_it_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    watch = WatchList.from_addresses(["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"], REGTEST)
+    store = tmp_path / "wallet.db"
+    async with asyncio.timeout(60):
+        async with Node() as node:
+            node.regtest.mine(3)
+            async with LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store) as client:
+                await client.wait_synced()
+        assert caplog.messages == []
+        async with Node() as node:  # another chain, a shorter one
+            node.regtest.mine(1)
+            address = f"{node.host}:{node.port}"
+            async with LightClient(watch, peers=[address, address], store=store) as client:
+                waits = [asyncio.create_task(client.wait_synced()) for _ in range(2)]
+                expected = f"not synced yet: {address}: does not know block 3 of the best chain"
+                while caplog.messages != [expected, expected]:  # one of each wait
+                    assert set(caplog.messages) <= {expected}
+                    await asyncio.sleep(0.01)
+                for wait in waits:
+                    assert not wait.done()
+                    wait.cancel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
 import signal
 import sys
@@ -434,7 +433,7 @@ class _Watch:
 
     def _warn(self, event: PeerWarning, shown: Status) -> None:
         """Print what went wrong with a peer, unless it repeats the peer's last warning."""
-        cause = _cause(event)
+        cause = event.cause
         kind = re.sub(r"[0-9.]+", "#", cause)
         if self._told.get(event.address) != kind:
             self._told[event.address] = kind
@@ -467,15 +466,3 @@ async def _tick(shown: Status) -> None:
         while True:
             shown.tick()
             await asyncio.sleep(TICK_S)
-
-
-def _cause(event: PeerWarning) -> str:
-    """The cause of a warning in words."""
-    error = event.error
-    said = str(error).removeprefix(f"{event.address}: ")
-    if isinstance(error, OSError):
-        numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}  # asyncio's own words repeat the address
-        if len(numbers) == 1:
-            return os.strerror(numbers.pop()).lower()
-        said = error.strerror or said
-    return said or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -246,4 +246,4 @@ def test_each_phase_is_timed_on_its_own() -> None:
     ],
 )  # fmt: skip
 def test_a_failure_is_told_in_words(error: Exception, said: str) -> None:
-    assert command._cause(PeerWarning("p:1", error, banned=False)).startswith(said)
+    assert PeerWarning("p:1", error, banned=False).cause.startswith(said)
