@@ -154,7 +154,7 @@ def workers(folder: Path, rounds: int) -> list[Row]:
         try:
             made, out = chain(Path(name) / "blocks", int(gigabytes() * 1e9)), Path(name) / "out"
             watch = wallet(made, 0)
-            one, *times = best_of(
+            measured = times_of(
                 rounds,
                 partial(scanned, loop, made, watch, out, part_size=_PART),
                 *(partial(on_cluster, loop, made, watch, out, cluster) for cluster in clusters.values()),
@@ -162,6 +162,7 @@ def workers(folder: Path, rounds: int) -> list[Row]:
         finally:
             for cluster in clusters.values():
                 cluster.end()
+    one, *times = (each.clock for each in measured)
     return [Row(f"{count} {SERIES[2]}", ours, one, "1 thread, without Dask") for count, ours in zip(clusters, times, strict=True)]
 
 
