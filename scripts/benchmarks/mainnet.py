@@ -358,7 +358,7 @@ def mainnet(folder: Path, rounds: int) -> list[Row]:
             rows.append(Row("the database with them, MB", taken["file"] / 1e6, _HELD / 1e6, "headers and filter hashes"))
         taken = _run(Path(made) / "phone.db", made, work, _LATE, "0.06", "1250000")
         wire = taken["received"] / 1_250_000
-        rows.append(Row("first start of the former on 10 Mbit/s and 60 ms, s", taken["virtual"], wire, "its bytes at that rate", 1.2))
+        rows.append(Row("first start of the former on 10 Mbit/s and 60 ms, s", taken["virtual"], wire, "its bytes at that rate"))
         average = (_BLOCKS - _LATE) * 13_500 / 1_250_000
         rows.append(Row("on paper: with filters of 13.5 kB, s", taken["virtual"] + average, average, "these filters alone"))
     return rows

@@ -19,6 +19,8 @@ import platform, sys, sysconfig
 print(platform.python_version(), "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
 """
 QUICK = ["bloom", "chain", "filters", "node", "p2p", "scan", "store", "wallet", "watch", "wire"]
+# tests of the tree itself, not of what is installed
+OF_THE_TREE = ["architecture", "bench_report", "calculator", "changelog", "docs", "docstrings", "examples", "house", "readme"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def main() -> int:
     parser.add_argument("--wheel", help="default: one built of the tree")
     parser.add_argument("--extras", default="cli,redis,rpc,socks,test,zmq", help="installed with it (%(default)s)")
     options, tests = parser.parse_known_args()
-    tests = tests or [*(f"tests/{room}" for room in QUICK), *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/test_*.py")))]
+    alone = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem.removeprefix("test_") not in OF_THE_TREE]
+    tests = tests or [*(f"tests/{room}" for room in QUICK), *(str(path.relative_to(ROOT)) for path in alone)]
     builder = python_at(os.environ.get("PYTHON") or str(ROOT / ".venv/bin/python"))
     listed = subprocess.run([ROOT / "scripts/pythons"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     others = [python for python in map(python_at, listed) if python.name != builder.name]
