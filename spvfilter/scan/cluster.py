@@ -123,12 +123,14 @@ class DaskWorkers(Engine):
 
 
 def _written(task: PartTask, raw: bytes) -> PartSummary:
-    with replacing(task.path) as file:
+    unchecked = task.path.with_name(f".spvfilter-{task.path.name}")  # a name that no part has
+    with replacing(unchecked) as file:
         file.write(raw)
-    summary = summary_of(task.path, task.key)
+    summary = summary_of(unchecked, task.key)
     if summary is None:
-        task.path.unlink()
+        unchecked.unlink()
         raise SourceError(f"part {task.part.number}: what a worker has answered is not the file of that part")
+    unchecked.replace(task.path)
     return summary
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, calling, cluster, scan_cluster, scan_parts
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
+from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.build import block_of
@@ -155,12 +158,21 @@ async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goe
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     out = tmp_path / "cluster"
+    killed, parts, written = threading.Event(), count(), cluster._written
+
+    def held(task: PartTask, raw: bytes) -> PartSummary:
+        assert next(parts) < 3 or killed.wait(PATIENCE_S)
+        return written(task, raw)
+
+    monkeypatch.setattr(cluster, "_written", held)
     async with client_of(own_cluster) as client:
         scan = PartScan(out, plan, watch)
         engine = DaskWorkers(client)
         scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
         await begun(scan, 3, scanning)
         own_cluster.scheduler.kill()
+        own_cluster.scheduler.join()
+        killed.set()
         with pytest.raises(SourceError, match="the scheduler is gone"):
             await scanning
         await engine.aclose()
@@ -247,7 +259,7 @@ async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_
             monkeypatch.setattr(cluster, "part_bytes", answering(answer))
             with pytest.raises(SourceError, match="a worker has answered"):
                 await scan_cluster(client, plan, watch, tmp_path / "cluster")
-            kept = {path.read_bytes() for path in (tmp_path / "cluster" / "parts").iterdir()}
+            kept = {path.read_bytes() for path in (tmp_path / "cluster" / "parts").iterdir() if not path.name.startswith(".")}
             assert kept <= {whole}
 
 
