@@ -42,6 +42,7 @@ class Calls:
     def __init__(self, client: Any) -> None:
         self.client = client
         self._running: set[Any] = set()
+        self._awaited: set[asyncio.Future[object]] = set()
 
     async def call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:  # of a client, as it is
         """Call a method of the client, which waits by itself unless the client is asynchronous."""
@@ -111,7 +112,21 @@ class Calls:
             waiting.cancel()
 
     async def _value(self, future: Any) -> object:
-        return await future if self.client.asynchronous else await asyncio.to_thread(future.result)
+        """Its result, which is waited for by a task that nobody cancels: it ends when the future is released.
+
+        A client answers several gathers by one; were that cancelled, each later gather of this client would end as cancelled, too.
+        """
+        if not self.client.asynchronous:
+            return await asyncio.to_thread(future.result)
+        awaited = asyncio.ensure_future(future.result())
+        self._awaited.add(awaited)
+        awaited.add_done_callback(self._ended)
+        return await asyncio.shield(awaited)
+
+    def _ended(self, awaited: asyncio.Future[object]) -> None:
+        self._awaited.discard(awaited)
+        if not awaited.cancelled():
+            awaited.exception()  # has been seen, even where nobody waits any more
 
     async def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel these, and all calls that are running. What a worker has begun with, it ends, for nothing."""

@@ -14,7 +14,7 @@ from spvfilter.errors import SourceError
 from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.calling import ATTEMPTS, Calls, LostError, scheduler_is_there
-from spvfilter.scan.directory import PartScan
+from spvfilter.scan.directory import PartScan, to_its_end
 from spvfilter.scan.engines import Engine, finished, summary_of
 from spvfilter.scan.fleet import AwayError, Fleet
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
+_CLOSE_S = 5
 _WIDTH = 256  # parts given to the scheduler at once, some 0.1 MB each
 
 
@@ -59,12 +60,12 @@ class DaskWorkers(Engine):
         await self._calls.check_workers()
 
     async def run(self, task: PartTask) -> PartSummary:
-        done = await asyncio.to_thread(finished, task.path, task.key)
+        done = await to_its_end(finished, task.path, task.key)
         if done is not None:
             return done
         with scheduler_is_there():
             raw = await self._scanned(task)
-        return await asyncio.to_thread(_written, task, raw)
+        return await to_its_end(_written, task, raw)
 
     async def _scanned(self, task: PartTask) -> bytes:
         """The file of a part, from some worker."""
@@ -114,6 +115,8 @@ class DaskWorkers(Engine):
     async def aclose(self) -> None:
         """Cancel what was given to the cluster. A part that a worker has begun with is scanned to its end there, for nothing."""
         futures = []
+        if self._shared:
+            await asyncio.wait(self._shared.values(), timeout=_CLOSE_S)  # what is on its way could not be cancelled at the scheduler
         for sharing in self._shared.values():
             sharing.cancel()
             with suppress(asyncio.CancelledError, Exception):

@@ -6,6 +6,7 @@ import asyncio
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -210,6 +211,24 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
                     await asyncio.sleep(0.01)
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     assert everything(tmp_path / "cluster") == expected
+
+
+async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: Cluster) -> None:
+    """A client puts several gathers together; one that is cancelled among them would end each later one."""
+    async with client_of(two_workers) as client:
+        calls = calling.Calls(client)
+        for turns in range(effort(20, 20, 100)):
+            running = [asyncio.create_task(calls.once(bytes, (100_000,))) for _ in range(30)]
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            time.sleep(0.02)  # noqa: ASYNC251  so that the loop learns of several results at once
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for each in running:
+                each.cancel()
+            ends = await asyncio.gather(*running, return_exceptions=True)
+            assert {type(end) for end in ends} <= {bytes, asyncio.CancelledError}
+            async with asyncio.timeout(PATIENCE_S):
+                assert await calls.once(bytes, (3,)) == bytes(3)
 
 
 async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_workers: Cluster, tmp_path: Path) -> None:
