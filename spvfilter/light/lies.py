@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spvfilter._public import public
+from spvfilter.errors import InvalidHeaderError, LieError, ProofError
 
 
 @public
@@ -24,3 +25,16 @@ class Lie(StrEnum):
     FALSE_FILTER_HEADER = "a filter header that commits to a false filter"
     CONTRADICTION = "filter headers that contradict what it said before"
     MALFORMED = "a message that cannot be read"
+
+
+_LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+_UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
+
+
+def is_lie(error: Exception) -> bool:
+    """Whether an error proves that a peer lied.
+
+    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or looks wrong for lack
+    of another message, proves nothing.
+    """
+    return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)

@@ -152,6 +152,10 @@ class Searched:
         at = bisect_right([group.id for group in groups], entry) - 1
         return groups[at].ranges if at >= 0 else ()
 
+    def has(self, height: int) -> bool:
+        """Whether a block was searched for any entry."""
+        return any(first <= height <= last for group in self.groups() for first, last in group.ranges)
+
     def skipped(self, height: int) -> Ranges:
         """The blocks up to a height that were not searched for every entry."""
         return join(gap for group in self.groups() for gap in gaps(group.ranges, height))

@@ -169,6 +169,7 @@ async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goe
     async with client_of(own_cluster) as client:
         scan = PartScan(out, plan, watch)
         engine = DaskWorkers(client)
+        engine.width = 4  # so that not all parts have been answered when the scheduler goes
         scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
         await begun(scan, 3, scanning)
         own_cluster.scheduler.kill()

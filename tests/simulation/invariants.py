@@ -157,12 +157,14 @@ def unsent(world: World) -> list[bytes]:
 def forgotten(world: World, process: Process) -> list[bytes]:
     """Txids of transactions of which the user was told that a peer has them, and of which neither the wallet nor the network knows.
 
-    One that does not concern the wallet (yet) is not kept once a block has it.
+    One that does not concern the wallet (yet) is not kept once a block has it, even if another block contradicts it afterwards.
     """
     regtest = world.truth.regtest
     lost = [txid for txid in sorted(world.answered) if process.disk.store.views.transaction(txid) is None]
     mined = {txid for block in regtest.chain.active for txid in block.txids} if lost else set()
-    return [txid for txid in lost if txid not in mined and txid not in regtest.mempool]
+    gone = [txid for txid in lost if txid not in mined and txid not in regtest.mempool]
+    once = {txid for block in regtest.chain.blocks.values() for txid in block.txids} if gone else set()
+    return [txid for txid in gone if txid not in once or world.truth.would_take(world.answered[txid])]
 
 
 def untold(world: World) -> set[bytes]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple  # a planted method takes whatever the true o
 from unittest.mock import patch
 
 from spvfilter.errors import PeerError, UselessPeerError
+from spvfilter.light import lies
 from spvfilter.light.engine import blocks, bloomsearch, filterquestions, own, peers
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
@@ -390,12 +391,12 @@ def mempool_transactions_are_not_recorded() -> list[Change]:
 
 @bug(Mode.COMPACT)
 def silence_is_a_lie() -> list[Change]:
-    return [(peers, "_LIES", (*peers._LIES, UselessPeerError))]
+    return [(lies, "_LIES", (*lies._LIES, UselessPeerError))]
 
 
 @bug(Mode.COMPACT)
 def a_damaged_line_is_a_lie() -> list[Change]:
-    return [(peers, "_LIES", (*peers._LIES, PeerError))]
+    return [(lies, "_LIES", (*lies._LIES, PeerError))]
 
 
 @bug(Mode.COMPACT, seed=2)

@@ -76,7 +76,7 @@ class World:
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
-        self.answered: set[bytes] = set()  # txids of transactions of ours of which the user was told that a peer has them
+        self.answered: dict[bytes, bytes] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
         self.log = Log(options.from_height)
         self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
@@ -253,7 +253,7 @@ class World:
         txid = oracle.txid(raw)
         answer = process.answers.get(txid)
         if isinstance(answer, Known):
-            self.answered.add(txid)
+            self.answered[txid] = raw
         if self.process is not process or not self.has_prompt_peer(2 * _TAKEN_S):
             return
         if answer is None:

@@ -191,8 +191,13 @@ class Discovery:
 
     # Which to connect
 
-    def choose(self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = ()) -> list[tuple[str, Purpose]]:
-        """The connections to begin, none of them to a host of the addresses that the user named."""
+    def choose(
+        self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), contesting: Collection[str] = ()
+    ) -> list[tuple[str, Purpose]]:
+        """The connections to begin, none of them to a host of the addresses that the user named.
+
+        Peers at `contesting` have contradicted our filter headers: they go first, in at most half of the connections.
+        """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
         groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
@@ -208,8 +213,11 @@ class Discovery:
             found.append((address, purpose))
             return True
 
+        room = self._options.max_peers // 2 - sum(each.address in contesting for each in there)
         drawn = itertools.chain(
-            (each for each in self._anchors if is_free(each)), self.book.draws(self._random, now.wall, self._kinds(), is_free)
+            itertools.islice(filter(is_free, contesting), max(room, 0)),
+            filter(is_free, self._anchors),
+            self.book.draws(self._random, now.wall, self._kinds(), is_free),
         )
         usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
         while usual + len(found) < self._options.max_peers and self._may_dial(now):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
+from spvfilter.store.searched import BlockRange, Ranges, join
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ WITNESSES = 3  # independent peers that answer for a block in BIP-37, where ther
 MAX_ADDRESSES = 8  # of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
 MAX_DEBTS = 1_000  # ranges that lack witnesses; ours
 MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
+MAX_CONTESTS = 8  # addresses that are remembered since they stated other filter headers than ours; ours
 NOTE = "coverage"
 
 
@@ -45,6 +47,13 @@ class Witnesses(NamedTuple):
         return group not in self.groups or (address not in self.addresses and len(self.addresses) < MAX_ADDRESSES)
 
 
+class Contest(NamedTuple):
+    """How far a peer has contradicted our filter headers."""
+
+    compared: int  # height up to which its filters were compared with ours, and each block of difference is searched whole
+    stated: int  # height up to which it has stated others
+
+
 @dataclass(slots=True)
 class Debt:
     """A range of heights searched by BIP-37, and who has answered for it."""
@@ -61,6 +70,7 @@ class Coverage:
     proven: int = -1  # height up to which two independent peers agreed on the filter headers
     disputed: dict[int, bytes] = field(default_factory=dict)  # height → hash of blocks whose filters no block decided about
     doubted: list[tuple[int, int]] = field(default_factory=list)  # ranges where a dispute was ended without a decision
+    contests: dict[str, Contest] = field(default_factory=dict)  # by address, of peers that are there or not; the latest is last
     debts: list[Debt] = field(default_factory=list)  # ascending
     is_changed: bool = False  # since `encode` was last called
 
@@ -74,6 +84,7 @@ class Coverage:
             proven=int(found["proven"]),
             disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
             doubted=[(int(first), int(last)) for first, last in found["doubted"]],
+            contests={str(address): Contest(int(compared), int(stated)) for address, compared, stated in found.get("contests", ())},
             debts=[Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses))) for first, last, *witnesses in found["debts"]],
         )
 
@@ -84,6 +95,7 @@ class Coverage:
             "proven": self.proven,
             "disputed": [[height, block_hash.hex()] for height, block_hash in self.disputed.items()],
             "doubted": self.doubted,
+            "contests": [[address, *contest] for address, contest in self.contests.items()],
             "debts": [[debt.first, debt.last, *map(sorted, debt.witnesses)] for debt in self.debts],
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -115,24 +127,70 @@ class Coverage:
         self.doubted = [*(each for each in self.doubted if each[0] < first), (first, last)]
         self.is_changed = True
 
+    def contest(self, address: str, compared: int, stated: int) -> None:
+        """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""
+        before = self.contests.pop(address, None)
+        while len(self.contests) >= MAX_CONTESTS:
+            settled = (each for each, contest in self.contests.items() if contest.compared >= contest.stated)
+            del self.contests[next(settled, next(iter(self.contests)))]
+        self.contests[address] = Contest(compared, max(stated, before.stated if before is not None else -1))
+        self.is_changed = True
+
+    def compared(self, address: str, height: int) -> None:
+        """Up to a height, each block is searched whole where the filters of a peer that contradicts ours differ from them."""
+        contest = self.contests.get(address)
+        if contest is not None:
+            self.contests[address] = Contest(height, max(contest.stated, height))
+            self.is_changed = True
+
+    def agrees(self, address: str, height: int) -> None:
+        """A peer states our filter header at a height, hence all below."""
+        contest = self.contests.get(address)
+        if contest is None:
+            return
+        if contest.stated <= height:
+            self.uncontested(address)
+        elif contest.compared < height:
+            self.compared(address, height)
+
+    def uncontested(self, address: str) -> None:
+        """What a peer stated counts no more: it has lied, or is told of as doubt."""
+        if self.contests.pop(address, None) is not None:
+            self.is_changed = True
+
+    def outweigh(self, address: str) -> None:
+        """A peer that has gone is contradicted by as many as are enough: what it stated is no reason for doubt any more."""
+        contest = self.contests[address]
+        if contest.compared < contest.stated:
+            self.compared(address, contest.stated)
+
+    @property
+    def in_doubt(self) -> Ranges:
+        """The heights where peers differ, or differed, and what follows from that was not searched."""
+        open_ = (
+            BlockRange(contest.compared + 1, contest.stated) for contest in self.contests.values() if contest.compared < contest.stated
+        )
+        return join((*(BlockRange(*each) for each in self.doubted), *open_))
+
     def completeness(self, height: int) -> Completeness:
         """How sure it is that nothing at a height was left out, by compact filters."""
-        is_doubted = any(first <= height <= last for first, last in self.doubted)
+        is_doubted = any(first <= height <= last for first, last in self.in_doubt)
         return Completeness.PROVEN if height <= self.proven and not is_doubted else Completeness.ONE_PEER
 
     @property
     def proven_matches(self) -> int:
         """The height up to which matches are proven: below the first doubt."""
-        return min([self.proven, *(first - 1 for first, _ in self.doubted)])
+        return min([self.proven, *(first - 1 for first, _ in self.in_doubt)])
 
     def limit(self, height: int) -> None:
         """What was said of the heights above no longer counts."""
-        before = (self.proven, len(self.disputed), self.doubted)
+        before = (self.proven, len(self.disputed), self.doubted, self.contests)
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
             del self.disputed[each]
         self.doubted = [(first, min(last, height)) for first, last in self.doubted if first <= height]
-        self.is_changed = self.is_changed or before != (self.proven, len(self.disputed), self.doubted)
+        self.contests = {address: Contest(min(each.compared, height), min(each.stated, height)) for address, each in self.contests.items()}
+        self.is_changed = self.is_changed or before != (self.proven, len(self.disputed), self.doubted, self.contests)
 
     # BIP-37
 

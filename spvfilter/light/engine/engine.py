@@ -50,7 +50,6 @@ from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import Mode, Phase
 from spvfilter.light.lies import Lie
 from spvfilter.light.status import ClientStatus, PeerStatus
-from spvfilter.store.searched import BlockRange
 from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
@@ -88,7 +87,7 @@ class Engine:
         books = Books(watch, saved.books)
         out = Outbox(books, saved.chain, saved.journal())
         discovery = discovering(options, saved.chain, saved, random)
-        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery)
+        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery, saved.coverage.contests)
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
         self.coverage = saved.coverage
@@ -161,7 +160,7 @@ class Engine:
             is_synced=self.status.synced == self.chain.tip_hash,
             peers=tuple(peers),
             proven_height=min(self.coverage.proven, tip) if way is not Mode.BIP37 else -1,
-            disputed=tuple(BlockRange(*each) for each in self.coverage.doubted),
+            disputed=self.coverage.in_doubt,
             start_height=self.books.blocks.start,
             searched=searched,
         )

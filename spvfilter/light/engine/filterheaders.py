@@ -20,7 +20,7 @@ from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState, independent
@@ -76,6 +76,7 @@ class FilterHeaders:
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
         context.pool.on_gone(self._gone)
+        context.pool.on_lie(lambda peer: coverage.uncontested(peer.address))
 
     def _gone(self, peer: Peer) -> None:
         self._standings.pop(peer, None)
@@ -133,15 +134,24 @@ class FilterHeaders:
             self._hear(peer)
         self._check_allies()
         self.verdicts.advance()
-        self._coverage.agreed(self._agreed_height())
+        self._coverage.agreed(self._agreed_height(2))
+        if self._coverage.contests:
+            self._weigh()
 
-    def _agreed_height(self) -> int:
-        """The height up to which two independent peers stand by our filter headers."""
+    def _agreed_height(self, number: int) -> int:
+        """The height up to which so many independent peers stand by our filter headers."""
         best: dict[str, int] = {}
         for peer in self.members:
             best[peer.group] = max(best.get(peer.group, -1), self._standing(peer).vouched)
         ranked = sorted(best.values(), reverse=True)
-        return ranked[1] if len(ranked) > 1 else -1
+        return ranked[number - 1] if len(ranked) >= number else -1
+
+    def _weigh(self) -> None:
+        """Who contradicted our filter headers and is gone since leaves doubt behind, until three independent peers stand by them."""
+        there, height = {peer.address for peer in self.members}, self._agreed_height(WITNESSES)
+        for address, contest in list(self._coverage.contests.items()):
+            if address not in there and contest.stated <= height:
+                self._coverage.outweigh(address)
 
     def _check_allies(self) -> None:
         """Give our headers up where peers state others and nobody that is left stands by ours."""
@@ -252,7 +262,9 @@ class FilterHeaders:
         (header,) = filter_headers(hashes, previous)
         if header == self._context.rows.header_at(height):
             standing.vouched = max(standing.vouched, height)
+            self._coverage.agrees(peer.address, height)
             return
+        self._coverage.contest(peer.address, standing.vouched, height)
         self._locate(peer, standing.vouched, height, header)
 
     def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
@@ -310,6 +322,7 @@ class FilterHeaders:
             return  # ours have changed meanwhile
         first = below + 1 + at
         self._standing(peer).vouched = max(self._standing(peer).vouched, first - 1)
+        self._coverage.compared(peer.address, first - 1)
         self._judge(peer, first, hashes[at], theirs[at])
 
     def _compare(self, peer: Peer, apart: _Apart) -> None:
@@ -330,9 +343,11 @@ class FilterHeaders:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
+                self._coverage.compared(peer.address, height - 1)
                 self._judge(peer, height, hash_, header)
                 return
             apart.compared, apart.header = height, header
+        self._coverage.compared(peer.address, last)
         self._context.changed()
 
     # Judging
@@ -360,6 +375,7 @@ class FilterHeaders:
         if outcome is Outcome.UNDECIDED:
             self._undecided.setdefault(case.peer.address, set()).add(case.block_hash)
             self._search_whole(case.height, case.block_hash)
+            self._coverage.compared(case.peer.address, case.height)
             if standing.apart is None:
                 standing.apart = _Apart(case.height, case.height, case.header)
             else:
@@ -376,8 +392,9 @@ class FilterHeaders:
         self._give_up(min([height, *apart]))
 
     def _search_whole(self, height: int, block_hash: bytes) -> None:
-        if self._coverage.dispute(height, block_hash) and height <= self._context.books.cursor:
-            self._context.books.rewind(height - 1)
+        books = self._context.books
+        if self._coverage.dispute(height, block_hash) and height <= books.cursor and books.blocks.has(height):
+            books.rewind(height - 1)
 
     def _end_dispute(self, peer: Peer, height: int) -> None:
         """A peer disputes block after block and none decides: the smaller side is let go of for a while.
@@ -395,6 +412,7 @@ class FilterHeaders:
                 self._context.pool.drop(ally, error, self._context.now)
             self._give_up(first)
         else:
+            self._coverage.uncontested(peer.address)
             self._context.pool.drop(peer, error, self._context.now)
         self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
         self._context.changed()

@@ -6,21 +6,21 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from enum import Enum
 
 from spvfilter._dataclass import dataclass, field
-from spvfilter.errors import InvalidHeaderError, LieError, ProofError, UselessPeerError
+from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.slots import Slot, Slots
 from spvfilter.light.events import PeerWarning
-from spvfilter.light.lies import Lie
+from spvfilter.light.lies import is_lie
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.addresses import PeerAddress
 from spvfilter.wire.messages.table import GetAddr, Message
 
-_LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
 _MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
@@ -107,6 +107,7 @@ class _Place:
     was_tried: bool = False  # whether a connection was made, or could not be, in this run
     services: int | None = None
     twin: str | None = None  # another address of the same node, which is not connected twice
+    host: str = ""  # to which it has led; empty before
 
 
 class PeerPool:
@@ -120,7 +121,9 @@ class PeerPool:
         patience: Patience,
         out: Outbox,
         discovery: Discovery | None = None,
+        contesting: Collection[str] = (),
     ) -> None:
+        """`contesting` are addresses of peers that contradict our filter headers: they are connected first. It may change."""
         self._peers: dict[int, Peer] = {}
         self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
         self._named_addresses = tuple(self._places)
@@ -128,11 +131,13 @@ class PeerPool:
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._most = most
+        self._contesting = contesting
         self._patience = patience
         self._out = out
         self._numbers = 0
         self._lists: dict[int | None, tuple[Peer, ...]] = {}  # those that are ready, by service; at None those that are connected
-        self._free_places: list[tuple[float, str]] | None = None  # until a connection begins or ends
+        self._slots: Slots | None = None  # until a connection begins or ends, as the next
+        self._free_slots: list[Slot] | None = None
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed = False
@@ -175,7 +180,7 @@ class PeerPool:
     def _turned_over(self) -> None:
         """Somebody has come or gone."""
         self._lists.clear()
-        self._free_places = None
+        self._slots = self._free_slots = None
 
     @property
     def bans(self) -> dict[str, float]:
@@ -208,17 +213,15 @@ class PeerPool:
 
     def advance(self, now: Instant) -> None:
         """Begin the connections that are due, and end those that are not needed."""
-        if self._named() < self._most:
-            for next_try, address in sorted(self._free(), key=lambda item: item[0]):
-                if self._named() >= self._most:
-                    break
-                if next_try <= now.monotonic and self._places[address].banned_until <= now.wall:
-                    self._begin(address, Purpose.NAMED, now)
+        while self._free() and self._begin_named(now):
+            pass
+        if len(self._peers) > self._most:
+            self._settle(now)
         discovery = self._discovery
         if discovery is None:
             return
         there = self._neighbours(discovery)
-        for address, purpose in discovery.choose(now, there, self._named_addresses):
+        for address, purpose in discovery.choose(now, there, self._named_addresses, list(self._contesting)):
             self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), _Place())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
@@ -232,16 +235,42 @@ class PeerPool:
         if services is not None:
             self._out.ask_seeds(services)
 
-    def _named(self) -> int:
-        return sum(peer.purpose is Purpose.NAMED for peer in self._peers.values())
+    def _begin_named(self, now: Instant) -> bool:
+        """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let go."""
+        chosen = self._named().choose([each for each in self._free() if self._due(each, now) <= now.monotonic])
+        if chosen is not None:
+            self._begin(chosen.address, Purpose.NAMED, now)
+        return chosen is not None
 
-    def _free(self) -> list[tuple[float, str]]:
-        """Addresses that the user named and that are not connected, each with the time when it may be."""
-        if self._free_places is None:
+    def _due(self, slot: Slot, now: Instant) -> float:
+        """When a named address may be connected, by the monotonic clock."""
+        return max(slot.since, now.monotonic + self._places[slot.address].banned_until - now.wall)
+
+    def _settle(self, now: Instant) -> None:
+        """Let go of a named peer where one is beyond the limit, once the last of them is of use."""
+        named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
+        if len(named) > self._most and named[-1].is_ready:
+            address = self._named().given_up().address
+            self.drop(next(peer for peer in named if peer.address == address), DismissedError("others are connected"), now)
+
+    def _named(self) -> Slots:
+        if self._slots is None:
+            peers = (peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED)
+            self._slots = Slots([self._slot(peer.address, peer.since) for peer in peers], self._most, self._contesting)
+        return self._slots
+
+    def _free(self) -> list[Slot]:
+        """Addresses that the user named and that are not connected, with the time before which none is tried again."""
+        if self._free_slots is None:
             used = {peer.address for peer in self._peers.values()}
             places = self._places.items()
-            self._free_places = [(place.next_try, address) for address, place in places if address not in used and place.twin not in used]
-        return self._free_places
+            free = [(address, place) for address, place in places if address not in used and place.twin not in used]
+            self._free_slots = [self._slot(address, place.next_try) for address, place in free]
+        return self._free_slots
+
+    def _slot(self, address: str, since: float) -> Slot:
+        host = self._places[address].host or host_of(address)
+        return Slot(address, host, netgroup(host), since)
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()
@@ -286,10 +315,7 @@ class PeerPool:
 
     def next_try(self, now: Instant) -> float | None:
         """When the next connection is due, by the monotonic clock."""
-        due: list[float] = []
-        if self._named() < self._most:
-            for next_try, address in self._free():
-                due.append(max(next_try, now.monotonic + self._places[address].banned_until - now.wall))
+        due = [self._due(each, now) for each in self._free() if self._named().takes(each)]
         if self._discovery is not None:
             due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
         return min(due, default=None)
@@ -308,8 +334,8 @@ class PeerPool:
             self.move(peer, PeerState.GREETING)
             took_s, peer.since = now.monotonic - peer.since, now.monotonic
             place = self._places[peer.address]
-            place.was_tried, place.services, place.twin = True, profile.services, None
-            self._free_places = None
+            place.was_tried, place.services, place.twin, place.host = True, profile.services, None, profile.host
+            self._turned_over()
             reason = self._reason_to_leave(peer, profile, took_s, now)
             if reason is not None:
                 self.drop(peer, reason, now)
@@ -353,7 +379,7 @@ class PeerPool:
         self._out.gone(peer.number)
         place = self._places[peer.address]
         place.was_tried = True
-        if peer.purpose is Purpose.NAMED or (peer.profile is not None and not isinstance(error, DismissedError)):
+        if not isinstance(error, DismissedError) and (peer.purpose is Purpose.NAMED or peer.profile is not None):
             place.failures = min(place.failures + 1, 64)
         pause = min(self._patience.retry_s * 2.0 ** max(0, place.failures - 1), self._patience.max_retry_s)
         place.next_try = now.monotonic + pause
@@ -377,7 +403,7 @@ class PeerPool:
     def _is_told(self, peer: Peer, error: Exception) -> bool:
         """Whether the end of a connection is reported: of an address that was only chosen, if it was used, or nothing else is there."""
         if peer.purpose is Purpose.NAMED:
-            return True
+            return not isinstance(error, DismissedError)
         is_of_use = peer.profile is not None or not self.connected()
         return is_of_use and peer.purpose is not Purpose.FEELER and not isinstance(error, DismissedError)
 
@@ -466,18 +492,6 @@ class PeerPool:
     def owes(self) -> bool:
         """Whether any peer owes an answer."""
         return any(peer.questions for peer in self._peers.values())
-
-
-_UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
-
-
-def is_lie(error: Exception) -> bool:
-    """Whether an error proves that a peer lied.
-
-    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or looks wrong for lack
-    of another message, proves nothing.
-    """
-    return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)
 
 
 def independent(peers: Iterable[Peer]) -> int:

@@ -151,7 +151,7 @@ class Status:
         age = context.now.wall - chain.header_at(chain.height).time
         if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
-        disputed = tuple(self._coverage.doubted)
+        disputed = tuple((first, last) for first, last in self._coverage.in_doubt)
         height = min(self._coverage.proven, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
         skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))

@@ -1,0 +1,141 @@
+"""Named peers where there are more addresses than connections: as many networks as there are, and who contradicts is heard again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simulation.behaviours.compact import OmitsScripts
+from spvfilter.chain import HeaderChain
+from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.peers import COMPACT_FILTERS, PeerPool, PeerState
+from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.network import REGTEST
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.saved import SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from support.stage import Prompt, at, stage
+
+NOW = 1_700_000_000.0
+
+
+class Pool(PeerPool):
+    """Peers of a clock that is moved by hand; what is connected is ready at once."""
+
+    def __init__(self, addresses: list[str], most: int, contesting: list[str] | None = None) -> None:
+        self.out = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal())
+        self.contesting = contesting if contesting is not None else []
+        self.hosts: dict[str, str] = {}  # of names
+        self.dead: set[str] = set()
+        super().__init__(addresses, {}, most, Patience(), self.out, None, self.contesting)
+        self.now = 0.0
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            now = Instant(self.now, NOW + self.now)
+            self.advance(now)
+            for peer in self:
+                if peer.state is PeerState.CONNECTING:
+                    if peer.address in self.dead:
+                        self.lost(peer.number, ConnectionRefusedError("refused"), now)
+                        continue
+                    host = self.hosts.get(peer.address, peer.address.rpartition(":")[0])
+                    made = self.welcome(Connected(peer.number, host, COMPACT_FILTERS, 0, True, True, "/", int(now.wall)), now)
+                    if made is not None:
+                        self.move(made, PeerState.READY)
+            self.advance(now)
+            self.now += 1.0
+
+    @property
+    def there(self) -> set[str]:
+        return {peer.address for peer in self.ready()}
+
+
+LIARS = [f"10.{net}.0.1:{port}" for net in (3, 99) for port in range(1, 4)]
+
+
+def test_networks_go_before_further_addresses_of_one() -> None:
+    pool = Pool([*LIARS, "10.1.0.1:1", "10.2.0.1:1"], 4)
+    pool.pass_time(1)
+    assert pool.there == {"10.3.0.1:1", "10.99.0.1:1", "10.1.0.1:1", "10.2.0.1:1"}
+
+
+def test_hosts_go_before_further_ports_of_one() -> None:
+    pool = Pool(["10.1.0.1:1", "10.1.0.1:2", "10.1.0.2:1", "10.1.0.3:1"], 3)
+    pool.pass_time(1)
+    assert pool.there == {"10.1.0.1:1", "10.1.0.2:1", "10.1.0.3:1"}
+
+
+def test_a_network_that_comes_later_takes_a_place_of_one_that_has_several() -> None:
+    pool = Pool([*LIARS, "10.1.0.1:1", "10.2.0.1:1"], 4)
+    pool.dead = {"10.1.0.1:1", "10.2.0.1:1"}
+    pool.pass_time(30)
+    before = pool.there
+    assert len(before) == 4
+    pool.dead.clear()
+    pool.pass_time(600)
+    assert {"10.1.0.1:1", "10.2.0.1:1"} <= pool.there
+    assert len(pool.there) == 4
+    assert {address.split(".")[1] for address in pool.there} == {"1", "2", "3", "99"}
+    there = pool.there
+    pool.pass_time(600)
+    assert pool.there == there  # and then there is peace
+
+
+def test_one_that_cannot_be_connected_costs_nobody_a_place() -> None:
+    pool = Pool([*LIARS, "10.1.0.1:1"], 4)
+    pool.dead = {"10.1.0.1:1"}
+    pool.pass_time(10)
+    before = list(pool.ready())
+    pool.pass_time(3_600)
+    assert list(pool.ready()) == before
+
+
+def test_names_of_one_network_are_known_once_they_have_led_there() -> None:
+    pool = Pool([f"name{number}.example:{number}" for number in range(1, 5)] + ["10.1.0.1:1"], 4)
+    pool.hosts = {f"name{number}.example:{number}": "10.9.0.1" for number in range(1, 5)}
+    pool.pass_time(60)
+    assert "10.1.0.1:1" in pool.there
+    assert len(pool.there) == 4
+
+
+def test_who_contradicts_is_connected_first_and_beyond_in_at_most_half_of_the_slots() -> None:
+    addresses = [f"10.{net}.0.1:1" for net in range(10)]
+    pool = Pool(addresses, 4, addresses[6:])
+    pool.pass_time(1)
+    assert len(pool.there & set(addresses[6:])) == 2
+    other = Pool(addresses, 4)
+    other.pass_time(1)
+    assert other.there == set(addresses[:4])
+    other.contesting.append(addresses[9])
+    other.pass_time(60)
+    assert addresses[9] in other.there
+    assert len(other.there) == 4
+    other.contesting += addresses[:9]
+    there = other.there
+    other.pass_time(600)
+    assert other.there == there
+
+
+def test_who_makes_room_is_not_told_of_as_a_fault() -> None:
+    pool = Pool(LIARS[:2] + ["10.1.0.1:1"], 2)
+    pool.dead = {"10.1.0.1:1"}
+    pool.pass_time(10)
+    assert pool.there == set(LIARS[:2])
+    pool.dead.clear()
+    pool.out.take()
+    pool.pass_time(600)
+    assert "10.1.0.1:1" in pool.there
+    told = [effect for effect in pool.out.take() if isinstance(getattr(effect, "event", None), PeerWarning)]
+    assert {effect.event.address for effect in told} <= {"10.1.0.1:1"}  # type: ignore[attr-defined]
+
+
+def test_liars_of_two_networks_with_many_addresses_do_not_keep_an_honest_peer_out(tmp_path: Path) -> None:
+    liars = at(OmitsScripts, 1, 18444, 18445, 18446), at(OmitsScripts, 2, 18444, 18445, 18446)
+    with stage(tmp_path, Mode.COMPACT, *liars, Prompt, max_peers=4) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(600)
+        assert world.has_found_all()
