@@ -21,6 +21,7 @@ from spvfilter.light.engine.dials import DIAL_S, Dials
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
+from spvfilter.light.engine.slots import most_contesting
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
@@ -196,7 +197,7 @@ class Discovery:
     ) -> list[tuple[str, Purpose]]:
         """The connections to begin, none of them to a host of the addresses that the user named.
 
-        Peers at `contesting` have contradicted our filter headers: they go first, in at most half of the connections.
+        Peers at `contesting` have contradicted our filter headers: they go first, in as many connections as `most_contesting` says.
         """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
@@ -213,7 +214,7 @@ class Discovery:
             found.append((address, purpose))
             return True
 
-        room = self._options.max_peers // 2 - sum(each.address in contesting for each in there)
+        room = most_contesting(self._options.max_peers) - sum(each.address in contesting for each in there)
         drawn = itertools.chain(
             itertools.islice(filter(is_free, contesting), max(room, 0)),
             filter(is_free, self._anchors),

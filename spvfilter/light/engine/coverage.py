@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
+from spvfilter.light.engine.netgroups import host_of
 from spvfilter.store.searched import BlockRange, Ranges, join
 from spvfilter.watch.match import Completeness
 
@@ -131,8 +132,9 @@ class Coverage:
         """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""
         before = self.contests.pop(address, None)
         while len(self.contests) >= MAX_CONTESTS:
-            settled = (each for each, contest in self.contests.items() if contest.compared >= contest.stated)
-            del self.contests[next(settled, next(iter(self.contests)))]
+            settled = [each for each, contest in self.contests.items() if contest.compared >= contest.stated]
+            of_host = [each for each in self.contests if host_of(each) == host_of(address)]
+            del self.contests[(settled or of_host or list(self.contests))[0]]
         self.contests[address] = Contest(compared, max(stated, before.stated if before is not None else -1))
         self.is_changed = True
 

@@ -1,7 +1,7 @@
 """Slots: which of the addresses that the user named are connected where there are more of them than connections.
 
 One party may have several addresses. So connections go to as many networks as there are, then to as many hosts; and who has contradicted
-our filter headers is heard again first, in at most half of them, so that nobody gets all by contradicting.
+our filter headers is heard again first, in at most a quarter of them, so that nobody gets all by contradicting.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ class Slot(NamedTuple):
     host: str  # that it leads to, as far as is known
     group: str  # of networks
     since: float  # when the connection was begun or made, or from when on one may be begun
+
+
+def most_contesting(most: int) -> int:
+    """How many of so many connections go to peers for having contradicted us: one of two, so that the other can be compared with it."""
+    return max(most // 4, min(most // 2, 1))
 
 
 class Slots:
@@ -54,7 +59,7 @@ class Slots:
 
     def _is_wanted_contester(self, candidate: Slot) -> bool:
         contesters = sum(each.address in self._contesting for each in self._there)
-        return candidate.address in self._contesting and contesters < self._most // 2
+        return candidate.address in self._contesting and contesters < most_contesting(self._most)
 
     @property
     def _spare(self) -> list[Slot]:
