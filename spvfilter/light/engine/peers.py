@@ -130,14 +130,11 @@ class PeerPool:
         self._groups: dict[str, _Place] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
-        self._most = most
-        self._contesting = contesting
+        self._slots = Slots(most, contesting)
         self._patience = patience
         self._out = out
         self._numbers = 0
         self._lists: dict[int | None, tuple[Peer, ...]] = {}  # those that are ready, by service; at None those that are connected
-        self._slots: Slots | None = None  # until a connection begins or ends, as the next
-        self._free_slots: list[Slot] | None = None
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed = False
@@ -180,7 +177,7 @@ class PeerPool:
     def _turned_over(self) -> None:
         """Somebody has come or gone."""
         self._lists.clear()
-        self._slots = self._free_slots = None
+        self._slots.turned_over()
 
     @property
     def bans(self) -> dict[str, float]:
@@ -213,15 +210,15 @@ class PeerPool:
 
     def advance(self, now: Instant) -> None:
         """Begin the connections that are due, and end those that are not needed."""
-        while self._free() and self._begin_named(now):
+        while self._named().free and self._begin_named(now):
             pass
-        if len(self._peers) > self._most:
+        if len(self._peers) > self._slots.most:
             self._settle(now)
         discovery = self._discovery
         if discovery is None:
             return
         there = self._neighbours(discovery)
-        for address, purpose in discovery.choose(now, there, self._named_addresses, list(self._contesting)):
+        for address, purpose in discovery.choose(now, there, self._named_addresses, list(self._slots.contesting)):
             self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), _Place())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
@@ -237,7 +234,7 @@ class PeerPool:
 
     def _begin_named(self, now: Instant) -> bool:
         """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let go."""
-        chosen = self._named().choose([each for each in self._free() if self._due(each, now) <= now.monotonic])
+        chosen = self._named().choose([each for each in self._named().free if self._due(each, now) <= now.monotonic])
         if chosen is not None:
             self._begin(chosen.address, Purpose.NAMED, now)
         return chosen is not None
@@ -249,24 +246,20 @@ class PeerPool:
     def _settle(self, now: Instant) -> None:
         """Let go of a named peer where one is beyond the limit, once the last of them is of use."""
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
-        if len(named) > self._most and named[-1].is_ready:
+        if len(named) > self._slots.most and named[-1].is_ready:
             address = self._named().given_up().address
             self.drop(next(peer for peer in named if peer.address == address), DismissedError("others are connected"), now)
 
     def _named(self) -> Slots:
-        if self._slots is None:
-            peers = (peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED)
-            self._slots = Slots([self._slot(peer.address, peer.since) for peer in peers], self._most, self._contesting)
-        return self._slots
-
-    def _free(self) -> list[Slot]:
-        """Addresses that the user named and that are not connected, with the time before which none is tried again."""
-        if self._free_slots is None:
+        """Addresses that the user named: those that are connected, and those that are not, with the time before which none is tried."""
+        if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
-            places = self._places.items()
-            free = [(address, place) for address, place in places if address not in used and place.twin not in used]
-            self._free_slots = [self._slot(address, place.next_try) for address, place in free]
-        return self._free_slots
+            free = [(address, place) for address, place in self._places.items() if address not in used and place.twin not in used]
+            self._slots.set(
+                [self._slot(peer.address, peer.since) for peer in self._peers.values() if peer.purpose is Purpose.NAMED],
+                [self._slot(address, place.next_try) for address, place in free],
+            )
+        return self._slots
 
     def _slot(self, address: str, since: float) -> Slot:
         host = self._places[address].host or host_of(address)
@@ -315,7 +308,8 @@ class PeerPool:
 
     def next_try(self, now: Instant) -> float | None:
         """When the next connection is due, by the monotonic clock."""
-        due = [self._due(each, now) for each in self._free() if self._named().takes(each)]
+        slots = self._named()
+        due = [self._due(each, now) for each in slots.free if slots.takes(each)]
         if self._discovery is not None:
             due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
         return min(due, default=None)

@@ -26,12 +26,24 @@ def most_contesting(most: int) -> int:
 
 
 class Slots:
-    """The named peers that are connected or connecting; `most` is how many may be, and `contesting` are addresses that contradict us."""
+    """At most `most` connections to named addresses. `contesting` are addresses that contradict us, which may change."""
 
-    def __init__(self, there: Sequence[Slot], most: int, contesting: Collection[str]) -> None:
-        self._there = there
-        self._most = most
-        self._contesting = contesting
+    def __init__(self, most: int, contesting: Collection[str]) -> None:
+        self.most = most
+        self.contesting = contesting
+        self._there: Sequence[Slot] = ()
+        self.free: Sequence[Slot] = ()
+        self.is_stale = True
+        self._groups: Counter[str] = Counter()
+        self._hosts: Counter[str] = Counter()
+
+    def turned_over(self) -> None:
+        """Somebody has come or gone."""
+        self.is_stale = True
+
+    def set(self, there: Sequence[Slot], free: Sequence[Slot]) -> None:
+        """What is connected or connecting, and what is not."""
+        self._there, self.free, self.is_stale = there, free, False
         self._groups = Counter(each.group for each in there)
         self._hosts = Counter(each.host for each in there)
 
@@ -45,8 +57,8 @@ class Slots:
 
         It is worth more if it contradicts us, or is of a network or a host that lacks while another has several.
         """
-        if len(self._there) != self._most:
-            return len(self._there) < self._most
+        if len(self._there) != self.most:
+            return len(self._there) < self.most
         if self._is_wanted_contester(candidate):
             return True
         if candidate.group not in self._groups:
@@ -58,12 +70,12 @@ class Slots:
         return not is_contester, candidate.group in self._groups, candidate.host in self._hosts, candidate.since
 
     def _is_wanted_contester(self, candidate: Slot) -> bool:
-        contesters = sum(each.address in self._contesting for each in self._there)
-        return candidate.address in self._contesting and contesters < most_contesting(self._most)
+        contesters = sum(each.address in self.contesting for each in self._there)
+        return candidate.address in self.contesting and contesters < most_contesting(self.most)
 
     @property
     def _spare(self) -> list[Slot]:
-        return [each for each in self._there if each.address not in self._contesting]
+        return [each for each in self._there if each.address not in self.contesting]
 
     def given_up(self) -> Slot:
         """The connection to end, where one is beyond the limit: the latest of a host with several, else of a network, else of all."""
