@@ -69,9 +69,9 @@ async def test_what_one_peer_alone_answered_is_asked_of_others_though_an_entry_w
 
 
 class Holds(Responder):
-    """Answers questions for headers only when it is told to."""
+    """Answers questions for headers only when it is told to. One that is connected after that answers, too."""
 
-    is_free = False
+    is_free = False  # of all connections
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -84,19 +84,23 @@ class Holds(Responder):
             self.held.append(asked)
 
     def free(self) -> None:
-        self.is_free = True
+        """Answer what was held."""
         for asked in self.held:
             self.on_getheaders(asked)
 
 
 async def test_two_liars_that_are_ready_first_do_not_hide_payments_from_one_who_has_six_honest_peers() -> None:
+    class Holding(Holds):
+        """Its own state of all connections."""
+
     world = paid(6)
     async with AsyncExitStack() as stack:
         liars = [await stack.enter_async_context(Node(world.regtest, responder=Omits)) for _ in range(2)]
-        honest = [await stack.enter_async_context(Node(world.regtest, responder=Holds)) for _ in range(6)]
+        honest = [await stack.enter_async_context(Node(world.regtest, responder=Holding)) for _ in range(6)]
         run = await stack.enter_async_context(running(world, *liars, *honest, limits=replace(FAST, reply_s=30)))
         await run.until(lambda books: any(isinstance(event, BlockConnected) for event in books.events))
         assert not run.books.confirmed()
+        Holding.is_free = True
         for connection in [each for node in honest for each in node._connections]:
             assert isinstance(connection.responder, Holds)
             connection.responder.free()
