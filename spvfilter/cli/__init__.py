@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from spvfilter._version import __version__
+from spvfilter.cli.interrupts import never_lost
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
 
@@ -74,12 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(argv: list[str]) -> int:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", SpvFilterWarning)
-            warnings.showwarning = _Warnings().show
-            code = _run(argv)
-        sys.stdout.flush()
-        return code
+        with never_lost():
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", SpvFilterWarning)
+                warnings.showwarning = _Warnings().show
+                code = _run(argv)
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED

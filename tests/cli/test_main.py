@@ -12,7 +12,7 @@ import pytest
 from spvfilter import __version__
 from spvfilter.cli import COMMANDS
 from spvfilter.kernel import BACKEND
-from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+from support.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
@@ -141,20 +141,65 @@ def test_a_closed_stream_is_no_traceback(argv: list[str], shell: str, said: byte
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", said)
 
 
-def test_an_interrupt_while_reading_ends_it_at_once() -> None:
-    tell = (
-        "import spvfilter.cli.arguments as module; read = module._bounded; "
-        "module._bounded = lambda *given: print('ready', flush=True) or read(*given)"
-    )
-    code = WITH_SIGINT.replace("sys.exit", f"{tell}; sys.exit")
-    child = subprocess.Popen(
-        command("inspect", code=code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"ready\n"
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, b"spvfilter: interrupted\n")
+@pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
+def test_an_interrupt_while_reading_ends_it_at_once(code: str) -> None:
+    assert _interrupted("print('ready', flush=True) or read(*given)", code) == (130, b"spvfilter: interrupted\n")
+
+
+def test_an_interrupt_in_a_destructor_ends_it() -> None:
+    dropped = "type('Dropped', (), {'__del__': lambda self: os.kill(os.getpid(), signal.SIGINT)})() and None"
+    assert _interrupted(f"({dropped}, print('ready', flush=True), read(*given))[-1]", sends=False) == (130, b"spvfilter: interrupted\n")
+
+
+def test_another_error_in_a_destructor_is_told() -> None:
+    failed = "type('Failed', (), {'__del__': lambda self: 1 / 0})() and None"
+    code, err = _interrupted(f"({failed}, print('ready', flush=True), read(*given))[-1]")
+    assert (code, b"ZeroDivisionError" in err, err.endswith(b"\nspvfilter: interrupted\n")) == (130, True, True)
+
+
+def _interrupted(reading: str, code: str = WITH_SIGINT, *, sends: bool = True) -> tuple[int, bytes]:
+    """Exit code and standard error of an `inspect` that waits for standard input, where `reading` is what reads it and says "ready"."""
+    wrap = f"import os, spvfilter.cli.arguments as module; read = module._bounded; module._bounded = lambda *given: {reading}"
+    with subprocess.Popen(
+        command("inspect", code=code.replace("sys.exit", f"{wrap}; sys.exit")),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == b"ready\n"
+        if sends:
+            child.send_signal(signal.SIGINT)
+        return child.wait(timeout=60), child.stderr.read()
+
+
+EMBEDDED = """
+import os, signal, sys, threading
+from spvfilter.cli import main
+
+def run():
+    codes.append(main(["--version"]))
+
+codes, hook, (reading, writing) = [], sys.unraisablehook, os.pipe()
+os.set_blocking(writing, False)
+signal.set_wakeup_fd(writing)
+run()
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+assert signal.set_wakeup_fd(-1) == writing
+run()
+assert signal.set_wakeup_fd(-1) == -1
+assert (signal.getsignal(signal.SIGURG), sys.unraisablehook, threading.active_count()) == (signal.SIG_DFL, hook, 1)
+assert codes == [0, 0, 0]
+"""
+
+
+def test_a_program_that_runs_a_command_keeps_its_signals_and_threads() -> None:
+    ran = process(code=EMBEDDED)
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_a_label_that_the_locale_cannot_write_is_escaped(block_file: Path, watch_file: Path) -> None:

@@ -11,6 +11,12 @@ WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli impor
 WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children inherit that
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
 )
+# another thread receives SIGINT: what the main thread waits for goes on, as if it came just before the call that waits
+WITH_UNNOTICED_SIGINT = WITH_SIGINT.replace(
+    "from spvfilter",
+    "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); "
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); from spvfilter",
+)
 LINES = b"alpha\nbeta\ngamma\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
 
 T = TypeVar("T")
+_PAUSE_S = 0.05  # between two cancellations
 
 
 class RedisStorage(FilterStorage):
@@ -41,20 +42,17 @@ class RedisStorage(FilterStorage):
 
     def __exit__(self, *error: object) -> None:
         try:
-            self._run(self._leave())
+            self._runner.run(self._leave())
         finally:
             self._runner.close()
 
     async def _leave(self) -> None:
         """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be lost."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await _end(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await self._client.aclose()
 
     def _run(self, work: Coroutine[object, object, T]) -> T:
-        return self._runner.run(work)
+        return self._runner.run(_interruptible(work))
 
     @property
     def _opened(self) -> RedisBloomFilter | RedisScalableBloomFilter:
@@ -165,6 +163,27 @@ class RedisStorage(FilterStorage):
             await (await self._there(name)).delete()
             made = await make()
         self.name, self._filter = name, made
+
+
+async def _interruptible(work: Coroutine[object, object, T]) -> T:
+    """Do the work in a task of its own, which ends when this one is cancelled, even if it misses a cancellation."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await _end([task])
+        raise
+    return task.result()
+
+
+async def _end(tasks: Iterable[asyncio.Task[T]]) -> None:
+    """Cancel the tasks until they end: asyncio.wait_for, which redis-py uses, may swallow a cancellation (Python 3.11, gh-86296)."""
+    waiting = all_of_them = set(tasks)
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=_PAUSE_S)
+    await asyncio.gather(*all_of_them, return_exceptions=True)
 
 
 async def _plain_facts(made: RedisBloomFilter) -> Facts:

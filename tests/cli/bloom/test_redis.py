@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom.filter import BloomFilter
-from support.processes import WITH_SIGINT, command, environment, process
+from support.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, command, environment, process
 from support.redisserver import RedisServer, running_redis
 
 WITHOUT_REDIS = "import sys; sys.modules['redis'] = None; from spvfilter.cli import main; sys.exit(main())"
@@ -263,11 +264,12 @@ def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
 
 
 @needs_redis
+@pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 @pytest.mark.parametrize("stuck", [False, True])
-def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(tmp_path: Path, stuck: bool) -> None:
+def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(tmp_path: Path, stuck: bool, code: str) -> None:
     with running_redis(tmp_path) as server:
         assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
-        argv = command("bloom", "dedupe", "f", "--redis", server.url, code=WITH_SIGINT)
+        argv = command("bloom", "dedupe", "f", "--redis", server.url, code=code)
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
             assert child.stdin is not None
             assert child.stdout is not None
@@ -288,6 +290,39 @@ def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
             finally:
                 server.process.send_signal(signal.SIGCONT)
             assert child.stderr.read() == b"spvfilter: interrupted\n"
+
+
+@pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
+def test_an_interrupt_ends_the_wait_for_an_answer(code: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        argv = command("bloom", "info", "f", "--redis", f"redis://127.0.0.1:{mute.getsockname()[1]}?socket_timeout=600", code=code)
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+            with mute.accept()[0] as asked:
+                assert asked.recv(1) == b"*"
+                child.send_signal(signal.SIGINT)
+                out, err = child.communicate(timeout=60)
+            assert (child.returncode, out, err) == (130, b"", b"spvfilter: interrupted\n")
+
+
+MISSING_A_CANCELLATION = """
+import asyncio, os, signal, spvfilter.bloom.redis.opening as module
+
+async def opening(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        pass
+    await asyncio.Event().wait()
+
+module.open_any = opening
+"""
+
+
+def test_an_interrupt_ends_a_wait_that_misses_a_cancellation() -> None:
+    code = f"{MISSING_A_CANCELLATION}\n{WITH_SIGINT}"
+    ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"spvfilter: interrupted\n")
 
 
 @pytest.mark.parametrize(
