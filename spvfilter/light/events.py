@@ -48,8 +48,9 @@ class Synced:
     """Every block up to this one, the tip of the best chain, was searched.
 
     `peers` (HOST:PORT) are those on whose word that rests. Up to `proven_height` two independent peers agreed on the filter headers; -1
-    if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers differed and no block decided. The blocks
-    in the ranges of `skipped` were not searched for all entries of the watch list, since the search began above them: `rescan` does it.
+    if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers differed, and either no block decided, or
+    the one that contradicted is gone and its filters were not compared. The blocks in the ranges of `skipped` were not searched for all
+    entries of the watch list, since the search began above them: `rescan` does it.
     """
 
     height: int

@@ -32,7 +32,7 @@ class ClientStatus:
     is_synced: bool  # whether Synced was told for this tip
     peers: tuple[PeerStatus, ...]
     proven_height: int  # up to which two independent peers agreed on the filter headers; -1 for none
-    disputed: tuple[BlockRange, ...]  # where peers differed about compact filters and no block decided
+    disputed: tuple[BlockRange, ...]  # where peers differ about compact filters: undecided, or not compared (yet)
     start_height: int | None  # where the wallet's first search began, or a lower `rescan`; None before
     searched: tuple[SearchedEntries, ...]  # for which entries, in the order in which they were added, which blocks were searched
 

@@ -21,7 +21,7 @@ from spvfilter.light.engine.dials import DIAL_S, Dials
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.slots import most_contesting
+from spvfilter.light.engine.slots import wanted_of
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
@@ -193,16 +193,17 @@ class Discovery:
     # Which to connect
 
     def choose(
-        self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), contesting: Collection[str] = ()
+        self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), contesting: Sequence[str] = ()
     ) -> list[tuple[str, Purpose]]:
         """The connections to begin, none of them to a host of the addresses that the user named.
 
-        Peers at `contesting` have contradicted our filter headers: they go first, in as many connections as `most_contesting` says.
+        Peers at `contesting` have contradicted our filter headers: the first of them go first, and then rest.
         """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
         groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
         is_free = self._free(hosts, groups, now)
+        wanted = wanted_of(contesting, {each.address for each in there}, self._options.max_peers)
 
         def begin(address: str | None, purpose: Purpose) -> bool:
             if address is None:
@@ -211,12 +212,13 @@ class Discovery:
             hosts.add(host)
             groups.add(dialling_group(host))
             self._begin(address, now)
+            if address in wanted:
+                self._rest(address, now.monotonic + _ANCHOR_REST_S)
             found.append((address, purpose))
             return True
 
-        room = most_contesting(self._options.max_peers) - sum(each.address in contesting for each in there)
         drawn = itertools.chain(
-            itertools.islice(filter(is_free, contesting), max(room, 0)),
+            filter(is_free, wanted),
             filter(is_free, self._anchors),
             self.book.draws(self._random, now.wall, self._kinds(), is_free),
         )

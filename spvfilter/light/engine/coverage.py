@@ -7,6 +7,7 @@ another of the same group, which proves nothing but may show what was left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
@@ -54,6 +55,15 @@ class Contest(NamedTuple):
     compared: int  # height up to which its filters were compared with ours, and each block of difference is searched whole
     stated: int  # height up to which it has stated others
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves doubt."""
+        return self.compared < self.stated
+
+    def cut(self, height: int) -> Contest:
+        """What is left of it without the blocks above a height."""
+        return Contest(min(self.compared, height), min(self.stated, height))
+
 
 @dataclass(slots=True)
 class Debt:
@@ -72,6 +82,7 @@ class Coverage:
     disputed: dict[int, bytes] = field(default_factory=dict)  # height → hash of blocks whose filters no block decided about
     doubted: list[tuple[int, int]] = field(default_factory=list)  # ranges where a dispute was ended without a decision
     contests: dict[str, Contest] = field(default_factory=dict)  # by address, of peers that are there or not; the latest is last
+    unheard: Contest | None = None  # all of those whose addresses were too many to be remembered
     debts: list[Debt] = field(default_factory=list)  # ascending
     is_changed: bool = False  # since `encode` was last called
 
@@ -86,6 +97,7 @@ class Coverage:
             disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
             doubted=[(int(first), int(last)) for first, last in found["doubted"]],
             contests={str(address): Contest(int(compared), int(stated)) for address, compared, stated in found.get("contests", ())},
+            unheard=Contest(*map(int, found["unheard"])) if found.get("unheard") else None,
             debts=[Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses))) for first, last, *witnesses in found["debts"]],
         )
 
@@ -97,6 +109,7 @@ class Coverage:
             "disputed": [[height, block_hash.hex()] for height, block_hash in self.disputed.items()],
             "doubted": self.doubted,
             "contests": [[address, *contest] for address, contest in self.contests.items()],
+            "unheard": self.unheard,
             "debts": [[debt.first, debt.last, *map(sorted, debt.witnesses)] for debt in self.debts],
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -132,11 +145,22 @@ class Coverage:
         """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""
         before = self.contests.pop(address, None)
         while len(self.contests) >= MAX_CONTESTS:
-            settled = [each for each, contest in self.contests.items() if contest.compared >= contest.stated]
+            settled = [each for each, contest in self.contests.items() if not contest.is_open]
             of_host = [each for each in self.contests if host_of(each) == host_of(address)]
-            del self.contests[(settled or of_host or list(self.contests))[0]]
+            self._let_go(self.contests.pop((settled or of_host or list(self.contests))[0]))
         self.contests[address] = Contest(compared, max(stated, before.stated if before is not None else -1))
         self.is_changed = True
+
+    def _let_go(self, contest: Contest) -> None:
+        """Its address is remembered no more, its doubt is."""
+        if contest.is_open:
+            other = self.unheard or contest
+            self.unheard = Contest(min(contest.compared, other.compared), max(contest.stated, other.stated))
+
+    @property
+    def contesting(self) -> list[str]:
+        """The addresses that are to be heard again: first those that leave doubt, the oldest first."""
+        return sorted(self.contests, key=lambda address: not self.contests[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
         """Up to a height, each block is searched whole where the filters of a peer that contradicts ours differ from them."""
@@ -160,18 +184,20 @@ class Coverage:
         if self.contests.pop(address, None) is not None:
             self.is_changed = True
 
-    def outweigh(self, address: str) -> None:
-        """A peer that has gone is contradicted by as many as are enough: what it stated is no reason for doubt any more."""
-        contest = self.contests[address]
-        if contest.compared < contest.stated:
-            self.compared(address, contest.stated)
+    def outweigh(self, height: int, there: Collection[str]) -> None:
+        """As many peers as are enough agree up to a height: what those stated who are not there is no reason for doubt any more."""
+        for address, contest in self.contests.items():
+            if contest.is_open and contest.stated <= height and address not in there:
+                self.contests[address] = Contest(contest.stated, contest.stated)
+                self.is_changed = True
+        if self.unheard is not None and self.unheard.stated <= height:
+            self.unheard, self.is_changed = None, True
 
     @property
     def in_doubt(self) -> Ranges:
         """The heights where peers differ, or differed, and what follows from that was not searched."""
-        open_ = (
-            BlockRange(contest.compared + 1, contest.stated) for contest in self.contests.values() if contest.compared < contest.stated
-        )
+        contests = [*self.contests.values(), *((self.unheard,) if self.unheard is not None else ())]
+        open_ = (BlockRange(each.compared + 1, each.stated) for each in contests if each.is_open)
         return join((*(BlockRange(*each) for each in self.doubted), *open_))
 
     def completeness(self, height: int) -> Completeness:
@@ -186,13 +212,16 @@ class Coverage:
 
     def limit(self, height: int) -> None:
         """What was said of the heights above no longer counts."""
-        before = (self.proven, len(self.disputed), self.doubted, self.contests)
+        before = (self.proven, len(self.disputed), self.doubted, self.unheard, dict(self.contests))
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
             del self.disputed[each]
         self.doubted = [(first, min(last, height)) for first, last in self.doubted if first <= height]
-        self.contests = {address: Contest(min(each.compared, height), min(each.stated, height)) for address, each in self.contests.items()}
-        self.is_changed = self.is_changed or before != (self.proven, len(self.disputed), self.doubted, self.contests)
+        for address, contest in self.contests.items():
+            self.contests[address] = contest.cut(height)
+        self.unheard = self.unheard.cut(height) if self.unheard is not None else None
+        after = (self.proven, len(self.disputed), self.doubted, self.unheard, self.contests)
+        self.is_changed = self.is_changed or before != after
 
     # BIP-37
 

@@ -87,7 +87,7 @@ class Engine:
         books = Books(watch, saved.books)
         out = Outbox(books, saved.chain, saved.journal())
         discovery = discovering(options, saved.chain, saved, random)
-        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery, saved.coverage.contests)
+        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery, lambda: saved.coverage.contesting)
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
         self.coverage = saved.coverage
@@ -391,6 +391,7 @@ class Engine:
         self._choose_way()
         if self._way is Way.WAIT:
             return
+        pool.settle(COMPACT_FILTERS if self._way is Way.COMPACT else BLOOM, context.now)
         if context.books.searched < 0 and not context.is_held:
             self.changes.begin_search()
         if self._way is Way.COMPACT:

@@ -135,8 +135,8 @@ class FilterHeaders:
         self._check_allies()
         self.verdicts.advance()
         self._coverage.agreed(self._agreed_height(2))
-        if self._coverage.contests:
-            self._weigh()
+        if self._coverage.contests or self._coverage.unheard:  # who contradicted and is gone leaves it behind, until three stand by our filter headers
+            self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
         """The height up to which so many independent peers stand by our filter headers."""
@@ -145,13 +145,6 @@ class FilterHeaders:
             best[peer.group] = max(best.get(peer.group, -1), self._standing(peer).vouched)
         ranked = sorted(best.values(), reverse=True)
         return ranked[number - 1] if len(ranked) >= number else -1
-
-    def _weigh(self) -> None:
-        """Who contradicted our filter headers and is gone since leaves doubt behind, until three independent peers stand by them."""
-        there, height = {peer.address for peer in self.members}, self._agreed_height(WITNESSES)
-        for address, contest in list(self._coverage.contests.items()):
-            if address not in there and contest.stated <= height:
-                self._coverage.outweigh(address)
 
     def _check_allies(self) -> None:
         """Give our headers up where peers state others and nobody that is left stands by ours."""
@@ -225,6 +218,7 @@ class FilterHeaders:
         context.rows.append(packed, headers)
         context.books.change_filters(CompactFilterBatch(hashes=hashes))
         self._standing(peer).vouched = end
+        self._coverage.agrees(peer.address, end)
 
     def _check_checkpoints(self, first: int, headers: bytes) -> None:
         for height, known in self._context.chain.network.filter_checkpoints:
@@ -343,7 +337,7 @@ class FilterHeaders:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
-                self._coverage.compared(peer.address, height - 1)
+                self._coverage.contest(peer.address, height - 1, last)
                 self._judge(peer, height, hash_, header)
                 return
             apart.compared, apart.header = height, header

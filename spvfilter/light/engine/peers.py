@@ -121,9 +121,9 @@ class PeerPool:
         patience: Patience,
         out: Outbox,
         discovery: Discovery | None = None,
-        contesting: Collection[str] = (),
+        contesting: Callable[[], Sequence[str]] = list,
     ) -> None:
-        """`contesting` are addresses of peers that contradict our filter headers: they are connected first. It may change."""
+        """`contesting` gives the addresses of peers that contradict our filter headers: the first of them are connected first."""
         self._peers: dict[int, Peer] = {}
         self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
         self._named_addresses = tuple(self._places)
@@ -212,13 +212,11 @@ class PeerPool:
         """Begin the connections that are due, and end those that are not needed."""
         while self._named().free and self._begin_named(now):
             pass
-        if len(self._peers) > self._slots.most:
-            self._settle(now)
         discovery = self._discovery
         if discovery is None:
             return
         there = self._neighbours(discovery)
-        for address, purpose in discovery.choose(now, there, self._named_addresses, list(self._slots.contesting)):
+        for address, purpose in discovery.choose(now, there, self._named_addresses, self._slots.contesting()):
             self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), _Place())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
@@ -243,11 +241,13 @@ class PeerPool:
         """When a named address may be connected, by the monotonic clock."""
         return max(slot.since, now.monotonic + self._places[slot.address].banned_until - now.wall)
 
-    def _settle(self, now: Instant) -> None:
-        """Let go of a named peer where one is beyond the limit, once the last of them is of use."""
+    def settle(self, service: int, now: Instant) -> None:
+        """Let go of a named peer where one is beyond the limit, once the last of them is ready; such as lack a service go first."""
+        if len(self._peers) <= self._slots.most:
+            return
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         if len(named) > self._slots.most and named[-1].is_ready:
-            address = self._named().given_up().address
+            address = self._named().given_up({peer.address for peer in self.ready(service)}).address
             self.drop(next(peer for peer in named if peer.address == address), DismissedError("others are connected"), now)
 
     def _named(self) -> Slots:
@@ -309,7 +309,7 @@ class PeerPool:
     def next_try(self, now: Instant) -> float | None:
         """When the next connection is due, by the monotonic clock."""
         slots = self._named()
-        due = [self._due(each, now) for each in slots.free if slots.takes(each)]
+        due = [self._due(each, now) for each in slots.taking(slots.free)]
         if self._discovery is not None:
             due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
         return min(due, default=None)

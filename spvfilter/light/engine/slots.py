@@ -7,7 +7,7 @@ our filter headers is heard again first, in at most a quarter of them, so that n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 
@@ -26,9 +26,9 @@ def most_contesting(most: int) -> int:
 
 
 class Slots:
-    """At most `most` connections to named addresses. `contesting` are addresses that contradict us, which may change."""
+    """At most `most` connections to named addresses. `contesting` gives those that contradict us, the most important first."""
 
-    def __init__(self, most: int, contesting: Collection[str]) -> None:
+    def __init__(self, most: int, contesting: Callable[[], Sequence[str]]) -> None:
         self.most = most
         self.contesting = contesting
         self._there: Sequence[Slot] = ()
@@ -49,34 +49,53 @@ class Slots:
 
     def choose(self, candidates: Sequence[Slot]) -> Slot | None:
         """The candidate to connect next, if there is one that gets a slot."""
-        best = min(candidates, key=self._rank, default=None)
-        return best if best is not None and self.takes(best) else None
+        wanted = self._wanted()
 
-    def takes(self, candidate: Slot) -> bool:
-        """Whether there is a slot, or the candidate is worth more than one of those that are there; one at a time is beyond the limit.
+        def rank(candidate: Slot) -> tuple[int, bool, bool, float]:
+            place = wanted.index(candidate.address) if candidate.address in wanted else len(wanted)
+            return place, candidate.group in self._groups, candidate.host in self._hosts, candidate.since
 
-        It is worth more if it contradicts us, or is of a network or a host that lacks while another has several.
+        return min(self.taking(candidates), key=rank, default=None)
+
+    def taking(self, candidates: Sequence[Slot]) -> list[Slot]:
+        """The candidates for which there is a slot, or that are worth more than one that is there; one at a time is beyond the limit.
+
+        Worth more is who contradicts us, and who is of a network or a host that lacks while another has several.
         """
         if len(self._there) != self.most:
-            return len(self._there) < self.most
-        if self._is_wanted_contester(candidate):
-            return True
-        if candidate.group not in self._groups:
-            return any(self._groups[each.group] > 1 for each in self._spare)
-        return candidate.host not in self._hosts and any(self._hosts[each.host] > 1 for each in self._spare)
+            return list(candidates) if len(self._there) < self.most else []
+        wanted, spare = self._wanted(), self._spare()
+        has_groups = any(self._groups[each.group] > 1 for each in spare)
+        has_hosts = any(self._hosts[each.host] > 1 for each in spare)
+        if not wanted and not has_groups:
+            return []
+        return [
+            each
+            for each in candidates
+            if each.address in wanted or (has_groups and each.group not in self._groups) or (has_hosts and each.host not in self._hosts)
+        ]
 
-    def _rank(self, candidate: Slot) -> tuple[bool, bool, bool, float]:
-        is_contester = self._is_wanted_contester(candidate)
-        return not is_contester, candidate.group in self._groups, candidate.host in self._hosts, candidate.since
+    def _wanted(self) -> Sequence[str]:
+        """Who contradicts us and should be connected for that, the most important first."""
+        contesting = self.contesting()
+        return wanted_of(contesting, {each.address for each in self._there}, self.most) if contesting else ()
 
-    def _is_wanted_contester(self, candidate: Slot) -> bool:
-        contesters = sum(each.address in self.contesting for each in self._there)
-        return candidate.address in self.contesting and contesters < most_contesting(self.most)
-
-    @property
     def _spare(self) -> list[Slot]:
-        return [each for each in self._there if each.address not in self.contesting]
+        contesting = self.contesting()
+        return [each for each in self._there if each.address not in contesting]
 
-    def given_up(self) -> Slot:
-        """The connection to end, where one is beyond the limit: the latest of a host with several, else of a network, else of all."""
-        return max(self._spare or self._there, key=lambda each: (self._hosts[each.host] > 1, self._groups[each.group] > 1, each.since))
+    def given_up(self, useful: Collection[str]) -> Slot:
+        """The connection to end, where one is beyond the limit.
+
+        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all the latest.
+        """
+
+        def rank(slot: Slot) -> tuple[bool, bool, bool, float]:
+            return slot.address not in useful, self._hosts[slot.host] > 1, self._groups[slot.group] > 1, slot.since
+
+        return max(self._spare() or self._there, key=rank)
+
+
+def wanted_of(contesting: Sequence[str], there: Collection[str], most: int) -> Sequence[str]:
+    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of `most` in all."""
+    return [address for address in contesting[: most_contesting(most)] if address not in there]

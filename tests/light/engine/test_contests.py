@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.compact import HidesBehindDoubt
+from simulation.behaviours.compact import FalseFilters, HidesBehindDoubt
+from simulation.world import World
 from spvfilter.light.engine.coverage import MAX_CONTESTS, Coverage
 from spvfilter.light.engine.effects import Connect
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Tick
+from spvfilter.light.engine.inputs import Connected, Lost, Tick
+from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.events import Mode
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.watch.match import Completeness
 from support.discovery import Run
 from support.stage import Prompt, Stage, stage
@@ -81,20 +88,48 @@ def test_blocks_that_leave_the_chain_are_in_no_doubt() -> None:
     assert coverage.is_changed
 
 
-def test_few_addresses_are_remembered_and_of_those_rather_the_ones_that_leave_doubt() -> None:
+def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> None:
     coverage = covered()
     for number in range(MAX_CONTESTS):
-        coverage.contest(f"10.{number}.0.1:1", 9, 80)
+        coverage.contest(f"10.{number}.0.1:1", 9 + number, 80)
     coverage.compared("10.3.0.1:1", 80)
-    coverage.contest("10.9.0.1:1", 9, 80)
+    assert coverage.contesting[-1] == "10.3.0.1:1"
+    coverage.contest("10.9.0.1:1", 20, 80)  # in place of one that leaves no doubt
     assert len(coverage.contests) == MAX_CONTESTS
     assert "10.3.0.1:1" not in coverage.contests
-    coverage.contest("10.8.0.1:1", 9, 80)
+    coverage.contest("10.8.0.1:1", 20, 90)
     assert len(coverage.contests) == MAX_CONTESTS
     assert "10.0.0.1:1" not in coverage.contests
-    coverage.contest("10.8.0.1:2", 9, 80)  # one host pushes nobody else out
+    coverage.contest("10.8.0.1:2", 20, 90)  # one host pushes nobody else out
     assert "10.8.0.1:1" not in coverage.contests
     assert "10.1.0.1:1" in coverage.contests
+    for address in coverage.contesting:
+        coverage.agrees(address, 100)
+    assert not coverage.contests
+    assert doubts(coverage) == [(10, 90)]  # of those that nobody can withdraw any more
+    assert doubts(Coverage.parse(coverage.encode())) == [(10, 90)]
+    coverage.outweigh(89, ())
+    assert doubts(coverage) == [(10, 90)]
+    coverage.limit(85)
+    assert doubts(coverage) == [(10, 85)]
+    coverage.outweigh(85, ())
+    assert doubts(coverage) == []
+
+
+def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
+    coverage = covered()
+    coverage.contest(ONE, 9, 80)
+    coverage.contest(OTHER, 9, 90)
+    coverage.outweigh(79, ())
+    coverage.outweigh(100, {ONE, OTHER})
+    assert doubts(coverage) == [(10, 90)]
+    coverage.outweigh(85, {ONE})
+    assert doubts(coverage) == [(10, 90)]
+    coverage.outweigh(90, {ONE})
+    assert doubts(coverage) == [(10, 80)]
+    coverage.outweigh(90, ())
+    assert doubts(coverage) == []
+    assert set(coverage.contesting) == {ONE, OTHER}
 
 
 def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
@@ -104,7 +139,7 @@ def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
     raw = coverage.encode()
     assert not coverage.is_changed
     assert Coverage.parse(raw) == coverage
-    before = raw.replace(b'"contests":[["10.1.0.1:1",9,80],["10.2.0.1:1",-1,3]],', b"")
+    before = raw.replace(b'"contests":[["10.1.0.1:1",9,80],["10.2.0.1:1",-1,3]],"unheard":null,', b"")
     assert before != raw
     assert Coverage.parse(before).in_doubt == ()
 
@@ -165,17 +200,138 @@ def test_a_contradiction_of_one_that_is_gone_is_outweighed_by_three(tmp_path: Pa
         assert world.synced[-1].disputed == ()
 
 
+class HidesFrom(FalseFilters):
+    """Has one element too many where no block can show it, up to a height; above it leaves our scripts out."""
+
+    height = 10**9
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        if block.height > self.height:
+            return elements - self.world.truth.scripts()
+        spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
+        paid = {out.script_pubkey for tx in self.world.truth.regtest.chain.txs(block) for out in tx.outputs}
+        has_room = any(script[:1] == b"\x51" for script in spent & paid)
+        return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if has_room else elements
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it(tmp_path: Path, is_killed: bool) -> None:
+    """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block is judged."""
+    liars: list[HidesFrom] = []
+
+    def liar(rng: random.Random, world: World) -> HidesFrom:
+        liars.append(HidesFrom(rng, world))
+        return liars[-1]
+
+    with stage(tmp_path, Mode.COMPACT, liar, liar, Prompt) as world:
+        for each in liars:
+            each.height = world.truth.height
+        honest = world.nodes[-1]
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        honest.is_up = True
+        world.pass_time(400)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert engine.coverage.contests
+        assert not engine.coverage.in_doubt
+        world.truth.receive()
+        world.truth.mine()
+        for _ in range(2_000):
+            world.pass_time(0.002)
+            if engine._filter_headers.verdicts._cases:
+                break
+        honest.is_up = False
+        honest.hang_up()
+        if is_killed:
+            while world.process.disk.waiting:
+                world.pass_time(0.01)
+            world.kill()
+            world.pass_time(60)
+        world.wait_synced(within=60)
+        assert not world.has_found_all()
+        assert world.synced[-1].disputed
+        honest.is_up = True
+        world.pass_time(1_800)
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert world.has_found_all()
+        assert world.synced[-1].disputed == ()
+
+
+def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.nodes[0].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        assert isinstance(world.process.engine, Engine)
+        world.process.engine.coverage.contest(world.nodes[0].addresses[0], -1, world.truth.height)
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert world.synced[-1].disputed
+        world.nodes[1].is_up = False
+        world.kill()
+        world.truth.mine()
+        world.nodes[0].is_up = True
+        world.pass_time(60)
+        world.wait_synced(within=600)
+        assert world.synced[-1].disputed == ()
+
+
 def test_an_address_that_was_discovered_is_connected_first_in_at_most_a_quarter_of_the_connections() -> None:
-    run = Run()
-    discovery = run.engine.pool._discovery
-    assert discovery is not None
     contesting = [f"203.{net}.113.77:8333" for net in range(MAX_CONTESTS)]
-    for address in contesting:
-        run.engine.coverage.contest(address, 9, 80)
-    for number in range(300):
-        discovery.book.add(f"{101 + number // 256}.{number % 256}.0.1:8333", 0x49, START, "1.1", START)
+    run = discovering(contesting)
     dialled = [effect.address for _ in range(8) for effect in run.do(Tick(), 5.0) if isinstance(effect, Connect)]
     assert dialled[:2] == contesting[:2]
     assert len(dialled) == 7
     assert not set(dialled[2:]) & set(contesting)
     run.client.store.close()
+
+
+def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
+    """The addresses that are dialled meanwhile, of which some are there."""
+    dialled: list[str] = []
+    for _ in range(2 * seconds):
+        effects = deque(run.do(Tick(), 0.5))
+        while effects:
+            effect = effects.popleft()
+            if not isinstance(effect, Connect):
+                continue
+            dialled.append(effect.address)
+            if is_there(effect.address):
+                effects += run.do(Connected(effect.peer, host_of(effect.address), 0x4D, 0, True, True, "/x/", int(run.now.wall)))
+            else:
+                effects += run.do(Lost(effect.peer, ConnectionRefusedError("refused")))
+    return dialled
+
+
+def test_one_that_contradicted_and_is_dead_keeps_nobody_else_away() -> None:
+    contesting = ["203.1.113.77:8333", "203.2.113.77:8333"]
+    run = discovering(contesting)
+    dialled = dial(run, 100, lambda address: address not in contesting)
+    assert [address for address in dialled if address in contesting] == contesting
+    assert sum(peer.profile is not None for peer in run.engine.pool) == run.engine.options.max_peers
+    run.client.store.close()
+
+
+def test_in_an_outage_others_are_tried_as_well() -> None:
+    run = discovering(["203.1.113.77:8333"])
+    dialled = dial(run, 600, lambda address: False)
+    assert dialled.count("203.1.113.77:8333") <= 2
+    assert len(set(dialled)) > 40
+    run.client.store.close()
+
+
+def discovering(contesting: list[str]) -> Run:
+    """An engine with an address book of 300, and addresses that have contradicted it."""
+    run = Run()
+    for address in contesting:
+        run.engine.coverage.contest(address, 9, 80)
+    discovery = run.engine.pool._discovery
+    assert discovery is not None
+    for number in range(300):
+        discovery.book.add(f"{101 + number // 256}.{number % 256}.0.1:8333", 0x49, START, "1.1", START)
+    return run

@@ -17,6 +17,7 @@ from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Service
 from support.stage import Prompt, at, stage
 
 NOW = 1_700_000_000.0
@@ -30,7 +31,7 @@ class Pool(PeerPool):
         self.contesting = contesting if contesting is not None else []
         self.hosts: dict[str, str] = {}  # of names
         self.dead: set[str] = set()
-        super().__init__(addresses, {}, most, Patience(), self.out, None, self.contesting)
+        super().__init__(addresses, {}, most, Patience(), self.out, None, lambda: self.contesting)
         self.now = 0.0
 
     def pass_time(self, seconds: int) -> None:
@@ -47,6 +48,7 @@ class Pool(PeerPool):
                     if made is not None:
                         self.move(made, PeerState.READY)
             self.advance(now)
+            self.settle(COMPACT_FILTERS, now)
             self.now += 1.0
 
     @property
@@ -121,6 +123,45 @@ def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_t
     there = other.there
     other.pass_time(600)
     assert other.there == there
+
+
+def test_who_contradicts_and_cannot_be_connected_costs_nobody_a_place() -> None:
+    pool = Pool([f"10.{net}.0.1:1" for net in range(6)], 4, ["10.5.0.1:1"])
+    pool.dead = {"10.5.0.1:1"}
+    pool.pass_time(10)
+    before = list(pool.ready())
+    assert len(before) == 4
+    pool.pass_time(3_600)
+    assert list(pool.ready()) == before
+
+
+class WithoutFilters(Prompt):
+    """Has blocks, and no compact filters."""
+
+    services = Service.NETWORK | Service.WITNESS
+
+
+def test_one_of_another_network_that_lacks_what_is_needed_takes_no_place(tmp_path: Path) -> None:
+    placed = at(Prompt, 1, net=1), at(Prompt, 2, net=1), at(WithoutFilters, 3)
+    with stage(tmp_path, Mode.COMPACT, *placed, max_peers=2) as world:
+        world.nodes[2].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[2].is_up = True
+        assert world.process is not None
+        there = {id(each.node) for each in world.process.connections.values()}
+        for _ in range(60):
+            world.pass_time(30)
+            ready = {id(each.node) for each in world.process.connections.values() if each.is_ready}
+            assert there <= ready | {id(world.nodes[2])}
+
+
+def test_many_addresses_are_looked_at_in_no_time_that_grows_with_their_square() -> None:
+    pool = Pool([f"10.{net // 250}.{net % 250}.1:1" for net in range(1_000)], 8)
+    pool.pass_time(2)
+    slots = pool._named()
+    assert len(slots.free) == 992
+    assert slots.taking(slots.free) == []
 
 
 def test_who_makes_room_is_not_told_of_as_a_fault() -> None:
