@@ -135,7 +135,8 @@ class FilterHeaders:
         self._check_allies()
         self.verdicts.advance()
         self._coverage.agreed(self._agreed_height(2))
-        if self._coverage.contests or self._coverage.unheard:  # who contradicted and is gone leaves it behind, until three stand by our filter headers
+        if self._coverage.contests or self._coverage.unheard:
+            # who contradicted and is gone leaves doubt behind, until three stand by our filter headers
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
