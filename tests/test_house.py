@@ -322,6 +322,12 @@ def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) ->
     assert not loaded_by(code) & DEFERRED
 
 
+def test_what_only_a_run_needs_is_loaded_when_it_begins() -> None:
+    assert not loaded_by("from spvfilter import LightClient") & {"spvfilter.light.engine.engine", "spvfilter.wire.session"}
+    assert "spvfilter.rpc.fullnode" not in loaded_by("from spvfilter import Matcher")
+    assert "spvfilter.scan.matcher" not in loaded_by("import spvfilter.cli.scan.command")
+
+
 def names_bound(module: str) -> set[str]:
     """Names that a module imports."""
     return {alias.name for node in nodes(module) if isinstance(node, ast.ImportFrom) for alias in node.names}

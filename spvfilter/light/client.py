@@ -19,7 +19,6 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
-from spvfilter.light.running import Running, close_opened, opened
 from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -34,15 +33,18 @@ from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Sn
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
-from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent import futures
+
+    from spvfilter.light import running as runs
+    from spvfilter.light.running import Running
 else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
+    runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
 
 
 @public
@@ -150,12 +152,12 @@ class LightClient:
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         self._watch.hold()
         watch = self._watch.copy()  # what it learns is this run's
-        opening = thread.submit(lambda: opened(self._path, watch, self._options, rebuild=self._rebuild))
+        opening = thread.submit(lambda: runs.opened(self._path, watch, self._options, rebuild=self._rebuild))
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
                 raise ParameterError("DNS seeds are not asked through a proxy, and the database knows no address: name peers")
-            self._running = Running(
+            self._running = runs.Running(
                 self._options,
                 watch,
                 store,
@@ -168,7 +170,7 @@ class LightClient:
             )
         except BaseException:
             self._watch.release()
-            closing = thread.submit(close_opened, opening)
+            closing = thread.submit(lambda: runs.close_opened(opening))
             thread.shutdown(wait=False)
             await asyncio.shield(asyncio.wrap_future(closing))
             raise
@@ -383,7 +385,6 @@ class LightClient:
         tx = Transaction.parse(to_bytes(raw_tx))
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
-        check_broadcast(running.engine.books, tx)
         return await running.broadcast(tx, values, is_private=private)
 
     async def abandon(self, txid: bytes) -> None:

@@ -44,7 +44,7 @@ from spvfilter.store.views import SearchedEntries, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.reader import decoded
-from spvfilter.wallet.refusals import check_abandon
+from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
@@ -257,7 +257,8 @@ class Running:
         return self.engine.status_with(tip, height, searched)
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
-        """Broadcast a transaction and wait for what is known of it. Raises PeerError, TxConflictError, PrivacyError."""
+        """Broadcast a transaction and wait for what is known of it. Raises ParameterError, PeerError, TxConflictError, PrivacyError."""
+        check_broadcast(self.engine.books, tx)
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(tx.txid, []).append(call)
         self.feed(Sending(tx.raw, input_values, is_private))

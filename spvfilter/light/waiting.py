@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
-from spvfilter.light.running import Running
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import HistoryEntry
 
 if TYPE_CHECKING:
     import logging
+
+    from spvfilter.light.running import Running
 else:
     logging = deferred("logging")
 

@@ -14,14 +14,16 @@ from spvfilter.errors import NodeAnswerError, ParameterError, SourceError
 from spvfilter.kernel import Place
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
-from spvfilter.rpc.fullnode import FullNode, Listing
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE, Feed, PendingBlock, ScanReport
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSpan, Problem, Readable, block_ref
-from spvfilter.scan.undo import UndoMode, UndoPlace
+from spvfilter.scan.undo import UndoPlace
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent import futures
+
+    from spvfilter.rpc.fullnode import FullNode, Listing
 else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")

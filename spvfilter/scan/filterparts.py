@@ -15,7 +15,8 @@ from spvfilter.scan.calling import ATTEMPTS, Calls, LostError
 from spvfilter.scan.parts import PartBlocks
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
-from spvfilter.scan.undo import UndoMode, UndoPlace, block_coins
+from spvfilter.scan.undo import UndoPlace, block_coins
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,7 +15,8 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.rows import FILE_NUMBER, LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_SIZES, UNKNOWN
 from spvfilter.scan.sources import BlockFiles, BlockRef, BlockSpan, Problem, linked
-from spvfilter.scan.undo import UndoFile, UndoFiles, UndoMode
+from spvfilter.scan.undo import UndoFile, UndoFiles
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     from concurrent import futures

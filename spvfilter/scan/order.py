@@ -15,7 +15,7 @@ from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, BlockSpan, Problem, RawBlock, Readable, Spool, block_ref
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import asyncio

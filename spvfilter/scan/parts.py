@@ -18,7 +18,8 @@ from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.remote import located
 from spvfilter.scan.sources import BlockFiles, BlockRef, FileBlocks, Problem
-from spvfilter.scan.undo import UndoMode, UndoPlace
+from spvfilter.scan.undo import UndoPlace
+from spvfilter.scan.undomode import UndoMode
 
 _UNREADABLE = (FormatError, SourceError, OSError)
 

@@ -18,7 +18,8 @@ from spvfilter.scan.order import ScanReport
 from spvfilter.scan.rowlinks import RowLinker, RowLinks, Run, order_rows, roots_of
 from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
 from spvfilter.scan.sources import BlockSpan
-from spvfilter.scan.undo import UndoFile, UndoMode
+from spvfilter.scan.undo import UndoFile
+from spvfilter.scan.undomode import UndoMode
 
 _COPY = struct.Struct("<IQI")  # file, offset and size at the start of a row
 

@@ -28,7 +28,7 @@ from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from spvfilter.primitives import Serializable, read_compact_size, to_bytes
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.remote import FilePath, RemoteFile, fetched, located
-from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoMode, UndoPlace
+from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoPlace
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import tempfile

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from hashlib import sha256
 from itertools import chain, islice
 from typing import NamedTuple
@@ -32,15 +31,6 @@ UNDO = Framing("undo record", 1, MAX_UNDO_SIZE - HASH_SIZE, HASH_SIZE)
 _COUNT_SIZE = 9  # bytes of the longest CompactSize
 _PATIENCE = 64  # times the size of a file that is hashed at most to find where its records belong
 _LEAST_PATIENCE = 1 << 28  # bytes
-
-
-@public
-class UndoMode(StrEnum):
-    """Whether files of blocks are read with the undo files beside them."""
-
-    AUTO = "auto"  # where there are any
-    REQUIRE = "require"  # a block without its record is an error
-    OFF = "off"
 
 
 class LinkedBlock(NamedTuple):

@@ -19,7 +19,7 @@ from spvfilter.scan.listing import Listing
 from spvfilter.scan.onworker import ListedFile, files_here, list_here
 from spvfilter.scan.plan import PART_SIZE, Part, Places, Plan, planned
 from spvfilter.scan.sources import BlockSpan, Problem
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import asyncio

@@ -24,7 +24,7 @@ from spvfilter.scan.filterparts import BuiltFilter, cluster_filters
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.remote import seen_anywhere
 from spvfilter.scan.sources import BlockFiles
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import asyncio

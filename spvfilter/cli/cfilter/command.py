@@ -22,7 +22,7 @@ from spvfilter.kernel import GcsQuery
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER, MAX_BLOCK_SIZE
 from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 
 FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1  # exit code

@@ -12,7 +12,8 @@ from spvfilter.kernel import txid, walk_block
 from spvfilter.network import Network
 from spvfilter.primitives import Reader, hash_to_hex
 from spvfilter.scan.sources import BlockRef, BlockSource, Problem
-from spvfilter.scan.undo import UndoMode, block_coins
+from spvfilter.scan.undo import block_coins
+from spvfilter.scan.undomode import UndoMode
 
 _OP_RETURN = 0x6A
 

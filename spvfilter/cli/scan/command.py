@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network, add_watch_file, day, standard_input, watch_list, whole
-from spvfilter.cli.scan import node
-from spvfilter.cli.term.matches import FORMATS, Totals, batch_printer, printer
-from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.arguments import add_network, add_watch_file, day, watch_list, whole
+from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
+from spvfilter.cli.term.matches import FORMATS
+from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.picture import check_picture
-from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
-from spvfilter.errors import FormatError, IncompleteScanError, ParameterError, SourceError
-from spvfilter.primitives import hash_to_hex
-from spvfilter.scan.balance import BalanceHistory
-from spvfilter.scan.batches import MatchBatch
-from spvfilter.scan.matcher import Matcher
+from spvfilter.errors import ParameterError, SourceError
 from spvfilter.scan.remote import is_url
-from spvfilter.scan.sources import BlockFiles, BlockSpan
-from spvfilter.scan.streams import stream_blocks
-from spvfilter.scan.undo import UndoMode
+from spvfilter.scan.undomode import UndoMode
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
+    from spvfilter.cli.scan import directory, files, node
+    from spvfilter.scan import matcher as matchers, sources
+else:  # to show --help, they are not needed
+    directory = deferred("spvfilter.cli.scan.directory")
+    files = deferred("spvfilter.cli.scan.files")
+    node = deferred("spvfilter.cli.scan.node")
+    matchers = deferred("spvfilter.scan.matcher")
+    sources = deferred("spvfilter.scan.sources")
 
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
-_INCOMPLETE = 1  # exit code
-_POLL_S = 0.1
 _MOST_HEIGHT = 0x7FFFFFFF
-_HASHES_SHOWN = 20
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of blocks
 
 
@@ -94,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--publish", metavar="URL", help="with --out: put matches and totals below s3://… or another URL, too")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
-    node.configure(parser)
+    configure_node(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,16 +100,16 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
         raise ParameterError("'-' is standard input and cannot be combined with another PATH")
-    is_node = node.is_node(args.paths)
+    is_node = is_node_url(args.paths)
     if not is_node:
-        node.check_without_node(args)
+        check_without_node(args)
     for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
         if is_url(name):
             raise ParameterError(f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere")
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    span = BlockSpan(args.from_height, args.to_height, args.from_date)
+    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
     if span.is_limited and args.paths == [_STDIN]:
         raise ParameterError("a range of blocks can be taken of files, not of standard input")
     if is_node and args.out is not None:
@@ -130,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_in_parts(args, watch, span)
     if args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
         raise ParameterError("--processes, --dask, --publish and --format parquet need --out DIR")
-    matcher = Matcher(watch, jobs=args.jobs, check=args.check)
+    matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
     if is_node:
         with _page(args.output) as page:
             return node.run(args, matcher, span, page)
@@ -139,16 +133,14 @@ def run(args: argparse.Namespace) -> int:
         if args.paths != [_STDIN] and not any(is_url(name) or Path(name).exists() for name in args.paths):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
-        return asyncio.run(_Scan(matcher, args, span, page).run())
+        return files.run(args, matcher, span, page)
 
 
-def _run_in_parts(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
+def _run_in_parts(args: argparse.Namespace, watch: WatchList, span: sources.BlockSpan) -> int:
     if args.output is not None:
         raise ParameterError("--out DIR has the output in it: --output FILE is for a scan without it")
     if args.paths == [_STDIN]:
         raise ParameterError("--out is for blocks in files, not on standard input")
-    from spvfilter.cli.scan import directory
-
     return directory.run(args, watch, span)
 
 
@@ -168,132 +160,3 @@ def _page(output: str | None) -> Iterator[Page]:
         return
     with Path(output).open("w", encoding="utf-8", newline="") as file:
         yield Page(file)
-
-
-class _Scan:
-    """One scan and its output."""
-
-    def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
-        self._matcher = matcher
-        self._paths: list[str] = args.paths
-        self._format = args.format or "table"
-        self._undo = args.undo
-        self._span = span
-        self._quiet = args.quiet
-        self._page = page
-        self._totals = Totals()
-        self._plot: str | None = args.plot
-        self._history = BalanceHistory()
-        self._files: BlockFiles | None = None  # None for standard input
-        self._bad: list[str] = []  # parts of standard input that are no blocks
-
-    async def run(self) -> int:
-        start = time.monotonic()
-        complete = True
-        with progress(self._page.console) as shown:
-            ticker = asyncio.create_task(self._tick(shown))
-            try:
-                await self._print_matches(shown)
-            except IncompleteScanError:
-                complete = False
-            finally:
-                ticker.cancel()
-            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
-        report = self._matcher.report
-        for problem in (*report.problems, *report.undo_problems, *(f"standard input: {bad}" for bad in self._bad)):
-            complain(str(problem))
-        if not report.blocks:
-            raise SourceError(
-                "nothing could be read"
-                if report.problems or self._bad
-                else f"no block in {'standard input' if self._paths == [_STDIN] else ', '.join(self._paths)}"
-            )
-        discarded = self._totals.discard(report.stale)
-        if self._plot is not None:
-            from spvfilter.cli.scan.plot import draw
-
-            await asyncio.to_thread(draw, self._history, Path(self._plot))
-        if not self._quiet:
-            if self._format == "table" or sys.stderr.isatty():
-                self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
-            self._summarise(time.monotonic() - start, discarded)
-        return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
-
-    async def _print_matches(self, shown: ProgressDisplay) -> None:
-        show = self._shower()
-        blocks: BlockFiles | Iterator[bytes]
-        if self._paths == [_STDIN]:
-            blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
-        else:
-            blocks = self._files = BlockFiles(self._paths, undo=self._undo, span=self._span)
-        try:
-            async with aclosing(self._matcher.scan_batches(blocks)) as batches:
-                async for batch in batches:
-                    shown.clear()
-                    show(batch)
-                    if self._plot is not None:
-                        self._history.add(batch.block)
-        except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
-            where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
-            raise SourceError(f"standard input: {where}") from None
-
-    def _shower(self) -> Callable[[MatchBatch], None]:
-        """What prints the matches of a block, and counts them."""
-        if self._format == "table":
-            row = printer(self._page, self._format)
-
-            def show(batch: MatchBatch) -> None:
-                for match in batch.matches():
-                    row(match)
-                    self._totals.add(match)
-
-            return show
-        lines = batch_printer(self._page, self._format)
-        if self._quiet or not (sys.stderr.isatty() or self._paths == [_STDIN]):  # blocks of a stream may turn out to be stale
-            return lines
-
-        def show_and_count(batch: MatchBatch) -> None:
-            lines(batch)
-            self._totals.add_batch(batch, self._matcher.watch)
-
-        return show_and_count
-
-    async def _tick(self, shown: ProgressDisplay) -> None:
-        while True:
-            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
-            await asyncio.sleep(_POLL_S)
-
-    def _summarise(self, seconds: float, discarded: int) -> None:
-        report = self._matcher.report
-        found = f"{report.matches} match{'es' if report.matches != 1 else ''}" if report.matches else "nothing found"
-        size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
-        say = Page(sys.stderr).line
-        say(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
-        if report.duplicates:
-            say(f"{len(report.duplicates):,} duplicate block(s), not counted")
-        if report.stale:
-            given = f"; {discarded} of their matches were printed before that was known" if discarded else ""
-            say(f"{len(report.stale):,} stale block(s), off the branch with the most work, not counted{given}")
-            for block in report.stale[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
-        if report.unproven:
-            say(f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by hand:")
-            for block in report.unproven[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
-        if self._files is not None and (assumed := self._files.assumed):
-            say(f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network names another)")
-        if report.segments > 1:
-            say(f"{report.segments:,} runs of blocks, with missing blocks between them")
-        self._say_what_is_not_seen(say)
-
-    def _say_what_is_not_seen(self, say: Callable[[str], None]) -> None:
-        report = self._matcher.report
-        if report.by_undo and report.without_undo:
-            say(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
-            for block in report.without_undo[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
-        if report.unseen:
-            say(
-                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the blocks "
-                "do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
-            )

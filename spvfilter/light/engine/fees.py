@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_VALUE
-from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.books import Books
+
+if TYPE_CHECKING:
+    from spvfilter.light.engine.context import Context
+    from spvfilter.light.engine.peers import Peer
+    from spvfilter.wallet.books import Books
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:

@@ -1,0 +1,162 @@
+"""`spvfilter scan PATH ...`: a scan of blocks in files or on standard input, and its output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+from spvfilter.cli.arguments import standard_input
+from spvfilter.cli.term.matches import Totals, batch_printer, printer
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
+from spvfilter.errors import FormatError, IncompleteScanError, SourceError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.balance import BalanceHistory
+from spvfilter.scan.batches import MatchBatch
+from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.streams import stream_blocks
+
+STDIN = "-"
+_INCOMPLETE = 1  # exit code
+_POLL_S = 0.1
+_HASHES_SHOWN = 20
+
+
+def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
+    """Carry it out; the exit code."""
+    return asyncio.run(_Scan(matcher, args, span, page).run())
+
+
+class _Scan:
+    """One scan and its output."""
+
+    def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
+        self._matcher = matcher
+        self._paths: list[str] = args.paths
+        self._format = args.format or "table"
+        self._undo = args.undo
+        self._span = span
+        self._quiet = args.quiet
+        self._page = page
+        self._totals = Totals()
+        self._plot: str | None = args.plot
+        self._history = BalanceHistory()
+        self._files: BlockFiles | None = None  # None for standard input
+        self._bad: list[str] = []  # parts of standard input that are no blocks
+
+    async def run(self) -> int:
+        start = time.monotonic()
+        complete = True
+        with progress(self._page.console) as shown:
+            ticker = asyncio.create_task(self._tick(shown))
+            try:
+                await self._print_matches(shown)
+            except IncompleteScanError:
+                complete = False
+            finally:
+                ticker.cancel()
+            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+        report = self._matcher.report
+        for problem in (*report.problems, *report.undo_problems, *(f"standard input: {bad}" for bad in self._bad)):
+            complain(str(problem))
+        if not report.blocks:
+            raise SourceError(
+                "nothing could be read"
+                if report.problems or self._bad
+                else f"no block in {'standard input' if self._paths == [STDIN] else ', '.join(self._paths)}"
+            )
+        discarded = self._totals.discard(report.stale)
+        if self._plot is not None:
+            from spvfilter.cli.scan.plot import draw
+
+            await asyncio.to_thread(draw, self._history, Path(self._plot))
+        if not self._quiet:
+            if self._format == "table" or sys.stderr.isatty():
+                self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
+            self._summarise(time.monotonic() - start, discarded)
+        return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
+
+    async def _print_matches(self, shown: ProgressDisplay) -> None:
+        show = self._shower()
+        blocks: BlockFiles | Iterator[bytes]
+        if self._paths == [STDIN]:
+            blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
+        else:
+            blocks = self._files = BlockFiles(self._paths, undo=self._undo, span=self._span)
+        try:
+            async with aclosing(self._matcher.scan_batches(blocks)) as batches:
+                async for batch in batches:
+                    shown.clear()
+                    show(batch)
+                    if self._plot is not None:
+                        self._history.add(batch.block)
+        except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
+            where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
+            raise SourceError(f"standard input: {where}") from None
+
+    def _shower(self) -> Callable[[MatchBatch], None]:
+        """What prints the matches of a block, and counts them."""
+        if self._format == "table":
+            row = printer(self._page, self._format)
+
+            def show(batch: MatchBatch) -> None:
+                for match in batch.matches():
+                    row(match)
+                    self._totals.add(match)
+
+            return show
+        lines = batch_printer(self._page, self._format)
+        if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):  # blocks of a stream may turn out to be stale
+            return lines
+
+        def show_and_count(batch: MatchBatch) -> None:
+            lines(batch)
+            self._totals.add_batch(batch, self._matcher.watch)
+
+        return show_and_count
+
+    async def _tick(self, shown: ProgressDisplay) -> None:
+        while True:
+            shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+            await asyncio.sleep(_POLL_S)
+
+    def _summarise(self, seconds: float, discarded: int) -> None:
+        report = self._matcher.report
+        found = f"{report.matches} match{'es' if report.matches != 1 else ''}" if report.matches else "nothing found"
+        size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
+        say = Page(sys.stderr).line
+        say(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
+        if report.duplicates:
+            say(f"{len(report.duplicates):,} duplicate block(s), not counted")
+        if report.stale:
+            given = f"; {discarded} of their matches were printed before that was known" if discarded else ""
+            say(f"{len(report.stale):,} stale block(s), off the branch with the most work, not counted{given}")
+            for block in report.stale[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
+        if report.unproven:
+            say(f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by hand:")
+            for block in report.unproven[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
+        if self._files is not None and (assumed := self._files.assumed):
+            say(f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network names another)")
+        if report.segments > 1:
+            say(f"{report.segments:,} runs of blocks, with missing blocks between them")
+        self._say_what_is_not_seen(say)
+
+    def _say_what_is_not_seen(self, say: Callable[[str], None]) -> None:
+        report = self._matcher.report
+        if report.by_undo and report.without_undo:
+            say(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
+            for block in report.without_undo[:_HASHES_SHOWN]:
+                say(f"  {hash_to_hex(block)}")
+        if report.unseen:
+            say(
+                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the blocks "
+                "do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
+            )
