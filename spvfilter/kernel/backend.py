@@ -45,7 +45,10 @@ def reference() -> dict[str, object]:
 
 def compiled() -> dict[str, object]:
     """The compiled functions and types, by name. Raises ImportError if they are missing, broken, or compiled from other sources."""
-    native = import_module(_NATIVE)
+    try:
+        native = import_module(_NATIVE)
+    except SystemError as error:  # a free-threaded Python loads what was compiled for others, as far as this
+        raise ImportError(f"{error}: it was compiled for another Python", name=_NATIVE) from error
     try:
         return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
     except AttributeError as error:

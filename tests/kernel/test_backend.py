@@ -101,6 +101,20 @@ def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: 
         backend.choose()
 
 
+def test_a_compiled_kernel_that_another_kind_of_python_loads_is_not_taken(wanted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free-threaded Python takes a file by the name of the stable ABI, of which it has none."""
+
+    def refuse(name: str) -> ModuleType:
+        if name == NATIVE:
+            raise SystemError("init function of native returned uninitialized object")
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(backend, "import_module", refuse)
+    wanted("native")
+    with pytest.raises(errors.BackendError, match=r"uninitialized object: it was compiled for another Python"):
+        backend.choose()
+
+
 @pytest.mark.parametrize("name", ["fast", "Native", "pure "])
 def test_another_name_is_an_error(wanted: Any, name: str) -> None:
     wanted(name)

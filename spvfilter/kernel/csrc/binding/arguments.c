@@ -8,11 +8,23 @@ bool spv_refuse_type(const char *message, PyObject *object) {
     return false;
 }
 
+static PyObject *copied(PyObject *object) {
+    PyObject *bytes;
+#ifdef Py_GIL_DISABLED /* what locks the object before it writes waits; a bytearray does from 3.14 on, so before it may be torn */
+    Py_BEGIN_CRITICAL_SECTION(object);
+    bytes = PyBytes_FromObject(object);
+    Py_END_CRITICAL_SECTION();
+#else
+    bytes = PyBytes_FromObject(object);
+#endif
+    return bytes;
+}
+
 PyObject *spv_snapshot(PyObject *object) {
     if (SPV_LIKELY(PyBytes_Check(object)))
         return Py_NewRef(object);
     if (PyObject_CheckBuffer(object))
-        return PyBytes_FromObject(object);
+        return copied(object);
     spv_refuse_type("a bytes-like object expected, not %U", object);
     return NULL;
 }

@@ -16,6 +16,7 @@
 #ifndef SPV_BINDING_BINDING_H
 #define SPV_BINDING_BINDING_H
 
+#include <pyconfig.h> /* says whether this Python is free-threaded: such a one has no stable ABI before 3.15 */
 #ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000
 #endif
