@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,14 +57,13 @@ class _Nudger:
             yield
             return
         signal.signal(_NUDGE, self._notice)
-        self._start()
-        sys.unraisablehook = self._dropped
         try:
+            self._start()
+            sys.unraisablehook = self._dropped
             yield
         finally:
             sys.unraisablehook = self._usual_hook
             signal.set_wakeup_fd(-1)
-            self._ended.set()
             self._close()
             signal.signal(_NUDGE, signal.SIG_DFL)
 
@@ -77,9 +76,12 @@ class _Nudger:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _close(self) -> None:
-        os.close(self._writing)
+        self._ended.set()
         if self._thread.ident is not None:
+            with suppress(BlockingIOError):  # it is full, and about to be read
+                os.write(self._writing, bytes([_DROPPED]))  # an end of file would not come while a forked child has the other end, too
             self._thread.join()
+        os.close(self._writing)
         os.close(self._reading)
 
     def _notice(self, number: int, frame: object) -> None:
@@ -93,7 +95,8 @@ class _Nudger:
             self._usual_hook(given)
 
     def _serve(self) -> None:
-        while told := set(os.read(self._reading, 4096)):
+        while not self._ended.is_set():
+            told = set(os.read(self._reading, 4096))
             if _DROPPED in told and not self._ended.wait(_PAUSE_S):  # by then the destructor has ended
                 os.kill(os.getpid(), signal.SIGINT)
             if told - {_DROPPED, _NUDGE}:

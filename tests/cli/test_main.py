@@ -202,6 +202,25 @@ def test_a_program_that_runs_a_command_keeps_its_signals_and_threads() -> None:
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+FORKING = """
+import os, signal, sys
+from spvfilter.cli.interrupts import never_lost
+
+with never_lost():
+    child = os.fork()
+    if not child:
+        signal.pause()
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print("ended")
+"""
+
+
+def test_a_child_that_was_forked_and_lives_on_does_not_keep_a_command_from_its_end() -> None:
+    ran = process(code=FORKING)
+    assert (ran.returncode, ran.stdout) == (0, b"ended\n")
+
+
 def test_a_label_that_the_locale_cannot_write_is_escaped(block_file: Path, watch_file: Path) -> None:
     watch_file.write_text(watch_file.read_text().replace("P2TR", "Spar\u2011Büchse"), encoding="utf-8")
     ascii_only = environment(PYTHONIOENCODING="ascii")
