@@ -77,6 +77,9 @@ static void test_index(dice *dice) {
     memcpy(stranger, "\xff\xff\xff", 3);
     const uint8_t *numbers;
     CHECK(spv_find_header(whole, count, stranger, &numbers) == 0 || !memcmp(whole + SPV_INDEX_KEY * (count - 1), stranger, 3));
+    uint8_t *none = zeroed(0, 1); /* not a byte of which may be read */
+    CHECK(spv_find_header(none, 0, stranger, &numbers) == 0);
+    release(none);
     spv_put_le32(stranger, (uint32_t)count);
     memcpy(low + SPV_INDEX_KEY * half, stranger, 2); /* a number that no header has */
     CHECK(spv_join_indexes(parts, 2, joined) == SPV_RANGE);
