@@ -183,6 +183,10 @@ class HeaderChain:
         """The block hash at a height of the best chain. Raises ParameterError if there is none."""
         return self._active.hash_at(self._checked(height))
 
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The block hashes of the best chain at a range of heights; none if `last` is below `first`. Raises ParameterError."""
+        return self._active.hashes(self._checked(first), self._checked(last)) if first <= last else []
+
     def header_at(self, height: int) -> Header:
         """The header at a height of the best chain. Raises ParameterError if there is none."""
         return Header.parse(self._active.headers(self._checked(height), 1))

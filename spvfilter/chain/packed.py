@@ -103,6 +103,12 @@ class PackedHeaders:
         at = HEADER_SIZE * (height - self.first + 1) + 4
         return bytes(self._raw[at : at + 32]) or self.tip_hash
 
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The block hashes at a range of heights, both from `first` to `height`."""
+        rows = self.headers(first + 1, last - first + 1)
+        found = [rows[at : at + 32] for at in range(4, len(rows), HEADER_SIZE)]
+        return found if last < self.height else [*found, self.tip_hash]
+
     def height_of(self, block_hash: bytes) -> int | None:
         """The height of the header with this hash, or None."""
         if block_hash == self.tip_hash:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, ParameterError
@@ -19,6 +19,7 @@ from spvfilter.kernel import sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 from spvfilter.wire.foreign import foreign
 
+T = TypeVar("T")
 _ENVELOPE = struct.Struct("<4s12sI4s")
 _AT_ONCE = 1 << 16  # bytes in which sound messages are looked for together
 
@@ -83,11 +84,6 @@ class Decoder:
         """The command of the next message, if it is known to be complete and sound; None tells nothing."""
         return self._sound[0][0] if self._sound else None
 
-    @property
-    def next_payload(self) -> bytes:
-        """The payload of the next message where `next_command` is known."""
-        return self._sound[0][1]
-
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After a fatal error they are discarded."""
         if self.broken is None:
@@ -107,6 +103,19 @@ class Decoder:
         command, payload = self._sound.popleft()
         self._sound_size -= ENVELOPE_SIZE + len(payload)
         return Frame(command, payload)
+
+    def take_run(self, command: str, parse: Callable[[bytes], T | None], most: int) -> list[T]:
+        """What `parse` makes of the payloads of the next messages, while they are of a command, known to be sound, and it returns no None.
+
+        It ends after the payload with which `most` bytes are reached.
+        """
+        sound, made, size = self._sound, list[T](), 0
+        while size < most and sound and sound[0][0] == command and (value := parse(sound[0][1])) is not None:
+            _, payload = sound.popleft()
+            size += len(payload)
+            made.append(value)
+        self._sound_size -= ENVELOPE_SIZE * len(made) + size
+        return made
 
     def _look(self) -> bool:
         """Whether the stream goes on with sound messages. What is wrong with one, or whether it is incomplete, is for `_next` to say."""

@@ -338,16 +338,7 @@ class Session:
         first = basic_filter(frame.payload)
         if first is None:
             return Received(parse_message(*frame))
-        filters, size, decoder = [first], len(frame.payload), self._decoder
-        while size < MAX_JOINED and decoder.next_command == "cfilter":
-            payload = decoder.next_payload
-            found = basic_filter(payload)
-            if found is None:
-                break
-            decoder.next_frame()
-            filters.append(found)
-            size += len(payload)
-        return ReceivedFilters(tuple(filters))
+        return ReceivedFilters((first, *self._decoder.take_run("cfilter", basic_filter, MAX_JOINED - len(frame.payload))))
 
     @property
     def _common_version(self) -> int:

@@ -55,6 +55,11 @@ def test_every_height_and_hash_is_found() -> None:
     chain.accept(headers[80:], NOW)
     block_hashes = [sha256d(raw) for raw in split(headers)]
     assert [chain.hash_at(height) for height in range(701)] == block_hashes
+    for first, last in ((0, 700), (0, 0), (700, 700), (3, 699), (699, 700), (5, 4)):
+        assert chain.hashes(first, last) == block_hashes[first : last + 1]
+    for first, last in ((-1, 3), (0, 701), (701, 701)):
+        with pytest.raises(ParameterError):
+            chain.hashes(first, last)
     assert [chain.height_of(block_hash) for block_hash in block_hashes] == list(range(701))
     assert [bytes(chain.header_at(height)) for height in range(701)] == split(headers)
     assert [chain.work_at(height) for height in range(701)] == [2 * height + 2 for height in range(701)]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.errors import EnvelopeError, MessageError
+from spvfilter.errors import EnvelopeError, FormatError, MessageError
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Received, ReceivedFilters, Role, SessionEvent, Settings
+from spvfilter.wire.messages.filters import basic_filter
 from spvfilter.wire.messages.table import CFHeaders, CFilter, GetData, Inv, Mempool, NotFound, Ping, Pong
 from spvfilter.wire.session import MAX_EVENTS, MAX_JOINED, Session
 from support.samples import ITEMS
@@ -147,3 +148,19 @@ def test_however_the_stream_is_cut_the_filters_are_the_same(cuts: list[int]) -> 
             assert isinstance(event, ReceivedFilters)
             found += event.filters
     assert found == FILTERS
+
+
+@pytest.mark.parametrize("size", [*range(4), 20, 251, 252, 253, 254, 300, 65_535, 65_536])
+def test_a_filter_is_taken_out_of_its_message_as_the_message_says(size: int) -> None:
+    """Whatever is wrong with a cfilter is left to the parser of messages."""
+    whole = bytes(CFilter(0, bytes(range(32)), bytes(range(256)) * (size // 256) + bytes(range(size % 256))))
+    broken = [whole[:cut] for cut in (0, 1, 32, 33, 34, len(whole) - 1)] + [whole + b"\0", b"\1" + whole[1:]]
+    for payload in [whole, *broken]:
+        try:
+            message = CFilter.parse(payload)
+        except FormatError:
+            message = None
+        expected = None if message is None or message.filter_type else (message.block_hash, message.data)
+        assert basic_filter(payload) == expected
+    wide = whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:] if 0 < size < 253 else b""  # not the shortest length
+    assert basic_filter(wide) is None

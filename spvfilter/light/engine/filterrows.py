@@ -33,6 +33,11 @@ class FilterRows:
         """The filter hash at a height."""
         return bytes(self._hashes[_SIZE * height : _SIZE * height + _SIZE])
 
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The filter hashes at a range of heights."""
+        rows = bytes(self._hashes[_SIZE * first : _SIZE * (last + 1)])
+        return [rows[at : at + _SIZE] for at in range(0, len(rows), _SIZE)]
+
     def append(self, hashes: bytes, headers: bytes) -> None:
         """Add the filter hashes of the next blocks, 32 bytes each, and the filter headers that follow from them."""
         self._hashes += hashes

@@ -135,12 +135,10 @@ class FilterSearch:
         top = min(context.rows.height, context.chain.height)
         while len(self._parts) < most and self._next <= top:
             first, last = self._next, min(self._next + patience.filters - 1, top)
-            hashes = [context.chain.hash_at(height) for height in range(first, last + 1)]
-            digests = [context.rows.hash_at(height) for height in range(first, last + 1)]
-            part = _Part(first, hashes, digests)
+            part = _Part(first, context.chain.hashes(first, last), context.rows.hashes(first, last))
             self._parts.append(part)
             self._next = last + 1
-            context.out.read(partial(_kept, first=first, digests=digests), partial(self._read, part))
+            context.out.read(partial(_kept, first=first, digests=part.digests), partial(self._read, part))
 
     def _read(self, part: _Part, found: object) -> None:
         part.is_read = True
@@ -260,9 +258,9 @@ class FilterSearch:
             next_height = books.cursor + 1
             height = next((each for each in candidates if each >= next_height), part.last + 1)
             if height > next_height:
-                empty = part.hashes[next_height - part.first : height - part.first]
                 books.connect_empty(height - 1)
-                self._context.out.emit(*map(BlockConnected, count(next_height), empty))
+                told = max(next_height, height - 2)  # of blocks below the tip the journal keeps the last
+                self._context.out.emit(*map(BlockConnected, count(told), part.hashes[told - part.first : height - part.first]))
                 continue
             block_hash = part.hashes[height - part.first]
             raw = part.raws.get(block_hash)

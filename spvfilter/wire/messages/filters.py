@@ -24,6 +24,7 @@ MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
 MAX_CFILTER_SIZE = MAX_PAYLOAD_SIZE - 1 - HASH_SIZE - 5
+_HEAD = 1 + HASH_SIZE  # bytes of a cfilter before the length of the filter
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 
@@ -162,13 +163,15 @@ class CFilter:
 
 def basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
     """The block hash and the filter of a cfilter payload; None unless it is well-formed and the filter a basic one."""
-    if len(payload) <= 1 + HASH_SIZE or payload[0] != BASIC_FILTER_TYPE:
+    if len(payload) <= _HEAD or payload[0] != BASIC_FILTER_TYPE:
         return None
+    if payload[_HEAD] < 0xFD:  # most of a young chain's
+        return (payload[1:_HEAD], payload[_HEAD + 1 :]) if _HEAD + 1 + payload[_HEAD] == len(payload) else None
     try:
-        size, start = read_compact_size(payload, 1 + HASH_SIZE, "filter length")
+        size, start = read_compact_size(payload, _HEAD, "filter length")
     except FormatError:
         return None
-    return (payload[1 : 1 + HASH_SIZE], payload[start:]) if start + size == len(payload) else None
+    return (payload[1:_HEAD], payload[start:]) if start + size == len(payload) else None
 
 
 @public
