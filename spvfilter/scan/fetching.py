@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent import futures
 
-    from spvfilter.rpc.fullnode import FullNode, Listing
+    from spvfilter.rpc import fullnode
 else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
+    fullnode = deferred("spvfilter.rpc.fullnode")
 
 T = TypeVar("T")
 _AHEAD = 16  # blocks, of at most 4 MB each
@@ -46,12 +47,12 @@ class NodeBlocks:
 
     def __init__(
         self,
-        node: FullNode,
+        node: fullnode.FullNode,
         *,
         undo: str = UndoMode.AUTO,
         span: BlockSpan | None = None,
         ahead: int = _AHEAD,
-        listing: Listing | None = None,
+        listing: fullnode.Listing | None = None,
         offered: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
         if undo not in list(UndoMode):
@@ -67,7 +68,7 @@ class NodeBlocks:
         self.known = listing
         self.offered = offered
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> fullnode.Listing:
         """The blocks to scan. Raises NodeError, SourceError."""
         span = self.span
         return self.known or await self.node.listing(span.from_height or 0, span.to_height, span.from_time)
@@ -97,7 +98,7 @@ class _Fetched:
 class _Reader(Readable):
     """Fetches blocks and records again, for threads that scan, which wait for the event loop meanwhile."""
 
-    def __init__(self, node: FullNode, mode: UndoMode, listing: Listing) -> None:
+    def __init__(self, node: fullnode.FullNode, mode: UndoMode, listing: fullnode.Listing) -> None:
         self.mode = mode
         self.listing = listing
         self._node = node
@@ -171,7 +172,7 @@ class _Reader(Readable):
 class NodeFeed(Feed):
     """The blocks of a node's chain in order, fetched ahead."""
 
-    def __init__(self, blocks: NodeBlocks, listing: Listing, network: Network, report: ScanReport) -> None:
+    def __init__(self, blocks: NodeBlocks, listing: fullnode.Listing, network: Network, report: ScanReport) -> None:
         self._reader = _Reader(blocks.node, blocks.mode, listing)
         super().__init__(self._reader, network, report)
         self._blocks = blocks
