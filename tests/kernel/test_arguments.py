@@ -143,9 +143,9 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
 
     def change() -> None:
         while not stop.is_set():
-            given[:] = other  # of the same length, so all at once
-            given[:] = raw
             try:
+                given[:] = other  # of the same length, so all at once
+                given[:] = raw
                 given.append(0)
                 given.pop()
             except BufferError as refusal:

@@ -1,4 +1,4 @@
-"""WatchTable from several threads: scans continue while other threads change the table, nothing is lost, and no thread waits for ever."""
+"""WatchTable and walks from several threads: scans continue while others change the table, nothing is lost, no thread waits for ever."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spvfilter import kernel
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, WatchTable
 from support import build
 from support.build import TxIn, TxOut
@@ -38,6 +39,14 @@ def watching() -> WatchTable:
     for script in MINE[::2]:
         table.add(EntryKind.SCRIPT, script)
     return table
+
+
+@pytest.mark.native
+def test_threads_that_walk_a_block_together_get_each_transaction_once() -> None:
+    for _ in range(ROUNDS):
+        walk = kernel.walk_block(BLOCK)
+        spans = together(*[lambda walk=walk: list(walk)] * 4)
+        assert sorted(span for taken in spans for span in taken) == list(kernel.walk_block(BLOCK))  # type: ignore[attr-defined]
 
 
 def test_two_threads_scan_while_a_third_learns() -> None:

@@ -36,6 +36,16 @@
     } while (0)
 #endif
 
+/* In place of the interpreter's lock, under a free-threaded Python: no other thread that takes it has the object meanwhile. What is between
+   the two neither returns nor jumps out. */
+#ifdef Py_GIL_DISABLED
+#define SPV_LOCK(object) Py_BEGIN_CRITICAL_SECTION((PyObject *)(object));
+#define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
+#else
+#define SPV_LOCK(object) {
+#define SPV_UNLOCK() }
+#endif
+
 /* Rows of a PyMethodDef table with the signature and docstring of the reference: a module function, and a method that the reference's class
    `owner` defines. Only functions of the types that METH_… stands for are accepted. */
 #define SPV_ANY_FUNCTION(function) (PyCFunction)(void (*)(void))(function)
@@ -77,6 +87,12 @@ PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *
 
 /* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): what tuple.__new__(type, items) makes. */
 PyObject *spv_named(PyObject *type, PyObject *items);
+
+/* An attribute by its name, and what a method returns, called with `argument` or, if that is NULL, with nothing; NULL with an exception set.
+   The name is interned, since Python's cache of types keeps each string that was looked up in it: up to 4,096 of those that are made anew
+   for every call, as PyObject_GetAttrString and PyObject_CallMethod do. */
+PyObject *spv_attribute(PyObject *of, const char *name);
+PyObject *spv_call(PyObject *of, const char *name, PyObject *argument);
 
 /* Makes a type of the module from its spec and stores it in `*place` of the state; if `public`, also adds it to the module. False with
    an exception set. */

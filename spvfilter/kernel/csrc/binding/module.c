@@ -59,6 +59,18 @@ PyObject *spv_named(PyObject *type, PyObject *items) {
     return made;
 }
 
+PyObject *spv_attribute(PyObject *of, const char *name) {
+    PyObject *interned = PyUnicode_InternFromString(name), *value = interned ? PyObject_GetAttr(of, interned) : NULL;
+    Py_XDECREF(interned);
+    return value;
+}
+
+PyObject *spv_call(PyObject *of, const char *name, PyObject *argument) {
+    PyObject *method = spv_attribute(of, name), *result = method ? PyObject_CallFunctionObjArgs(method, argument, NULL) : NULL;
+    Py_XDECREF(method);
+    return result;
+}
+
 bool spv_make_type(PyObject *module, PyObject **place, PyType_Spec *spec, bool public) {
     *place = PyType_FromModuleAndSpec(module, spec, NULL);
     return *place && (!public || !PyModule_AddType(module, (PyTypeObject *)*place));
@@ -85,7 +97,7 @@ static bool import(spv_state *state) {
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         PyObject *module = PyImport_ImportModule(wanted[i].module);
-        *wanted[i].place = module ? PyObject_GetAttrString(module, wanted[i].name) : NULL;
+        *wanted[i].place = module ? spv_attribute(module, wanted[i].name) : NULL;
         Py_XDECREF(module);
         if (!*wanted[i].place)
             return false;

@@ -98,7 +98,7 @@ static bool take_bytes(const spv_state *state, held_hit *held, PyObject *hit) {
     if (held->hit.spend) {
         held->hit.outpoint = outpoint;
     } else if (memcmp(outpoint, held->hit.txid, sizeof(spv_hash)) || spv_le32(outpoint + sizeof(spv_hash)) != held->hit.n) {
-        PyObject *shown = PyObject_CallMethod(held->outpoint, "hex", NULL);
+        PyObject *shown = spv_call(held->outpoint, "hex", NULL);
         if (shown)
             PyErr_Format(state->ParameterError, "the outpoint of an output is its txid and number, not %U", shown);
         Py_XDECREF(shown);

@@ -95,11 +95,11 @@ static PyObject *walk_block(PyObject *self, PyObject *given) {
     return walk;
 }
 
-static PyObject *block_walk_next(PyObject *self) {
-    block_walk *walk = (block_walk *)self;
+/* The next transaction's span. NULL at the end, or with an exception set. */
+static PyObject *walk_on(block_walk *walk) {
     if (walk->state == DONE)
         return NULL;
-    const spv_state *state = spv_object_state(self);
+    const spv_state *state = spv_object_state((PyObject *)walk);
     const uint8_t *raw = spv_data(walk->raw);
     const size_t size = spv_size(walk->raw);
     spv_error error;
@@ -121,6 +121,14 @@ static PyObject *block_walk_next(PyObject *self) {
     if (!status)
         status = spv_block_end(size, walk->at, &error);
     return status ? spv_raise(state, status, &error) : NULL;
+}
+
+static PyObject *block_walk_next(PyObject *self) {
+    PyObject *span;
+    SPV_LOCK(self)
+    span = walk_on((block_walk *)self);
+    SPV_UNLOCK()
+    return span;
 }
 
 static int block_walk_traverse(PyObject *self, visitproc visit, void *arg) {

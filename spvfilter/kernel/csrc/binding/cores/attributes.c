@@ -129,8 +129,8 @@ static void refuse_difference(const spv_state *state, const spv_core *core, cons
     }
     PyObject *mine = attribute(state, core, which), *theirs = mine ? attribute(state, other, which) : NULL;
     if (theirs && (which == SPV_FAMILY || which == SPV_ENCODING)) {
-        Py_XSETREF(mine, PyObject_GetAttrString(mine, "name"));
-        Py_XSETREF(theirs, PyObject_GetAttrString(theirs, "name"));
+        Py_XSETREF(mine, spv_attribute(mine, "name"));
+        Py_XSETREF(theirs, spv_attribute(theirs, "name"));
     }
     if (mine && theirs)
         PyErr_Format(state->MismatchError, "filters of different %s: %S and %S", name, mine, theirs);

@@ -172,7 +172,7 @@ static bool run_pieces(spv_run *run, PyObject *pieces) {
 /* pure.cells.Hashed._keys, and the operation on them; `batch` is what columns.batch_of says of them. */
 static bool run_batch(spv_run *run, PyObject *keys, PyObject *batch) {
     if (batch != Py_None) {
-        PyObject *pieces = PyObject_GetAttrString(batch, "pieces");
+        PyObject *pieces = spv_attribute(batch, "pieces");
         const bool done = pieces && run_pieces(run, pieces);
         Py_XDECREF(pieces);
         return done;
@@ -197,7 +197,7 @@ static PyObject *answer(const spv_run *run, PyObject *batch) {
     PyObject *mask = PyBytes_FromStringAndSize((const char *)run->mask, (Py_ssize_t)run->answers);
     if (!mask || batch == Py_None)
         return mask;
-    PyObject *found = PyObject_CallMethod(batch, "answer", "O", mask);
+    PyObject *found = spv_call(batch, "answer", mask);
     Py_DECREF(mask);
     return found;
 }

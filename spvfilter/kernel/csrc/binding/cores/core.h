@@ -6,14 +6,6 @@
 
 #include "bloom/cells.h"
 
-#ifdef Py_GIL_DISABLED /* in place of the interpreter's lock: no other thread exchanges the memory meanwhile */
-#define SPV_LOCK(core) Py_BEGIN_CRITICAL_SECTION((PyObject *)(core));
-#define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
-#else
-#define SPV_LOCK(core) {
-#define SPV_UNLOCK() }
-#endif
-
 /* How keys become bytes: values.Encoding, with SPV_ENCODE_OWN for the user's function. */
 enum { SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_OWN };
 

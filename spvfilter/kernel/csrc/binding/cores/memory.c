@@ -54,10 +54,11 @@ PyObject *spv_memory_buffer(const spv_memory *memory) {
 
 PyObject *spv_memory_body(const spv_memory *memory) {
     PyObject *view = PyMemoryView_FromObject(memory->view ? memory->view : (PyObject *)memory);
-    PyObject *frozen = view ? PyObject_CallMethod(view, "toreadonly", NULL) : NULL;
-    PyObject *flat = frozen ? PyObject_CallMethod(frozen, "cast", "s", "B") : NULL;
+    PyObject *frozen = view ? spv_call(view, "toreadonly", NULL) : NULL, *bytes = frozen ? PyUnicode_FromString("B") : NULL;
+    PyObject *flat = bytes ? spv_call(frozen, "cast", bytes) : NULL;
     Py_XDECREF(view);
     Py_XDECREF(frozen);
+    Py_XDECREF(bytes);
     return flat;
 }
 

@@ -106,7 +106,7 @@ static PyObject *refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
 }
 
 bool spv_series_make_room(spv_series *series, size_t *tries) {
-    PyObject *done = PyObject_CallMethod((PyObject *)series, "make_room", NULL), *slices = done ? spv_slices_of(series) : NULL;
+    PyObject *done = spv_call((PyObject *)series, "make_room", NULL), *slices = done ? spv_slices_of(series) : NULL;
     bool room = false;
     if (slices) {
         room = spv_room_left(&slice_at(slices, PyTuple_Size(slices) - 1)->room) > 0 || ++*tries < SPV_MOST_TRIES;
