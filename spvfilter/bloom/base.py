@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, Self
+from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
@@ -31,6 +31,7 @@ else:
 
 Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
 OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
+_BYTES = Encoding.BYTES  # looking a member up takes longer than the rest of making a small filter's arguments
 _ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
 _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
 _HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
@@ -68,6 +69,8 @@ class GenericFilter:
         body: memoryview
         room: int | None
 
+        _init_core: ClassVar[Callable[..., None]]  # the kernel type's own __init__, found faster by a name of its own than by `super`
+
         @property
         def approx_len(self) -> float: ...
         @property
@@ -95,17 +98,20 @@ class GenericFilter:
         on_full: OnFull = "raise",
     ) -> None:
         cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
-        encoding, function = (Encoding.BYTES, None) if encode is None else _encoding(encode)
-        family, key = (_DEFAULT_HASHING, _DEFAULT_KEY) if hashing is None else (hashing, hashing.key)
-        _refuse_bip37(family, cells)
+        encoding, function = (_BYTES, None) if encode is None else _encoding(encode)
+        if hashing is None:
+            hashing, key = _DEFAULT_HASHING, _DEFAULT_KEY
+        else:
+            key = hashing.key
+            _refuse_bip37(hashing, cells)
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # the kernel has memory of its own for small ones
             buffer = allocate(body_size(self.KIND, cells))
-        rate = float(fp_rate or 0)
-        shape = cells, functions, family, key, encoding, function, bool(partitioned), capacity or 0, rate
-        self._set_up(*shape, buffer=buffer, private=own, on_full=on_full)
-        if own and capacity:
-            self.room, self._full_at = min(capacity, _MOST_ROOM), _COUNTED
+        rate = fp_rate if type(fp_rate) is float else float(fp_rate or 0)
+        flag, most = bool(partitioned), capacity or 0
+        self._set_up(
+            cells, functions, hashing, key, encoding, function, flag, most, rate, buffer=buffer, private=own, on_full=on_full, empty=own
+        )
 
     def _set_up(
         self,
@@ -122,8 +128,12 @@ class GenericFilter:
         buffer: Buffer | None,
         private: bool,
         on_full: OnFull = "raise",
+        empty: bool = False,
     ) -> None:
-        """`buffer` and `private` are passed to the kernel: where the cells are, and that no other object refers to it."""
+        """`buffer` and `private` are passed to the kernel: where the cells are, and that no other object refers to it.
+
+        In a filter that is known to be `empty`, new keys are counted; else its cells tell how many it has.
+        """
         if on_full not in ("raise", "warn"):
             raise ParameterError(f"on_full must be 'raise' or 'warn', not {on_full!r}")
         own_functions = hashing.functions(hash_funcs)
@@ -133,10 +143,10 @@ class GenericFilter:
         self.hashing = hashing
         self._encode_with = encode
         self.on_full = on_full
-        self._full_at = None
+        self._full_at = _COUNTED if empty and capacity else None
         self._owner = "self" if private else "others"
         if capacity:
-            self.room = -1
+            self.room = -1 if not empty else capacity if capacity < _MOST_ROOM else _MOST_ROOM
 
     def make_room(self) -> None:
         """Called by the kernel before a new key is added where no room is known: decides whether the filter is full.
@@ -182,10 +192,6 @@ class GenericFilter:
         self.room, self._full_at = 0, (count, rate)  # the verdict stands until the cells are changed by other means than adding keys
         advice = "make a larger one, or a ScalableBloomFilter, or choose on_full='warn'"
         raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
-
-    def _init_core(self, *arguments: object) -> None:
-        """Call the kernel type's own __init__."""
-        super().__init__(*arguments)  # the kernel type comes after this class in the MRO
 
     def header(self) -> FileHeader:
         """The header of the filter's file, which describes its shape."""

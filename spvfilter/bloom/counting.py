@@ -33,6 +33,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     __slots__ = SLOTS
 
     KIND = KIND_COUNTERS
+    _init_core = CounterCore.__init__
 
     def __or__(self, other: CountingBloomFilter) -> Self:
         """The multiset sum: the keys of both, with the sums of their counts."""

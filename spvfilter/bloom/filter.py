@@ -166,6 +166,7 @@ class BloomFilter(GenericFilter, BloomBits):
     __slots__ = SLOTS
 
     KIND = KIND_BITS
+    _init_core = BitCore.__init__
 
     @classmethod
     def build(

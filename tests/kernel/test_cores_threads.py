@@ -35,7 +35,9 @@ def filters(core: str = "BitCore") -> Any:
     from spvfilter.kernel import native
 
     kind, of = (KIND_BITS, BloomFilter) if core == "BitCore" else (KIND_COUNTERS, CountingBloomFilter)
-    return type(f"Compiled{core}", (GenericFilter, getattr(native, core)), {"KIND": kind, "approx_len": of.approx_len})
+    kernel_type = getattr(native, core)
+    own = {"KIND": kind, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
+    return type(f"Compiled{core}", (GenericFilter, kernel_type), own)
 
 
 each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore"])

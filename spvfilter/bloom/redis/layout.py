@@ -41,13 +41,15 @@ class Shape(BloomFilter):
 
     __slots__ = ()
 
-    def _set_up(self, cells: int, *shape: Any, buffer: Buffer | None, private: bool, on_full: OnFull = "raise") -> None:
+    def _set_up(
+        self, cells: int, *shape: Any, buffer: Buffer | None, private: bool, on_full: OnFull = "raise", empty: bool = False
+    ) -> None:
         size = body_size(KIND_BITS, cells)
         try:
             untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
             raise TooLargeError(f"{size} bytes cannot be addressed: {error}") from None
-        super()._set_up(cells, *shape, buffer=untouched, private=private, on_full=on_full)
+        super()._set_up(cells, *shape, buffer=untouched, private=private, on_full=on_full, empty=empty)
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:
