@@ -77,7 +77,7 @@ class _Nudger:
 
     def _close(self) -> None:
         self._ended.set()
-        if self._thread.ident is not None:
+        if self._thread.is_alive():  # as it is not in a forked child, whose pipe is its parent's
             with suppress(BlockingIOError):  # it is full, and about to be read
                 os.write(self._writing, bytes([_DROPPED]))  # an end of file would not come while a forked child has the other end, too
             self._thread.join()
@@ -89,7 +89,7 @@ class _Nudger:
         self._noticed = True
 
     def _dropped(self, given: UnraisableHookArgs) -> None:
-        if issubclass(given.exc_type, KeyboardInterrupt):
+        if issubclass(given.exc_type, KeyboardInterrupt) and self._thread.is_alive():
             os.write(self._writing, bytes([_DROPPED]))
         else:
             self._usual_hook(given)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from spvfilter._public import public
-from spvfilter.errors import EnvelopeError, ParameterError
+from spvfilter.errors import EnvelopeError, FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
@@ -105,12 +105,18 @@ class Decoder:
         return Frame(command, payload)
 
     def take_run(self, command: str, parse: Callable[[bytes], T | None], most: int) -> list[T]:
-        """What `parse` makes of the payloads of the next messages, while they are of a command, known to be sound, and it returns no None.
+        """What `parse` makes of the payloads of the next messages, while they are of a command and known to be sound.
 
-        It ends after the payload with which `most` bytes are reached.
+        It ends before a payload that `parse` refuses with FormatError or None, and after the one with which `most` bytes are reached.
         """
         sound, made, size = self._sound, list[T](), 0
-        while size < most and sound and sound[0][0] == command and (value := parse(sound[0][1])) is not None:
+        while size < most and sound and sound[0][0] == command:
+            try:
+                value = parse(sound[0][1])
+            except FormatError:
+                break
+            if value is None:
+                break
             _, payload = sound.popleft()
             size += len(payload)
             made.append(value)

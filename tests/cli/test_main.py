@@ -221,6 +221,24 @@ def test_a_child_that_was_forked_and_lives_on_does_not_keep_a_command_from_its_e
     assert (ran.returncode, ran.stdout) == (0, b"ended\n")
 
 
+LEAVING = """
+import os, sys, time
+from spvfilter.cli.interrupts import never_lost
+
+with never_lost():
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        time.sleep(0.2)
+print("left")
+"""
+
+
+def test_a_child_that_was_forked_and_goes_on_interrupts_nobody() -> None:
+    ran = process(code=LEAVING)
+    assert (ran.returncode, ran.stdout) == (0, b"left\nleft\n")
+
+
 def test_a_label_that_the_locale_cannot_write_is_escaped(block_file: Path, watch_file: Path) -> None:
     watch_file.write_text(watch_file.read_text().replace("P2TR", "Spar\u2011Büchse"), encoding="utf-8")
     ascii_only = environment(PYTHONIOENCODING="ascii")

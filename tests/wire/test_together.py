@@ -69,6 +69,21 @@ def test_what_is_taken_together_is_bounded() -> None:
     assert [len(events) for events in together(peer)] == [MAX_EVENTS + 1] * 3 + [200 - 3 * (MAX_EVENTS + 1)]
 
 
+def test_a_run_ends_before_what_is_refused_and_nothing_of_it_is_lost() -> None:
+    decoder = Decoder(MAGIC)
+    refused = encode_message(MAGIC, "cfilter", b"\0" + bytes(32) + b"\2\1")  # a byte is missing
+    decoder.feed(encoded(*MESSAGES) + refused + encoded(MESSAGES[0]))
+    assert decoder.take_run("cfilter", CFilter.parse, 1 << 20) == []  # nothing has been looked at yet
+    frame = decoder.next_frame()
+    assert frame is not None
+    assert decoder.take_run("cfilter", CFilter.parse, 1 << 20) == MESSAGES[1:]
+    assert decoder.take_run("cfilter", lambda payload: None, 1 << 20) == []
+    assert decoder.take_run("inv", CFilter.parse, 1 << 20) == []
+    assert decoder.next_frame() == Frame("cfilter", refused[24:])
+    assert decoder.take_run("cfilter", CFilter.parse, 1) == MESSAGES[:1]
+    assert decoder.buffered == 0
+
+
 def test_what_is_wrong_comes_at_its_place_and_its_end_is_the_last() -> None:
     peer = ready()
     stream = encoded(Inv(ITEMS)) + encode_message(MAGIC, "inv", b"\1") + encoded(Mempool())
