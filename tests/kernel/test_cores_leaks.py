@@ -18,7 +18,7 @@ from spvfilter.kernel import Encoding, Family
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-ROUNDS, PARTS = effort(10, 10, 250), 8  # of some 600 calls for each kind of core: in full 2,000,000 of them
+ROUNDS, PARTS = effort(10, 10, 500), 4  # of some 600 calls for each kind of core: in full 2,000,000 of them
 ROWS = np.arange(600, dtype=np.uint64).reshape(200, 3).view(np.uint8)
 TEXTS = [f"schlüssel {number}" for number in range(150)]
 NUMBERS = [*range(150), 2**70]

@@ -22,7 +22,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch.watchlist import WatchList
-from support.lightworld import LOCKS, START, STRANGER, Books, World, key, place, running
+from support.lightworld import IMPATIENT, LOCKS, START, STRANGER, Books, World, key, place, running
 from support.vectors import effort
 
 
@@ -336,7 +336,7 @@ async def test_a_broadcast_without_a_peer_is_refused_and_told_to_nobody() -> Non
     raw = world.spending()
     async with Node(world.regtest) as node:
         port = f"{node.host}:{node.port}"
-    async with running(world, port) as run:
+    async with running(world, port, limits=IMPATIENT) as run:
         with pytest.raises(UselessPeerError, match="none takes"):
             await run.client.broadcast(raw)
         assert not await run.client.matches()

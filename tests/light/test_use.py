@@ -28,7 +28,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
-from support.lightworld import FAST, LOCKS, START, STRANGER, World, place, running, where
+from support.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, place, running, where
 
 MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
 PATIENT = replace(FAST, reply_s=3_600)
@@ -128,7 +128,7 @@ async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
     world = World(5)
     world.receive()
     world.regtest.mine()
-    async with running(world, "127.0.0.1:1") as run:
+    async with running(world, "127.0.0.1:1", limits=IMPATIENT) as run:
         with pytest.raises(UselessPeerError, match="of 0 connected peers"):
             await run.client.broadcast(world.spending())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 
 import mmh3
 from bitcoin.core import CBlock, CTransaction, CTxIn, CTxOut, Hash160
@@ -22,15 +23,16 @@ def is_key(data: bytes) -> bool:
     return (len(data) == 33 and data[0] in (2, 3)) or (len(data) == 65 and data[0] in (4, 6, 7))
 
 
-def operations(script: bytes) -> tuple[list[tuple[int, bytes | None]], bool]:
+@lru_cache(maxsize=1 << 16)  # the scripts of real blocks are asked for again for each wallet
+def operations(script: bytes) -> tuple[tuple[tuple[int, bytes | None], ...], bool]:
     """Opcodes with their data up to the first that does not parse, and whether all did."""
     found = []
     try:
         for opcode, data, _ in CScript(script).raw_iter():
             found.append((int(opcode), None if data is None else bytes(data)))
     except CScriptInvalidError:
-        return found, False
-    return found, True
+        return tuple(found), False
+    return tuple(found), True
 
 
 def pushed(script: bytes) -> Iterator[bytes]:

@@ -112,7 +112,9 @@ def draw(rng: random.Random, blocks: list[CBlock], kinds: str) -> tuple[WatchLis
         for point in some(rng, (txin.prevout.serialize() for txin in inputs), 0.03, 200):
             watch.add_outpoint(OutPoint.parse(point))
             wallet.coins[point] = None
-    pushes = [push for script in (*outputs, *(bytes(txin.scriptSig) for txin in inputs)) for push in pushed(script)]
+    pushes = list[bytes]()
+    if "pubkey" in kinds or "data" in kinds:
+        pushes += [push for script in (*outputs, *(bytes(txin.scriptSig) for txin in inputs)) for push in pushed(script)]
     if "pubkey" in kinds:
         for key in some(rng, filter(is_key, pushes), 0.05, 60):
             watch.add_pubkey(key)
