@@ -58,6 +58,8 @@ def test_a_page_is_made_of_several_runs(modules: tuple[Any, Any]) -> None:
     )
     assert report.joined([first, second]) == report.Run("a processor", "2030-01-01 to 2030-01-02", "9.9.9", {"scan": scan, "sync": sync})
     assert report.joined([first]).date == "2030-01-02"
+    once, again = ({**run, "tables": {**run["tables"], report.PURE: rows}} for run, rows in ((first, [scan[0]._asdict()]), (second, [])))
+    assert list(report.joined([once, again]).tables.items()) == [("scan", scan), ("sync", sync), (report.PURE, scan[:1])]
     for other, message in (
         (first, "two files have scan"),
         (second | {"machine": "another"}, "different machines or versions"),

@@ -93,8 +93,8 @@ def main() -> int:
     if arguments.plot:
         growth.plot(rows, arguments.plot, run.machine)
     if BACKEND == "native" and arguments.backend != "native" and (again := [name for name in chosen if name in BOTH]):
-        run.tables["with the pure kernel"] = pure(again)
-        rows += run.tables["with the pure kernel"]
+        run.tables[report.PURE] = pure(again)
+        rows += run.tables[report.PURE]
         keep(run, arguments.json)
     if arguments.report:
         write_report(arguments.report, run, arguments.note)

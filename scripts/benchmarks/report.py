@@ -17,6 +17,7 @@ PEERS = (  # how references begin that are programs of others, or what another p
     "Core's",
     "a client that only reads",
 )
+PURE = "with the pure kernel"  # the title of what any suites measured again
 _HEAD = "| | ratio | goal | ours | reference | reference is |\n|---|--:|---|--:|--:|---|"
 
 
@@ -34,14 +35,20 @@ class Run(NamedTuple):
 
 
 def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
-    """One run of several that `to_json` wrote. Raises ValueError if they differ in their machine or version, or have the same suite."""
+    """One run of several that `to_json` wrote; what they measured with the pure kernel is one table.
+
+    Raises ValueError if they differ in their machine or version, or have the same suite.
+    """
     if len({(run["machine"], run["version"]) for run in runs}) != 1:
         raise ValueError("the files are of different machines or versions")
     tables: dict[str, list[Row]] = {}
     for run in runs:
-        if twice := tables.keys() & run["tables"].keys():
+        if twice := tables.keys() & run["tables"].keys() - {PURE}:
             raise ValueError(f"two files have {', '.join(sorted(twice))}")
-        tables |= {title: [Row(**row) for row in rows] for title, rows in run["tables"].items()}
+        for title, rows in run["tables"].items():
+            tables.setdefault(title, []).extend(Row(**row) for row in rows)
+    if PURE in tables:
+        tables[PURE] = tables.pop(PURE)  # as in one run, the last
     dates = sorted({run["date"] for run in runs})
     return Run(runs[0]["machine"], " to ".join(dict.fromkeys((dates[0], dates[-1]))), runs[0]["version"], tables)
 
