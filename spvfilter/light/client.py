@@ -170,9 +170,7 @@ class LightClient:
             )
         except BaseException:
             self._watch.release()
-            closing = thread.submit(lambda: runs.close_opened(opening))
-            thread.shutdown(wait=False)
-            await asyncio.shield(asyncio.wrap_future(closing))
+            await runs.end_thread(thread, lambda: runs.close_opened(opening))
             raise
         watch.hold()
         self._running.start()

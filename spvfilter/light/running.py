@@ -128,9 +128,7 @@ class Running:
         finally:
             for work in self._works:
                 work.cancel()
-            closing = self._thread.submit(self._store.close)
-            self._thread.shutdown(wait=False)
-            await asyncio.shield(asyncio.wrap_future(closing))
+            await end_thread(self._thread, self._store.close)
 
     def _stop(self, error: Exception | None) -> None:
         self._database.close()
@@ -374,6 +372,17 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
+
+
+async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
+    """Let the database's thread do one last thing, and wait until it has ended. A wait that is cancelled leaves it to end by itself."""
+    doing = thread.submit(last)
+    thread.shutdown(wait=False)
+    try:
+        await asyncio.shield(asyncio.wrap_future(doing))
+    finally:
+        if doing.done():
+            thread.shutdown()  # at once, since nothing is left to do: who forks next has no thread of ours
 
 
 def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:

@@ -85,7 +85,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     left = [thread for thread in set(threading.enumerate()) - before if thread.name != "node"]
     for thread in left:
-        thread.join(10)  # the database's is told to end, and not waited for
+        thread.join(10)  # one whose client was left by two interrupts ends by itself
     assert not [thread for thread in left if thread.is_alive()]
 
 
@@ -390,6 +390,23 @@ with client:
     print(client.balance().confirmed >= 0)
 print(threading.active_count())
 """
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_no_thread_is_left_when_the_client_was_left(served: Served, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool) -> None:
+    run = threading.Thread.run
+
+    def slowly(thread: threading.Thread) -> None:
+        run(thread)
+        if thread.name.startswith("spvfilter-store"):
+            time.sleep(0.2)
+
+    monkeypatch.setattr(threading.Thread, "run", slowly)
+    before = set(threading.enumerate())
+    client = SyncLightClient(WatchList(REGTEST), peers=[served.place]) if is_refused else client_of(served)
+    with suppress(ParameterError), client:
+        assert not is_refused
+    assert set(threading.enumerate()) == before
 
 
 def test_a_child_of_fork_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
