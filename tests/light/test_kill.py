@@ -35,26 +35,33 @@ class Victims:
         assert process.stdin is not None
         assert process.stdout is not None
         self._orders, self._output = process.stdin, process.stdout
+        self._is_synced = False  # the client that runs
 
     @asynccontextmanager
     async def one(self, **order: object) -> AsyncIterator[Victims]:
         """A client that is killed at the end."""
+        self._is_synced = False
         self._orders.write(json.dumps(order).encode() + b"\n")
         async with asyncio.timeout(30):
-            child = int((await self._output.readline()).lstrip(b"."))
-            yield self
-            os.kill(child, signal.SIGKILL)
+            child = int((await self._output.readline()).lstrip(b".s"))
+            try:
+                yield self
+            finally:
+                os.kill(child, signal.SIGKILL)
             while await self._output.readline() != b"ended\n":
                 pass
 
     async def told(self, events: int) -> int:
-        """Wait until it has reported this many events or has no more to report; returns how many are missing."""
+        """Wait until it has reported this many events or, once it was synced, has no more to report; returns how many are missing."""
         while events > 0:
             try:
-                async with asyncio.timeout(0.2):
-                    events -= len(await self._output.read(events))
+                async with asyncio.timeout(0.2 if self._is_synced else None):
+                    read = await self._output.read(events)
             except TimeoutError:
                 break
+            assert read, "the process has ended"
+            self._is_synced |= b"s" in read
+            events -= len(read)
         return events
 
 

@@ -11,20 +11,21 @@ import os
 import sys
 
 from spvfilter.light.client import LightClient
+from spvfilter.light.events import PeerWarning, Synced
 from spvfilter.network import REGTEST
 from spvfilter.p2p.limits import Limits
 from spvfilter.watch.watchlist import WatchList
 
 
 async def follow(address: str, path: str, scripts: list[str], options: dict[str, object]) -> None:
-    """Follow the chain, and write a dot for each event, until killed."""
+    """Follow the chain until killed; a dot for each event, an s for one that says that it is synced, or would be but for our clock."""
     watch = WatchList(REGTEST)
     for script in scripts:
         watch.add_script(bytes.fromhex(script))
     client = LightClient(watch, peers=[address], store=path, limits=Limits(flight=10, filters=10), **options)  # type: ignore[arg-type]  # by name
     async with client:
-        async for _ in client.events():
-            os.write(1, b".")
+        async for event in client.events():
+            os.write(1, b"s" if isinstance(event, Synced | PeerWarning) else b".")
 
 
 def main() -> None:
