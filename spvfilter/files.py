@@ -7,14 +7,15 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
 
 if TYPE_CHECKING:
+    import pathlib
     import tempfile
 else:
+    pathlib = deferred("pathlib")
     tempfile = deferred("tempfile")
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a full disk, or a quota that is used up
@@ -22,10 +23,10 @@ _MOST_DIGITS = 20  # of a process id
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
     """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed on an exception."""
     descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
-    temporary = Path(name)
+    temporary = pathlib.Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -61,12 +62,12 @@ class FileLock:
     The file is locked, not only there, so that what a killed process left locks nobody out. One process takes it no more than once.
     """
 
-    def __init__(self, path: Path, file: int) -> None:
+    def __init__(self, path: pathlib.Path, file: int) -> None:
         self._path = path
         self._file = file
 
     @classmethod
-    def take(cls, path: Path) -> Self:
+    def take(cls, path: pathlib.Path) -> Self:
         """Make the file and lock it. Raises FileHeldError, OSError."""
         while True:
             file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -93,7 +94,7 @@ class FileLock:
             self._file = -1
 
 
-def _is_at(file: int, path: Path) -> bool:
+def _is_at(file: int, path: pathlib.Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

@@ -6,8 +6,11 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import pydoc
+import threading
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +35,8 @@ Decorator = Callable[..., Callable[[type], Any]]
 
 
 def plain(decorator: Decorator, given: dict[str, Any]) -> Any:
+    field = _dataclass.field if decorator is _dataclass.dataclass else dataclasses.field
+
     class Plain:
         command: ClassVar[str] = "plain"
         first: int
@@ -150,7 +155,7 @@ def test_classes_look_alike(make: Any, arguments: list[dict[str, Any]], given: d
 @_dataclass.dataclass(frozen=True, slots=True)
 class Pickled:
     first: int
-    second: list[int] = field(default_factory=list)
+    second: list[int] = _dataclass.field(default_factory=list)
 
 
 def test_frozen_instances_with_slots_are_pickled() -> None:
@@ -165,6 +170,87 @@ def test_an_instance_that_holds_itself_is_shown() -> None:
     assert repr(made) == "Pickled(first=1, second=[...])"
 
 
+@options
+def test_what_dataclasses_tells_of_an_heir_has_the_fields_and_the_constants_of_its_base(given: dict[str, Any]) -> None:
+    def heirs(decorator: Decorator) -> tuple[Any, Any]:
+        field = _dataclass.field if decorator is _dataclass.dataclass else dataclasses.field
+
+        class Base:
+            command: ClassVar[str] = "base"
+            first: int = 1
+            many: list[int] = field(default_factory=list)
+
+        base = decorator(**given)(Base)
+
+        class Heir(base):  # type: ignore[misc,valid-type]  # a class made here
+            first: int = 2
+            last: int = field(default=3, compare=False)
+
+        return base, decorator(**given)(Heir)
+
+    ours, theirs = heirs(_dataclass.dataclass), heirs(dataclasses.dataclass)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert repr(dataclasses.fields(mine)) == repr(dataclasses.fields(other))
+        assert (repr(mine()), mine.__match_args__) == (repr(other()), other.__match_args__)
+        assert repr(dataclasses.replace(mine(), first=5)) == repr(mine(first=5)) == repr(other(first=5))
+        assert dataclasses.is_dataclass(mine)
+
+
+def test_a_frozen_class_has_no_heir_that_is_not() -> None:
+    class Heir(Pickled):
+        third: int = 3
+
+    with pytest.raises(TypeError, match="has to be frozen as Pickled is"):
+        _dataclass.dataclass(slots=True)(Heir)
+
+
+def test_an_initialiser_is_compiled_when_it_is_first_used_and_stays() -> None:
+    @_dataclass.dataclass(slots=True)
+    class Made:
+        first: int
+
+    class Heir(Made):
+        pass
+
+    assert not inspect.isfunction(vars(Made)["__init__"])
+    assert Heir(4).first == 4
+    made = vars(Made)["__init__"]
+    assert inspect.isfunction(made)
+    assert (made.__name__, made.__module__, made.__qualname__) == ("__init__", __name__, f"{Made.__qualname__}.__init__")
+    assert Made(5).first == 5
+    assert (vars(Made)["__init__"], "__init__" in vars(Heir)) == (made, False)
+
+
+def test_the_threads_that_make_the_first_instances_make_the_same() -> None:
+    count = 8
+
+    @_dataclass.dataclass(frozen=True, slots=True)
+    class Made:
+        first: int
+        second: list[int] = _dataclass.field(default_factory=list)
+
+    together = threading.Barrier(count)
+
+    def make(number: int) -> Made:
+        together.wait(60)
+        return Made(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        assert list(threads.map(make, range(count))) == [Made(number) for number in range(count)]
+
+
+def test_help_shows_a_class_as_ever() -> None:
+    @_dataclass.dataclass(frozen=True, slots=True)
+    class Shown:
+        """Of one field."""
+
+        first: int = 1
+
+    text = pydoc.plain(pydoc.render_doc(Shown))
+    assert "Shown(first: 'int' = 1) -> None" in text
+    assert "__init__(self, first: 'int' = 1) -> None" in text
+
+
 def test_every_dataclass_of_the_package_has_only_fields_that_this_one_knows() -> None:
     found = 0
     for path in sorted(Path(spvfilter.__file__).parent.rglob("*.py")):
@@ -172,5 +258,6 @@ def test_every_dataclass_of_the_package_has_only_fields_that_this_one_knows() ->
         assert "InitVar" not in text
         assert path.name == "_dataclass.py" or "from dataclasses import dataclass" not in text
         found += "@dataclass" in text
+        assert "@dataclass" not in text or "from __future__ import annotations" in text
     assert found > 30
     assert import_module("spvfilter.wire.messages").Ping(5) == import_module("spvfilter.wire.messages").Ping(5)

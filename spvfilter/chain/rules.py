@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.chain.difficulty import PERIOD, SPACING, decode_bits, retarget, target, work
 from spvfilter.errors import (
     CheckpointError,
@@ -24,6 +24,11 @@ from spvfilter.kernel import judge_headers, linked_headers
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP
+
+if TYPE_CHECKING:
+    import dataclasses
+else:
+    dataclasses = deferred("dataclasses")
 
 MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
 
@@ -55,7 +60,7 @@ class Tip:
 
     def copy(self) -> Tip:
         """A copy that can be advanced independently."""
-        return replace(self, times=list(self.times))
+        return dataclasses.replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
         """The compact bits required of the next header if it has this time (Core GetNextWorkRequired)."""

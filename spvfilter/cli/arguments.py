@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO, NoReturn  # argparse's own types
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own types
 
+from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import MAINNET, NETWORKS, Network
-from spvfilter.watch.entry import add_entry
-from spvfilter.watch.textfile import read_into
-from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    import datetime
+    import pathlib
+
+    from spvfilter.watch import entry, textfile, watchlist
+    from spvfilter.watch.watchlist import WatchList
+else:  # to show --help, they are not needed
+    datetime = deferred("datetime")
+    pathlib = deferred("pathlib")
+    entry = deferred("spvfilter.watch.entry")
+    textfile = deferred("spvfilter.watch.textfile")
+    watchlist = deferred("spvfilter.watch.watchlist")
+
+FORMATS = ("table", "jsonl", "csv")  # in which term.matches prints
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
@@ -90,12 +101,12 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
     if path == "-":
         if "-" in others:
             raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
-        watch = WatchList(network)
-        read_into(watch, standard_input(), "standard input")
+        watch = watchlist.WatchList(network)
+        textfile.read_into(watch, standard_input(), "standard input")
     else:
-        watch = WatchList(network) if path is None else WatchList.load(path, network)
+        watch = watchlist.WatchList(network) if path is None else watchlist.WatchList.load(path, network)
     for address in addresses:
-        add_entry(watch, address)
+        entry.add_entry(watch, address)
     return watch
 
 
@@ -114,11 +125,11 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
     if what == "-":
         return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
     try:
-        is_file = what != "" and Path(what).exists()
+        is_file = what != "" and pathlib.Path(what).exists()
     except (OSError, ValueError):  # too long for a name, or not a possible name
         is_file = False
     if is_file:
-        with Path(what).open("rb") as file:
+        with pathlib.Path(what).open("rb") as file:
             return _decoded(_bounded(file, limit, kind), limit, kind)
     if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
         raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")

@@ -8,7 +8,8 @@ import sys
 
 from spvfilter.cli.arguments import add_network, add_watch_file, hex_bytes, probability, watch_list, whole
 from spvfilter.errors import ParameterError
-from spvfilter.filters.bip37 import DEFAULT_FP_RATE, Bip37Filter, UpdateFlags
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.primitives import OutPoint
 from spvfilter.wire.codec import encode_message
 

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import whole
+from spvfilter.cli.arguments import FORMATS, whole
 from spvfilter.cli.term.keychains import show_address, show_keychains
-from spvfilter.cli.term.matches import FORMATS, bitcoin
+from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain, shorten
 from spvfilter.cli.term.ranges import left_out
 from spvfilter.cli.term.rows import Fields, print_rows

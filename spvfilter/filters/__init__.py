@@ -9,7 +9,6 @@ from spvfilter._public import lazy
 if TYPE_CHECKING:
     from spvfilter.filters.batch import BlockFilter as BlockFilter, ScriptSource as ScriptSource, match_filters as match_filters
     from spvfilter.filters.bip37 import (
-        DEFAULT_FP_RATE as DEFAULT_FP_RATE,
         Bip37Filter as Bip37Filter,
         BloomSource as BloomSource,
         MatchedTx as MatchedTx,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         joint_rate as joint_rate,
         sample_rate as sample_rate,
     )
+    from spvfilter.filters.fprate import DEFAULT_FP_RATE as DEFAULT_FP_RATE
     from spvfilter.filters.gcs import GcsQuery as GcsQuery, GolombCodedSet as GolombCodedSet
     from spvfilter.filters.privacy import (
         PrivacyCase as PrivacyCase,
@@ -43,8 +43,9 @@ else:
         __name__,
         batch="BlockFilter ScriptSource match_filters",
         bip158="BasicFilter basic_data filter_elements filter_hash filter_header filter_headers",
-        bip37="Bip37Filter BloomSource DEFAULT_FP_RATE MatchedTx UpdateFlags filter_hash_funcs filter_size",
+        bip37="Bip37Filter BloomSource MatchedTx UpdateFlags filter_hash_funcs filter_size",
         exposure="Exposure SampledRate bitcoinj_filter joint_rate sample_rate",
+        fprate="DEFAULT_FP_RATE",
         gcs="GcsQuery GolombCodedSet",
         privacy="PrivacyCase PrivacyReport privacy_report",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from spvfilter._public import deferred, public
 from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FpRateWarning, LostSpendsWarning, ParameterError
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
@@ -23,7 +24,6 @@ else:
     hmac = deferred("hmac")
     secrets = deferred("secrets")
 
-DEFAULT_FP_RATE = 0.0001
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
 _WALLET_CAPACITY = 1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
-from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.checks import check_options, check_start, named_peers, patience_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
@@ -25,10 +24,9 @@ from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
-from spvfilter.store.store import MEMORY
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
@@ -37,14 +35,18 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
+    import dataclasses
     from concurrent import futures
 
     from spvfilter.light import running as runs
     from spvfilter.light.running import Running
+    from spvfilter.p2p import proxy as proxies
 else:
     asyncio = deferred("asyncio")
+    dataclasses = deferred("dataclasses")
     futures = deferred("concurrent.futures")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
+    proxies = deferred("spvfilter.p2p.proxy")
 
 
 @public
@@ -137,7 +139,7 @@ class LightClient:
         self._watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
-        self._proxy = None if proxy is None else Proxy.parse(proxy)
+        self._proxy = None if proxy is None else proxies.Proxy.parse(proxy)
         self._limits = limits or Limits()
         self.mode = Mode(mode)
         reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
@@ -484,7 +486,7 @@ class LightClient:
         begun, given = running.engine.books.blocks.start, self._options.from_height
         lowest = given if self._options.birthday is None or begun is None else begun
         if self._path == MEMORY and lowest is not None and first < lowest:
-            self._options = replace(self._options, from_height=first, birthday=None)
+            self._options = dataclasses.replace(self._options, from_height=first, birthday=None)
         return first
 
     async def status(self) -> ClientStatus:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
+from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
+
+if TYPE_CHECKING:
+    import ipaddress
+else:
+    ipaddress = deferred("ipaddress")
 
 
 @public

@@ -11,12 +11,8 @@ from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.kernel import unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
-from spvfilter.scan.batches import Labels, MatchBatch
 from spvfilter.scan.fetching import NodeBlocks, NodeFeed
-from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
-from spvfilter.scan.partfile import BlockHits
-from spvfilter.scan.scan import Scan
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Match
@@ -24,8 +20,14 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
+
+    from spvfilter.scan import batches, growth as growths, scan as scans
+    from spvfilter.scan.partfile import BlockHits
 else:
     asyncio = deferred("asyncio")
+    batches = deferred("spvfilter.scan.batches")
+    growths = deferred("spvfilter.scan.growth")
+    scans = deferred("spvfilter.scan.scan")
 
 T = TypeVar("T")
 
@@ -91,7 +93,9 @@ class Matcher:
                     yield match
         self._finish()
 
-    async def scan_batches(self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False) -> AsyncGenerator[MatchBatch]:
+    async def scan_batches(
+        self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False
+    ) -> AsyncGenerator[batches.MatchBatch]:
         """As `scan`, but yield the matches of a block together, packed, without an object for each: see `MatchBatch`.
 
         A block whose matches are found later, in a second search, has another batch.
@@ -99,8 +103,8 @@ class Matcher:
         Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, FormatError for a malformed block of
         a sequence or iterable, and IncompleteScanError at the end if parts of files were unreadable.
         """
-        labels = Labels()
-        async with aclosing(self._run(blocks, in_order, lambda block: MatchBatch(block, self.watch, labels))) as found:
+        labels = batches.Labels()
+        async with aclosing(self._run(blocks, in_order, lambda block: batches.MatchBatch(block, self.watch, labels))) as found:
             async for batch in found:
                 self.report.matches += len(batch)
                 yield batch
@@ -108,12 +112,12 @@ class Matcher:
 
     async def _run(self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]) -> AsyncGenerator[T]:
         self.report = ScanReport()
-        growth = await asyncio.to_thread(Growth, self.watch) if self.watch.keychains else Growth(self.watch)
+        growth = await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
         if isinstance(blocks, NodeBlocks) and not in_order:
             feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report)
         else:
             feed = _feed(blocks, in_order, self.watch.network, self.report)
-        scan = Scan(self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check)
+        scan = scans.Scan(self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check)
         async with aclosing(scan), aclosing(scan.found()) as found:
             async for each in found:
                 yield each

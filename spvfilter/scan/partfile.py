@@ -85,7 +85,7 @@ class PartSummary:
         self.undo_problems += other.undo_problems
 
 
-_FIELDS = tuple(PartSummary.__dataclass_fields__)
+_FIELDS = PartSummary.__match_args__
 
 
 class PartWriter:

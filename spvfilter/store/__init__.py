@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.keychains import KeychainChange as KeychainChange
     from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
+    from spvfilter.store.place import MEMORY as MEMORY
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
-    from spvfilter.store.store import MEMORY as MEMORY, Store as Store
+    from spvfilter.store.store import Store as Store
     from spvfilter.store.views import (
         Balance as Balance,
         Coin as Coin,
@@ -35,8 +36,9 @@ else:
         importer="FilterImport ImportCounts",
         keychains="KeychainChange",
         ledger="Ended StoredMatch StoredTx TxStatus",
+        place="MEMORY",
         searched="BlockRange EntryGroup Searched",
-        store="MEMORY Store",
+        store="Store",
         views="Balance Coin HistoryEntry SearchedEntries Snapshot Views",
         windowviews="KeychainStatus",
     )

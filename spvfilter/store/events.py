@@ -7,7 +7,6 @@ one kept, which marks what was dropped, that of the last one, and the height up 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
@@ -15,8 +14,10 @@ from spvfilter.errors import EventGapError, ParameterError, StoreCorruptError
 from spvfilter.store.sqlite import MarkedRows, mark, number, numbers, translated
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 MAX_EVENTS = 250_000  # that are kept
@@ -64,7 +65,7 @@ class EventLog(NamedTuple):
 class EventRows:
     """The rows of the table "events"."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path
@@ -127,7 +128,7 @@ class EventRows:
         return stored_events(self._db, self._path, since, limit)
 
 
-def stored_events(db: sqlite3.Connection, path: Path, since: int, limit: int) -> list[StoredEvent]:
+def stored_events(db: sqlite3.Connection, path: pathlib.Path, since: int, limit: int) -> list[StoredEvent]:
     """Up to `limit` events that follow number `since`, as they were written. Raises StoreCorruptError for a damaged row."""
     found: list[StoredEvent] = []
     query = "SELECT sequence, time, kind, data, mark FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"

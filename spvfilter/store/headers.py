@@ -7,7 +7,6 @@ that of the last one is stored separately, which shows whether all of them are a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
@@ -18,8 +17,10 @@ from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.sqlite import MarkedRows, translated
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 PER_ROW = 2_000  # headers, as of a headers message; also filter hashes
@@ -29,7 +30,7 @@ _TIP = "tip"  # the name of the last header's hash among the marked values
 class HeaderRows:
     """Headers from the genesis block on."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
@@ -20,8 +19,10 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 UNCONFIRMED_PLACE = 1 << 62  # above the place of every block
@@ -56,7 +57,7 @@ class StoredMatch(NamedTuple):
     time: int | None = None  # of the block, seconds since 1970; not stored with the match, as its header is
 
 
-def stored_completeness(text: str, path: Path) -> Completeness:
+def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
     """The completeness in a row of the database at `path`. Raises StoreCorruptError for an unknown one."""
     try:
         return Completeness(text)
@@ -129,7 +130,7 @@ class Totals(NamedTuple):
 class Ledger:
     """Writes matches and transactions within a commit, and at its end what follows from them."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import StoreError
 
+if TYPE_CHECKING:
+    import pathlib
+else:
+    pathlib = deferred("pathlib")
+
+MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
 _FILES = ("", "-wal")  # what follows the name of the database
 
 
 class Place:
     """The files that an open database is in, by device and inode. The write-ahead log is known from the first check on that finds it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         self._files: dict[str, tuple[int, int]] = {}
         self.check()
@@ -20,7 +27,7 @@ class Place:
     def check(self) -> None:
         """Raises StoreError if a file is not there any more, or is another one; OSError where it cannot be looked at."""
         for suffix in _FILES:
-            found = _identity(Path(f"{self._path}{suffix}"))
+            found = _identity(pathlib.Path(f"{self._path}{suffix}"))
             known = self._files.get(suffix)
             if known is None and found is not None:
                 self._files[suffix] = found
@@ -30,7 +37,7 @@ class Place:
                 raise StoreError(f"{self._path}: {what} was {done} while it was open: nothing can be kept in it")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: pathlib.Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except FileNotFoundError:

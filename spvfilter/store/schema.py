@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
@@ -10,8 +9,10 @@ from spvfilter.errors import StoreForeignError
 from spvfilter.network import NETWORKS
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
@@ -73,7 +74,7 @@ def network_of(genesis_hash: bytes | None) -> str:
     return next((known.name for known in NETWORKS if known.genesis_hash == genesis_hash), "an unknown network")
 
 
-def check_schema(db: sqlite3.Connection, path: Path) -> None:
+def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
     """Raises StoreForeignError unless it is a database of this package and version."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()

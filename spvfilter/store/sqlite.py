@@ -7,15 +7,16 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database
@@ -29,7 +30,7 @@ _BY_ERRNO = {
 }
 
 
-def create(path: Path) -> bool:
+def create(path: pathlib.Path) -> bool:
     """Create an empty file of mode 0600 unless it exists; whether it was created. Raises OSError, also for an unwritable file."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -57,7 +58,7 @@ def _by_code() -> dict[int, tuple[type[StoreError], str]]:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: pathlib.Path) -> Iterator[None]:
     """Raise errors of SQLite and of the system as the kinds of StoreError."""
     try:
         yield
@@ -110,7 +111,7 @@ class MarkedRows:
     `columns` maps each table to the columns that its marks cover. The table "meta" (key, value, mark) holds the sums of the others.
     """
 
-    def __init__(self, db: sqlite3.Connection, path: Path, columns: Mapping[str, str]) -> None:
+    def __init__(self, db: sqlite3.Connection, path: pathlib.Path, columns: Mapping[str, str]) -> None:
         self._db = db
         self._path = path
         self._columns = columns

@@ -38,7 +38,7 @@ from spvfilter.store.ledger import (
     stored_tx,
 )
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.place import Place
+from spvfilter.store.place import MEMORY, Place
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
 from spvfilter.store.searched import Searched
@@ -55,7 +55,6 @@ else:
 
 _NOTE = "note: "  # prefix of the light client's names in the table "meta"
 _PATIENCE_S = 5.0  # for a reader that recovers the file after a crash, or is just leaving it
-MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
 
 
 @public

@@ -6,7 +6,6 @@ import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
 from spvfilter._dataclass import dataclass, field
@@ -28,8 +27,10 @@ from spvfilter.store.windowviews import KeychainStatus, chosen, is_script_used, 
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 T = TypeVar("T")
@@ -134,7 +135,7 @@ class SearchedEntries:
 class Views:
     """Balance, coins and history from one connection to the database. Methods raise StoreError."""
 
-    def __init__(self, db: sqlite3.Connection, path: Path, network: Network) -> None:
+    def __init__(self, db: sqlite3.Connection, path: pathlib.Path, network: Network) -> None:
         self._db = db
         self._path = path
         self._network = network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import StrEnum
 from itertools import zip_longest
 
@@ -65,4 +64,4 @@ class Match:
         )
 
 
-_FIELDS = tuple(each.name for each in fields(Match))
+_FIELDS = Match.__match_args__

@@ -18,10 +18,11 @@ Of a keychain without a descriptor the scripts are written. UTF-8, with or witho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.files import replacing
@@ -31,6 +32,11 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 from spvfilter.watch.keychain import Keychain
+
+if TYPE_CHECKING:
+    import pathlib
+else:
+    pathlib = deferred("pathlib")
 
 _CHUNK = 1 << 20  # bytes per read
 _TEXT = bytes({*b"\t\n\r", *range(32, 256)})  # bytes that a text in UTF-8 or another character set may have
@@ -63,6 +69,13 @@ class Source(Protocol):
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None: ...
     def own_label(self, entry: int) -> str | None: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
+
+
+def load(watch: Sink, path: str | os.PathLike[str]) -> None:
+    """Add the entries of the file at `path`. Raises WatchFileError, OSError."""
+    path = pathlib.Path(path)
+    with path.open("rb") as file:
+        read_into(watch, file, str(path))
 
 
 def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
@@ -220,9 +233,9 @@ def _hex(text: str) -> bytes:
         raise ParameterError(f"expected pairs of hex digits, not these {len(text)} characters") from None
 
 
-def write(watch: Source, path: Path) -> None:
+def write(watch: Source, path: str | os.PathLike[str]) -> None:
     """Write the whole list to a file of mode 0600 that atomically replaces `path`."""
-    with replacing(path) as file:
+    with replacing(pathlib.Path(path)) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())
         file.writelines(f"{line}\n".encode() for line in _lines(watch))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
@@ -80,13 +79,12 @@ class WatchList:
         Raises WatchFileError, which lists every invalid line with its number and cause, and OSError.
         """
         watch = cls(network)
-        with Path(path).open("rb") as file:
-            textfile.read_into(watch, file, str(Path(path)))
+        textfile.load(watch, path)
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all entries and outpoints, including learned ones, to a file of mode 0600 that atomically replaces `path`."""
-        textfile.write(self, Path(path))
+        textfile.write(self, path)
 
     def add_address(self, address: str, label: str | None = None) -> None:
         """Watch an address of the list's network.

@@ -16,7 +16,8 @@ from spvfilter.filters.bip158 import filter_headers
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.place import MEMORY
+from spvfilter.store.store import Store
 from support.build import sha256d
 from support.headerchains import chain_of
 from support.vectors import effort

@@ -29,8 +29,9 @@ from spvfilter.kernel import Hit
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import MarkedRows
-from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.store import Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.vectors import effort

@@ -14,8 +14,9 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
-from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.store import Store
 from spvfilter.store.views import Balance, SearchedEntries
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness

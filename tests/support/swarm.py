@@ -20,7 +20,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.store.batch import Batch
-from spvfilter.store.store import MEMORY, Store
+from spvfilter.store.place import MEMORY
+from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress

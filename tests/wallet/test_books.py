@@ -12,7 +12,7 @@ from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
-from spvfilter.store.store import MEMORY
+from spvfilter.store.place import MEMORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import endings, invented, unconfirmed
 from spvfilter.wallet.books import Books

@@ -10,7 +10,7 @@ from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
-from spvfilter.store.store import MEMORY
+from spvfilter.store.place import MEMORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.endings import MAX_ENDED

@@ -11,8 +11,8 @@ from spvfilter._public import deferred
 from spvfilter.cli.arguments import Parser, add_network, add_watch_file, probability, watch_list, whole
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError
-from spvfilter.filters.bip37 import DEFAULT_FP_RATE
 from spvfilter.filters.exposure import CHAIN_ADDRESSES, MAX_PROBES, SampledRate
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.filters.privacy import MAX_ADDED, MAX_RESTARTS, PrivacyCase, PrivacyReport, privacy_report
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.wallet.reader import WalletStore

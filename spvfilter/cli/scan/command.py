@@ -6,28 +6,30 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network, add_watch_file, day, watch_list, whole
+from spvfilter.cli.arguments import FORMATS, add_network, add_watch_file, day, watch_list, whole
 from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
-from spvfilter.cli.term.matches import FORMATS
 from spvfilter.cli.term.page import Page
-from spvfilter.cli.term.picture import check_picture
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.scan.remote import is_url
 from spvfilter.scan.undomode import UndoMode
-from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
+    import pathlib
+
     from spvfilter.cli.scan import directory, files, node
-    from spvfilter.scan import matcher as matchers, sources
+    from spvfilter.cli.term import picture
+    from spvfilter.scan import matcher as matchers, remote, sources
+    from spvfilter.watch.watchlist import WatchList
 else:  # to show --help, they are not needed
+    pathlib = deferred("pathlib")
     directory = deferred("spvfilter.cli.scan.directory")
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
+    picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
+    remote = deferred("spvfilter.scan.remote")
     sources = deferred("spvfilter.scan.sources")
 
 _STDIN = "-"
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     if not is_node:
         check_without_node(args)
     for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
-        if is_url(name):
+        if remote.is_url(name):
             raise ParameterError(f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere")
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
@@ -119,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
             raise ParameterError("--plot is for blocks in files, not on standard input")
         if is_node:
             raise ParameterError("--plot is for blocks in files, not for those of a node")
-        check_picture(args.plot)
+        picture.check_picture(args.plot)
     if args.out is not None:
         return _run_in_parts(args, watch, span)
     if args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
@@ -129,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
         with _page(args.output) as page:
             return node.run(args, matcher, span, page)
     if args.output is not None:
-        _refuse_to_overwrite_input(Path(args.output), args.paths, args.watch)
-        if args.paths != [_STDIN] and not any(is_url(name) or Path(name).exists() for name in args.paths):
+        _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
+        if args.paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in args.paths):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
         return files.run(args, matcher, span, page)
@@ -144,10 +146,10 @@ def _run_in_parts(args: argparse.Namespace, watch: WatchList, span: sources.Bloc
     return directory.run(args, watch, span)
 
 
-def _refuse_to_overwrite_input(output: Path, paths: list[str], watch: str | None) -> None:
+def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: str | None) -> None:
     if not output.exists():
         return
-    for source in [Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
+    for source in [pathlib.Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
         inside = source.is_dir() and output.resolve().parent == source.resolve() and output.suffix in _BLOCK_SUFFIXES
         if inside or (source.exists() and output.samefile(source)):
             raise ParameterError(f"{output}: this would overwrite an input")
@@ -158,5 +160,5 @@ def _page(output: str | None) -> Iterator[Page]:
     if output is None:
         yield Page(sys.stdout)
         return
-    with Path(output).open("w", encoding="utf-8", newline="") as file:
+    with pathlib.Path(output).open("w", encoding="utf-8", newline="") as file:
         yield Page(file)

@@ -24,7 +24,6 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
-FORMATS = ("table", "jsonl", "csv")
 _COLUMNS = (
     "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
     "label", "coinbase", "fee",

@@ -19,7 +19,7 @@ from spvfilter.cli.term.ranges import never_searched
 from spvfilter.cli.watch.place import Place
 from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import EventGapError, ParameterError, UselessPeerError
-from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import BroadcastChanged, BroadcastProgress, Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.p2p.address import Address

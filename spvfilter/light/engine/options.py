@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from spvfilter._dataclass import dataclass, field
-from spvfilter.filters.bip37 import DEFAULT_FP_RATE
+from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
 
 

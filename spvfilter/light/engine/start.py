@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from spvfilter.chain import HeaderChain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spvfilter.chain import HeaderChain
 
 _MEDIAN_SPAN = 11  # blocks
 TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
