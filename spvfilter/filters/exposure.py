@@ -115,13 +115,14 @@ def _parameters(made: Bip37Filter) -> tuple[int, int, int]:
 def sample_rate(filters: Sequence[Bip37Filter], probes: int, seed: int, *, without: Sequence[Bip37Filter] = ()) -> SampledRate:
     """Test random 20-byte elements, as the hashes in addresses are: how many every filter of `filters` contains and none of `without`.
 
-    The same seed draws the same ones. Raises ParameterError for no filter, or unless 1 <= probes <= 1,000,000,000.
+    The same seed draws the same ones, and never those of `random.Random(seed)`, with which a caller may have drawn the filters' own
+    elements. Raises ParameterError for no filter, or unless 1 <= probes <= 1,000,000,000.
     """
     if not filters:
         raise ParameterError("no filter is given")
     if not isinstance(probes, int) or not 1 <= probes <= MAX_PROBES:
         raise ParameterError(f"from 1 to {MAX_PROBES:,} addresses can be sampled, not {probes!r}")
-    drawn, hits = random.Random(seed), 0  # a sample, no secret
+    drawn, hits = random.Random(f"strangers {seed}"), 0  # a sample, no secret
     for start in range(0, probes, _AT_ONCE):
         count = min(_AT_ONCE, probes - start)
         raw = drawn.randbytes(_PROBE_SIZE * count)

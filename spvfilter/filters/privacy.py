@@ -144,15 +144,15 @@ class _Cases:
         self, own: int, made: list[Bip37Filter], later: Bip37Filter, added: int, plain: list[Bip37Filter], foreign: list[Bip37Filter]
     ) -> None:
         """Every case: of the filter and those of its restarts, of one with additions, of those without decoys and of bitcoinj's."""
-        restarts = f"after {len(made) - 1:,} restarts"
+        again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
-        self.add("restarts", restarts, own, made)
-        self.add("added-known", f"{added:,} added: which were there", own, [made[0], later])
-        self.add("added-new", f"{added:,} added: which are new", added, [later], without=made[:1])
-        self.add("no-decoys", "without decoys", own, plain[:1])
-        self.add("new-tweaks", f"… {restarts}, new tweaks", own, plain)
-        self.add("bitcoinj", "bitcoinj", own, foreign[:1])
-        self.add("bitcoinj-restarts", f"… {restarts}", own, foreign)
+        self.add("restarts", f"… {again}", own, made)
+        self.add("added-known", f"before and after {added:,} additions: in both", own, [made[0], later])
+        self.add("added-new", "… only in the second", added, [later], without=made[:1])
+        self.add("no-decoys", "a filter without decoys", own, plain[:1])
+        self.add("new-tweaks", f"… {again}, with new tweaks", own, plain)
+        self.add("bitcoinj", "bitcoinj's filter", own, foreign[:1])
+        self.add("bitcoinj-restarts", f"… {again}", own, foreign)
 
     def add(self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()) -> None:
         """A case: of the addresses in every filter of `inside` and none of `without`, so many are ours."""

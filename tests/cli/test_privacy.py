@@ -33,10 +33,13 @@ def test_json_has_every_case_with_its_sample(run: Any) -> None:
 
 def test_the_table_says_it_in_words(run: Any) -> None:
     ran = run("privacy", ADDRESS, *QUICK, "--format", "table", "--universe", 1_000_000)
-    assert "What a peer learns of 1 addresses among 1,000,000" in ran.out
+    assert "What a peer learns of the wallet among 1,000,000 addresses" in ran.out
+    assert "addresses, keys and data: 1; outpoints: 0" in ran.out
     assert "give the same bytes" in ran.out
-    assert "after 3 restarts" in ran.out
-    assert "… after 3 restarts, new tweaks" in ran.out
+    assert "before and after 10 additions: in both" in ran.out
+    assert ran.out.count("… after 3 restarts") == 3
+    assert "… after 3 restarts, with new tweaks" in ran.out
+    assert "Decoys are addresses of strangers that match" in ran.out
     silent = run("privacy", ADDRESS, "--probes", 0, "--restarts", 1, "--format", "table")
     assert "under" not in silent.out
 

@@ -85,7 +85,7 @@ def test_filters_of_one_tweak_are_compared_bit_by_bit() -> None:
 
 def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() -> None:
     filter, probes = made(100, rate=0.3), 40_000  # more than are drawn at once
-    drawn, hits = random.Random(9), 0
+    drawn, hits = random.Random("strangers 9"), 0
     for count in (1 << 15, probes - (1 << 15)):
         raw = drawn.randbytes(20 * count)
         hits += sum(raw[at : at + 20] in filter for at in range(0, len(raw), 20))
@@ -95,6 +95,21 @@ def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() ->
             sample_rate([filter], bad, 9)
     with pytest.raises(ParameterError, match="no filter"):
         sample_rate([], 1, 9)
+
+
+def test_a_sample_has_no_element_that_was_drawn_with_the_same_seed() -> None:
+    drawn, filter = random.Random(0), Bip37Filter(1_000, 1e-9, 5)
+    filter.update(drawn.randbytes(20) for _ in range(1_000))
+    assert sample_rate([filter], 1_000, 0).hits == 0
+
+
+@pytest.mark.parametrize("count", [10, 1_000])
+def test_measured_rates_of_a_report_are_those_computed(count: int) -> None:
+    """With its default seed: the stand-ins for added addresses and for bitcoinj's are strangers to the sample."""
+    for case in privacy_report(wallet(count), 1e-4, 5, KEY, restarts=2, added=20, probes=MANY).cases:
+        assert case.sampled is not None
+        expected = case.exposure.fp_rate * MANY
+        assert abs(case.sampled.hits - expected) <= 4 * expected**0.5 + 1, case
 
 
 @pytest.mark.parametrize(

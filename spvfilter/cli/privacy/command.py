@@ -102,7 +102,7 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
     with WalletStore.open(args.db) as wallet, wallet.moment():
         source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
     if known is None:
-        complain("no peer was given a BIP-37 filter yet: this is of one with another tweak and secret")
+        complain("no peer was given a BIP-37 filter yet: the report is of one with a tweak and a secret drawn for it")
         known = Bip37Parameters(tweak, 0, DEFAULT_FP_RATE, key)
     elements = known.elements if args.fp_rate in (None, known.fp_rate) and known.elements else None
     return privacy_report(source, args.fp_rate or known.fp_rate, known.tweak, known.decoy_key, elements=elements, **counts)
@@ -141,19 +141,19 @@ def _case_fields(case: PrivacyCase) -> dict[str, object]:
 
 
 def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
-    page.title(f"What a peer learns of {made.own:,} addresses among {universe:,}")
+    page.title(f"What a peer learns of the wallet among {universe:,} addresses")
     page.facts(
         [
             ("filter", f"{made.size:,} bytes, {made.hash_funcs} functions, made for {made.capacity:,} elements"),
-            ("holds", f"{made.own:,} addresses, keys or data and {made.outpoints:,} outpoints"),
+            ("of the wallet", f"addresses, keys and data: {made.own:,}; outpoints: {made.outpoints:,}"),
             ("seems to hold", f"{made.estimated_elements:,.0f} elements"),
             ("rate", f"{made.real_fp_rate:.3g}, asked for: {made.nominal_fp_rate:g}"),
             ("restarts", "give the same bytes" if made.is_steady else "give other bytes: peers can intersect them"),
         ]
     )
-    page.title("A peer that has seen")
+    page.title("A peer that has")
     page.table(
-        {"filters": "left", "rate": "right", "measured": "right", "decoys": "right", "a match is ours": "right"},
+        {"": "left", "rate": "right", "measured": "right", "decoys": "right", "a match is ours": "right"},
         [
             (
                 case.said,
@@ -165,8 +165,10 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
             for case in made.cases
         ],
     )
-    page.line("Rates are of random addresses; measured ones have the range that 95 of 100 samples would be compatible with.")
-    page.line("An outpoint or address that is sent by itself (filteradd) is told plainly, whatever the filter.")
+    page.line("Decoys are addresses of strangers that match. The last column is the probability")
+    page.line("that an address that matches is the wallet's. The rate is that of a random address,")
+    page.line("computed from the bits; measured, it has a 95 % confidence interval. What is sent")
+    page.line("by itself, in a filteradd message, is known to be the wallet's whatever the filter.")
 
 
 def measured(sampled: SampledRate | None) -> str:
