@@ -124,3 +124,13 @@ def test_any_two_or_three_numbers_lead_to_the_library_s_filter() -> None:
 def test_numbers_that_make_no_filter_are_named(given: dict[str, float]) -> None:
     (found, *_) = computed([["solve", given]] * 51)
     assert set(found) == {"error"}
+
+
+def test_a_rate_beside_n_and_m_is_kept_to_be_compared_and_limits_are_named() -> None:
+    (kept, *_) = computed([["solve", {"n": 10, "p": 0.01, "m": 50}]] * 51)
+    assert (kept["p"], kept["k"], kept["m"]) == (0.01, 3, 50)
+    assert "p is only compared" in kept["note"]
+    (free, *_) = computed([["solve", {"n": 10, "m": 50}]] * 51)
+    assert (free["p"], free["note"]) == (None, "")
+    (large, *_) = computed([["solve", {"n": 1e16, "p": 0.01}]] * 51)
+    assert large["error"] == f"n is a whole number from 1 to {2**53 - 1}"

@@ -13,17 +13,24 @@
   function parse(name) {
     const text = field(name).value.trim().replace(name === "p" ? /[\s_]/g : /[\s_,]/g, "");
     if (!text) return null;
-    if (/^\d+(\.\d+)?%$/.test(text)) return Number(text.slice(0, -1)) / 100;
-    return /^(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
+    const [, number, percent] = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(%?)$/i.exec(text) || [];
+    return number === undefined ? NaN : Number(number) / (percent ? 100 : 1);
   }
 
-  const rate = (value) => (value === null ? "–" : value === 0 ? "0" : value >= 1e-4 ? String(Number(value.toPrecision(5))) : value.toExponential(4));
+  function rate(value) {
+    if (value === null) return "–";
+    if (value === 0) return "0";
+    const short = Number(value.toPrecision(5));
+    return value < 1e-4 ? value.toExponential(4) : short === 1 && value < 1 ? "> 0.9999" : String(short);
+  }
+
+  const counted = (number, noun) => `${integer.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 
   function bytes(bits) {
     let size = Math.ceil(bits / 8), unit = 0;
-    const units = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    const units = ["byte", "kB", "MB", "GB", "TB", "PB"];
     while (size >= 1000 && unit < units.length - 1) { size /= 1000; unit++; }
-    return unit ? `${size.toFixed(1)} ${units[unit]}` : `${size} ${units[unit]}`;
+    return unit ? `${size.toFixed(1)} ${units[unit]}` : counted(size, units[unit]);
   }
 
   function fill(id, rows) {
@@ -93,16 +100,16 @@
     const asked = p ?? sizing.approximateRate(m, k, n);
     if (!(asked > 0 && asked < 1) || n > 2 ** 32 - 1) return "BIP-37 has no filter for these numbers.";
     const made = sizing.bip37(n, asked);
-    const told = `Bitcoin Core's formula gives ${integer.format(made.size)} bytes and ${made.hashFuncs} functions (at most 36,000 and 50; k by integer division)`;
+    const told = `Bitcoin Core's formula gives ${counted(made.size, "byte")} and ${counted(made.hashFuncs, "function")} (at most 36,000 and 50; k by integer division)`;
     if (made.matchesAll) return `${told}: to peers such a filter matches everything. ${made.capped ? "36,000 bytes hold 144,000 elements at most." : "Take a lower rate."}`;
     const full = sizing.approximateRate(made.size * 8, made.hashFuncs, n);
-    return `${told}: with all ${integer.format(n)} elements a rate of ${rate(full)}${made.capped ? ", since it is as large as BIP-37 allows" : ""}.`;
+    return `${told}: with ${n === 1 ? "its" : "all"} ${counted(n, "element")} a rate of ${rate(full)}${made.capped ? ", since it is as large as BIP-37 allows" : ""}.`;
   }
 
   function update() {
     const asked = Object.fromEntries(NAMES.map((name) => [name, parse(name)]));
     const wrong = NAMES.filter((name) => Number.isNaN(asked[name]));
-    const found = wrong.length ? { error: `${wrong.join(" and ")}: not a number` } : sizing.solve(asked);
+    const found = wrong.length ? { error: `${wrong.join(" and ")}: not a number; write 1000000, 1e6, 0.01 or 1%` } : sizing.solve(asked);
     for (const name of NAMES) field(name).setAttribute("aria-invalid", String(wrong.includes(name)));
     const typed = new URLSearchParams(NAMES.filter((name) => field(name).value.trim()).map((name) => [name, field(name).value.trim()]));
     history.replaceState(null, "", `#${typed}`);
@@ -112,7 +119,7 @@
       return;
     }
     field("said").textContent =
-      `${integer.format(found.n)} keys, k = ${found.k}, ${integer.format(found.m)} bits (${bytes(found.m)})${found.note ? `: ${found.note}` : ""}`;
+      `${counted(found.n, "key")}, k = ${found.k}, ${counted(found.m, "bit")} (${bytes(found.m)})${found.note ? `: ${found.note}` : ""}`;
     fill("calc-sizes", sizes(found));
     fill("calc-loads", LOADS.map(([name, of]) => {
       const keys = Math.ceil(found.n * of);

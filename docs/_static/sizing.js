@@ -104,16 +104,16 @@ function bip37(elements, p) {
   return { size, hashFuncs, capped: bits > MAX_FILTER_SIZE * 8, matchesAll: !size || !hashFuncs };
 }
 
-// The filter that any known ones of n, p, k and m lead to: {n, p, k, m, given} or {error}. p is the rate asked for, null if it follows.
+// The filter that any known ones of n, p, k and m lead to: {n, p, k, m, note} or {error}. p is the rate asked for, null if it follows.
 function solve({ n, p, k, m }) {
   const has = (value) => value !== null && value !== undefined;
-  if (has(n) && !(Number.isInteger(n) && n >= 1 && n <= MAX_COUNT)) return { error: "n is a whole number from 1" };
+  if (has(n) && !(Number.isInteger(n) && n >= 1 && n <= MAX_COUNT)) return { error: `n is a whole number from 1 to ${MAX_COUNT}` };
   if (has(p) && !(p > 0 && p < 1)) return { error: "p lies between 0 and 1" };
   if (has(k) && !(Number.isInteger(k) && k >= 1 && k <= MAX_HASH_FUNCS)) return { error: `k is a whole number from 1 to ${MAX_HASH_FUNCS}` };
-  if (has(m) && !(Number.isInteger(m) && m >= 1 && m <= MAX_COUNT)) return { error: "m is a whole number from 1" };
+  if (has(m) && !(Number.isInteger(m) && m >= 1 && m <= MAX_COUNT)) return { error: `m is a whole number from 1 to ${MAX_COUNT}` };
   if (has(n) && has(m)) {
     const functions = has(k) ? k : optimalHashFuncs(m, n);
-    return { n, p: null, k: functions, m, note: has(p) ? "n and m decide the rate: p is compared with it" : "" };
+    return { n, p: has(p) ? p : null, k: functions, m, note: has(p) ? "n and m decide the rate; p is only compared with it" : "" };
   }
   if (!has(p)) return { error: "give n and p, n and m, or m and p" };
   if (has(n)) {
