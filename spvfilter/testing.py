@@ -3,7 +3,7 @@
     pytest_plugins = ["spvfilter.testing"]  # in conftest.py
 
 The fixture `regtest_node` is a RegtestNode with 101 blocks, `light_client` a function that makes clients of it. Transactions are not signed
-and no script is checked.
+and no script is checked. PYTEST_DONT_REWRITE: a test that imports this before pytest loads it as a plugin gets no warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 try:
     import pytest
 except ImportError as error:
-    raise ImportError("spvfilter.testing needs pytest: install spvfilter[testing]") from error
+    raise ImportError("spvfilter.testing needs pytest: pip install 'spvfilter[testing]'") from error
 
 from spvfilter.address import address_to_script
 from spvfilter.light.blocking import SyncLightClient

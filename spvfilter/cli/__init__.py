@@ -102,7 +102,7 @@ def _run(argv: list[str]) -> int:
     """Run the command that the first argument names with the other arguments."""
     match argv[:1]:
         case []:
-            raise ParameterError("no command given (see 'spvfilter --help')")
+            raise ParameterError(f"no command given: {', '.join(COMMANDS)} (see 'spvfilter --help')")
         case ["-h" | "--help"]:
             print(HELP, end="")
             return OK
@@ -117,8 +117,13 @@ def _run(argv: list[str]) -> int:
         case [command] if command in COMMANDS:
             return _run_command(command, argv[1:])
         case [other]:  # not shown when long: it may be a key
+            from difflib import get_close_matches
+
             shown = f" {other!r}" if len(other) <= 20 else ""
-            raise ParameterError(f"unknown command{shown}: {', '.join(COMMANDS)} (see 'spvfilter --help')")
+            near = get_close_matches(other[:20], COMMANDS, 1, 0.75)
+            raise ParameterError(
+                f"unknown command{shown}: {f'did you mean {near[0]}?' if near else ', '.join(COMMANDS)} (see 'spvfilter --help')"
+            )
     raise AssertionError(argv)
 
 

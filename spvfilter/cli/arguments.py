@@ -14,12 +14,14 @@ from spvfilter.network import MAINNET, NETWORKS, Network
 
 if TYPE_CHECKING:
     import datetime
+    import difflib
     import pathlib
 
     from spvfilter.watch import entry, textfile, watchlist
     from spvfilter.watch.watchlist import WatchList
 else:  # to show --help, they are not needed
     datetime = deferred("datetime")
+    difflib = deferred("difflib")
     pathlib = deferred("pathlib")
     entry = deferred("spvfilter.watch.entry")
     textfile = deferred("spvfilter.watch.textfile")
@@ -74,7 +76,12 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, extra: Sequence[str]) -> None:
         if extra:
             options = [item.partition("=")[0][:40] for item in extra if item.startswith("-")]
-            self.error(f"unknown option {' '.join(options)}" if options else f"{len(extra)} argument(s) too many")
+            self.error(f"unknown option {' '.join(options)}{self._meant(options)}" if options else f"{len(extra)} argument(s) too many")
+
+    def _meant(self, options: Sequence[str]) -> str:
+        """The options that unknown ones are likely to be, as a question, or nothing."""
+        near = [match for option in options for match in difflib.get_close_matches(option, self._option_string_actions, 1, 0.8)]
+        return f": did you mean {' '.join(near)}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         raise ParameterError(f"{message} (see '{self.prog} --help')")

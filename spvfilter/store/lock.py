@@ -26,5 +26,5 @@ class WriterLock(FileLock):
             return super().take(real.with_name(real.name + SUFFIX))
         except FileHeldError as held:
             own = held.process == os.getpid()
-            said = "another client of this process; other readers" if own else f"{held}; readers"
-            raise StoreLockedError(f"{database}: in use by {said} use WalletStore") from None
+            holder = "another client of this process" if own else str(held)
+            raise StoreLockedError(f"{database}: in use by {holder}; WalletStore and spvfilter wallet read it meanwhile") from None

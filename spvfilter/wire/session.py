@@ -237,10 +237,10 @@ class Session:
 
     def _lost(self) -> SessionError:
         if self.remote is None and not self._decoder.buffered and self.role is Role.OUTBOUND:
-            words = "the stream ended before a message: a node of another network, another service on this port, or a node that is full"
-            return SessionError(words, cause=Cause.LOST)
-        place = "in the middle of a message" if self._decoder.buffered else "between two messages"
-        return SessionError(f"the stream ended {place}", cause=Cause.LOST)
+            reasons = "a node of another network, another service on this port, or a node that is full"
+            return SessionError(f"the peer closed the connection before its first message: {reasons}", cause=Cause.LOST)
+        place = " in the middle of a message" if self._decoder.buffered else ""
+        return SessionError(f"the peer closed the connection{place}", cause=Cause.LOST)
 
     def _misbehaved(self, error: PeerError) -> Misbehaved:
         logger.debug("dropped: %s", error)

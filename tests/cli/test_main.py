@@ -75,9 +75,11 @@ def test_it_runs_as_a_module() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "no command given"),
+        ([], "no command given: filterload, inspect, scan, "),
         (["frobnicate"], "unknown command 'frobnicate': filterload, inspect, scan, "),
-        (["demo", "--nonsense"], "unknown option --nonsense"),
+        (["demo", "--nonsense"], "unknown option --nonsense (see 'spvfilter demo --help')"),
+        (["watch", "--conect", "127.0.0.1"], "unknown option --conect: did you mean --connect? (see 'spvfilter watch --help')"),
+        (["wacth"], "unknown command 'wacth': did you mean watch? (see 'spvfilter --help')"),
         (["demo", "extra"], "1 argument(s) too many"),
         (["scan", "x", "--network", "mars"], "argument --network: unknown network 'mars'"),
         (["filterload", "--tweak"], "argument --tweak: expected one argument"),

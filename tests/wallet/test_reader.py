@@ -92,7 +92,7 @@ def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) ->
             Store.open(path, REGTEST)
         code = f"from spvfilter.store import Store\nfrom spvfilter import REGTEST\nStore.open({str(path)!r}, REGTEST)"
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert f"in use by process {os.getpid()}" in told.stderr
+        assert f"in use by process {os.getpid()}; WalletStore and spvfilter wallet read it meanwhile" in told.stderr
         with pytest.raises(StoreLockedError, match="another client of this process"):
             Store.open(path, REGTEST, rebuild=True)
     Store.open(path, REGTEST).close()

@@ -38,7 +38,7 @@ def exceptions() -> ModuleType:
     try:
         from redis import exceptions
     except ImportError as error:
-        raise ImportError("filters in Redis need redis-py: install spvfilter[redis]") from error
+        raise ImportError("filters in Redis need redis-py: pip install 'spvfilter[redis]'") from error
     return exceptions
 
 
@@ -105,7 +105,7 @@ async def stored_header(client: Client, name: str, key: bytes) -> bytes:
 def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError | FormatError:
     errors, message = exceptions(), str(error)
     if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
-        return RemoteConnectionError(f"{_shown(keys[0])}: {message}")
+        return RemoteConnectionError(f"no answer from the Redis server for {_shown(keys[0])}: {message}")
     if ours := _OURS.search(message):
         key = _shown(keys[int(ours[2]) - 1])
         match ours[1]:

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_network(parser)
     parser.add_argument(
-        "--mode", choices=tuple(Mode), default=Mode.AUTO, type=Mode,
+        "--mode", choices=[str(mode) for mode in Mode], default=Mode.AUTO,
         help="compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where a node serves it "
         "and it can find everything watched, else bip37",
     )  # fmt: skip
@@ -118,7 +118,7 @@ def _peer(text: str) -> str:
     except ParameterError:
         host = ""
     if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
-        raise argparse.ArgumentTypeError(f"expected HOST or HOST:PORT, not these {len(text)} characters")
+        raise argparse.ArgumentTypeError(f"expected HOST or HOST:PORT (1 to 65535), not these {len(text)} characters")
     return text
 
 
@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         watch,
         peers=args.connect,
         store=args.db,
-        mode=args.mode,
+        mode=Mode(args.mode),
         keep_filters=args.keep_filters,
         mempool=not args.no_mempool,
         fp_rate=args.fp_rate,

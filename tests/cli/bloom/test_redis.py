@@ -259,7 +259,7 @@ def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
             assert child.wait(timeout=60) == 2
             assert child.stdout.read() == b""
             said = child.stderr.read()
-        assert said.startswith(b"spvfilter: '{f}:header': ")
+        assert said.startswith(b"spvfilter: no answer from the Redis server for '{f}:header': ")
         assert said.count(b"\n") == 1
 
 
@@ -338,13 +338,13 @@ def test_a_wrong_url_is_one_line_that_does_not_repeat_it(run: Any, url: str) -> 
 def test_a_server_that_is_not_there_is_one_line(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert ran.err.startswith("spvfilter: '{f}:header': Error ")
+    assert ran.err.startswith("spvfilter: no answer from the Redis server for '{f}:header': Error ")
 
 
 def test_without_redis_py_the_error_names_the_extra_and_files_work(tmp_path: Path) -> None:
     ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=WITHOUT_REDIS)
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert ran.stderr == b"spvfilter: filters in Redis need redis-py: install spvfilter[redis]\n"
+    assert ran.stderr == b"spvfilter: filters in Redis need redis-py: pip install 'spvfilter[redis]'\n"
     path = tmp_path / "f"
     assert process("bloom", "create", path, *SHAPE, code=WITHOUT_REDIS).returncode == 0
     assert len(BloomFilter.open(path)) == 0

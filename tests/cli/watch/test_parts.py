@@ -40,9 +40,13 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
         ([ADDRESS], "no node to ask: give --connect HOST:PORT, or --discover"),
-        ([ADDRESS, "--connect", ""], "argument --connect: expected HOST or HOST:PORT, not these 0 characters"),
-        ([ADDRESS, "--connect", "host:99999"], "argument --connect: expected HOST or HOST:PORT, not these 10 characters"),
-        ([ADDRESS, "--connect", OTHER], "argument --connect: expected HOST or HOST:PORT, not these 64 characters"),
+        ([ADDRESS, "--connect", ""], "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 0 characters"),
+        (
+            [ADDRESS, "--connect", "host:99999"],
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 10 characters",
+        ),
+        ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: 'bip73' (choose from "),
+        ([ADDRESS, "--connect", OTHER], "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 64 characters"),
         *(
             ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT")
             for url in (
