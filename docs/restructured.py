@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 _CODE = re.compile(r"(`[^`\n]+`)")
+_MARKUP = re.compile(r"([\\*_|`]|:(?=//[A-Z]))")
 _ITEM = re.compile(r"(- |\d+\. )")
 
 
@@ -51,6 +52,6 @@ def _prose(block: Sequence[str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is markup but `code`."""
+    """Text in which nothing is markup but `code`: no emphasis, and no link to a tcp://HOST."""
     parts = _CODE.split(text)
-    return "".join(f"`{part}`" if part.startswith("`") and len(part) > 2 else re.sub(r"([\\*_|`])", r"\\\1", part) for part in parts)
+    return "".join(f"`{part}`" if part.startswith("`") and len(part) > 2 else _MARKUP.sub(r"\\\1", part) for part in parts)

@@ -122,5 +122,6 @@ def test_a_docstring_becomes_markup_that_says_the_same() -> None:
     assert restructured(["A *star* of `a_b`, x_ and |.", "", "    code *as it is*"]) == [
         *(r"A \*star\* of ``a_b``, x\_ and \|.", "", "::", "", "        code *as it is*", ""),
     ]
+    assert restructured(["At http://HOST:PORT, see https://example.org."]) == [r"At http\://HOST:PORT, see https://example.org.", ""]
     assert restructured(["These:", "- one", "  more", "- two"]) == ["These:", "", "- one", "  more", "", "- two", ""]
     assert restructured(["| a |", "|---|"]) == ["::", "", "    | a |", "    |---|", ""]

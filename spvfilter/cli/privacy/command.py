@@ -44,7 +44,9 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--universe", metavar="U", type=whole(1, 1 << 48), default=CHAIN_ADDRESSES, help="addresses on the chain; default %(default)s"
     )
-    parser.add_argument("--restarts", metavar="K", type=whole(1, MAX_RESTARTS), default=10, help="default %(default)s")
+    parser.add_argument(
+        "--restarts", metavar="K", type=whole(1, MAX_RESTARTS), default=10, help="restarts of the client; default %(default)s"
+    )
     parser.add_argument(
         "--added", metavar="N", type=whole(1, MAX_ADDED), default=10, help="addresses that the wallet gets later; default %(default)s"
     )
