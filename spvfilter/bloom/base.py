@@ -29,10 +29,18 @@ if TYPE_CHECKING:
 else:
     mmap = deferred("mmap")
 
-Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64"; or a function
+Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
 OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
 _BYTES = Encoding.BYTES  # looking a member up takes longer than the rest of making a small filter's arguments
-_ENCODINGS = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64, "uint64": Encoding.UINT64}
+_ENCODINGS: dict[str | None, Encoding] = {
+    None: Encoding.BYTES,
+    "utf-8": Encoding.UTF8,
+    "int64": Encoding.INT64,
+    "uint64": Encoding.UINT64,
+    "int32": Encoding.INT32,
+    "uint32": Encoding.UINT32,
+}
+ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # what `encode` is for an encoding
 _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
 _HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
 
@@ -235,8 +243,10 @@ class GenericFilter:
         """The filter in a file. With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
 
         Close a writable filter (`close`, or `with`), which writes the CRC. `verify` refuses a file that was not closed or is open for
-        writing in another process, and reads the whole file once to check the CRC; without it only the header is checked. Raises OSError,
-        ParameterError for `writable` without `mmap`, and what `from_bytes` raises: FormatError, ParameterError, TooLargeError.
+        writing in another process, and reads the whole file once to check the CRC; without it only the header is checked. A mapped file may
+        be replaced (as `save` does), which the filter does not see, but not cut short: the system ends a process that reads beyond its end.
+        Raises OSError, ParameterError for `writable` without `mmap`, and what `from_bytes` raises: FormatError, ParameterError,
+        TooLargeError.
         """
         if writable and not mmap:
             raise ParameterError("writable needs mmap=True; a filter in memory can always be changed, and saved")
@@ -424,7 +434,7 @@ def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | Non
     try:
         return _ENCODINGS[encode], None
     except (KeyError, TypeError):
-        raise ParameterError(f"encode must be None, 'utf-8', 'int64', 'uint64' or a function, not {encode!r}") from None
+        raise ParameterError(f"encode must be None, 'utf-8', 'int64', 'uint64', 'int32', 'uint32' or a function, not {encode!r}") from None
 
 
 def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Encode) -> tuple[HashFamily, Callable[[object], bytes] | None]:

@@ -7,15 +7,15 @@ A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Inte
     0   8  magic "SPVBLOOM"
     8   2  version, 1
     10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices
-    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 255 custom
-    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 255 custom
+    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark's version 1, 5 version 2, 6 RedisBloom's, 255 custom
+    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom
     13  1  flags: 1 partitioned, 2 open for writing (the trailing CRC is not valid until the file is closed)
     14  2  zero
     16  4  k, the number of hash functions
     20  8  m, the number of bits or counters
     28  8  capacity, 0 if none was given
     36  8  false-positive rate at capacity, IEEE 754 double, 0 if none was given
-    44 16  tweak or seed (u32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
+    44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
     60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared
     64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ bytes of counters, even ones in the low nibble
     end 4  CRC-32 of everything before, with flag 2 cleared
@@ -45,6 +45,8 @@ KIND_BITS, KIND_COUNTERS, KIND_SERIES = 1, 2, 3
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
 MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
+_FAMILIES = frozenset(Family) - {Family.SPLIT_BLOCK}  # which Parquet has its own format for
+_KEYED = {Family.BIP37: 4, Family.FAST: 4, Family.SPARK_V1: 0, Family.SPARK_V2: 4, Family.REDISBLOOM: 0}  # bytes of a key; the others are 0
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
@@ -102,7 +104,7 @@ class FileHeader(NamedTuple):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
         if kind not in (KIND_BITS, KIND_COUNTERS, KIND_SERIES):
             raise FormatError(f"unknown kind {kind}", offset=10, field="kind")
-        if family not in set(Family):
+        if family not in _FAMILIES:
             raise FormatError(f"unknown hash family {family}", offset=11, field="family")
         if encoding not in set(Encoding):
             raise FormatError(f"unknown encoding of keys {encoding}", offset=12, field="encoding")
@@ -118,8 +120,10 @@ class FileHeader(NamedTuple):
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
         if not 0 <= header.fp_rate < 1 or (header.fp_rate > 0) != (header.capacity > 0):  # also refuses NaN
             raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
-        if family in (Family.BIP37, Family.FAST) and any(header.key[4:]):
-            raise FormatError("a tweak or seed has 4 bytes, the others must be zero", offset=48, field="key")
+        keyed = _KEYED.get(Family(family), 16)
+        if any(header.key[keyed:]):
+            said = "a tweak or seed has 4 bytes, the others must be zero" if keyed else "the family has no seed"
+            raise FormatError(said, offset=44 + keyed, field="key")
         return header
 
 

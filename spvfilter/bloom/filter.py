@@ -149,11 +149,11 @@ class BloomFilter(GenericFilter, BloomBits):
 
     `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate, hash_funcs)` the smallest m
     for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes exactly these. Options: `hashing`, the hash family
-    (default FastHash); `encode`, the type of keys: None for bytes-like, "utf-8" for str, "int64" or "uint64" for int, or a function that
-    returns bytes, so that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer of ⌈m/8⌉ bytes
-    for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key once the filter was given
-    `capacity` of them (`make_room` says how they are counted): "raise" refuses it with CapacityError, "warn" takes it and warns once with
-    CapacityWarning. A filter made by bits is never full.
+    (default FastHash); `encode`, the type of keys: None for bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int, or
+    a function that returns bytes, so that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer
+    of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key once the
+    filter was given `capacity` of them (`make_room` says how they are counted): "raise" refuses it with CapacityError, "warn" takes it and
+    warns once with CapacityWarning. A filter made by bits is never full.
 
     spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the compiled kernel, any
     number of threads may add to a filter concurrently, and so may processes to filters over the same shared memory or mapped file; batches

@@ -14,8 +14,11 @@ from spvfilter.kernel import Family
 
 if TYPE_CHECKING:
     import secrets
+
+    from spvfilter.bloom.exchange import hashes
 else:
     secrets = deferred("secrets")
+    hashes = deferred("spvfilter.bloom.exchange.hashes")
 
 
 @public
@@ -156,6 +159,12 @@ def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFami
             stored: HashFamily = Bip37Hash(seed)
         case Family.FAST:
             stored = FastHash(seed)
+        case Family.SPARK_V1:
+            stored = hashes.SparkHash(1)
+        case Family.SPARK_V2:
+            stored = hashes.SparkHash(2, int.from_bytes(key[:4], "little", signed=True))
+        case Family.REDISBLOOM:
+            stored = hashes.RedisBloomHash()
         case _:
             stored = SipHash(key)
     if given is not None and given != stored:

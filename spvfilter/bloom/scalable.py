@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import seriesformat
-from spvfilter.bloom.base import Encode, GenericFilter, counting_lock, given_or_stored
+from spvfilter.bloom.base import ENCODES, Encode, GenericFilter, counting_lock, given_or_stored
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
@@ -77,8 +77,7 @@ class ScalableBloomFilter(SeriesCore):
     @property
     def _given_encoding(self) -> Encode:
         """What `encode` has to be for a filter of the same keys."""
-        stored = {Encoding.BYTES: None, Encoding.UTF8: "utf-8", Encoding.INT64: "int64", Encoding.UINT64: "uint64"}
-        return self._encode_with or stored[self.slices[0].encoding]
+        return self._encode_with or ENCODES[self.slices[0].encoding]
 
     def make_room(self) -> None:
         """Called by the kernel before a new key is added where no room is known: makes the next slice if the last one is full.

@@ -9,6 +9,7 @@ from spvfilter._public import public
 
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
 COUNTER_LIMIT = 15  # 4 bits
+SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # of Parquet's filters: bits of a block, and of a key in it
 MAX_SLICES = 64  # of a series: each is at least as large as the one before
 NO_ENTRY = -1
 NO_VALUE = -1  # satoshi; the value of an output that has not been seen
@@ -56,6 +57,10 @@ class Family(IntEnum):
     BIP37 = 1
     FAST = 2
     SIPHASH = 3
+    SPARK_V1 = 4
+    SPARK_V2 = 5
+    REDISBLOOM = 6
+    SPLIT_BLOCK = 7  # of Parquet's filters, which have no class and no file of this package
     CUSTOM = 255
 
 
@@ -67,7 +72,12 @@ class Encoding(IntEnum):
     UTF8 = 1  # str
     INT64 = 2  # int, -2^63 to 2^63 - 1, as 8 bytes little endian
     UINT64 = 3  # int, 0 to 2^64 - 1, as 8 bytes little endian
+    INT32 = 4  # int, -2^31 to 2^31 - 1, as 4 bytes little endian
+    UINT32 = 5  # int, 0 to 2^32 - 1, as 4 bytes little endian
     CALLABLE = 255  # anything that the user's own function turns into bytes
+
+
+NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # encodings of ints
 
 
 @public

@@ -89,9 +89,12 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         (
             {"bits": 64, "hash_funcs": 3, "encode": "latin-1"},
-            "encode must be None, 'utf-8', 'int64', 'uint64' or a function, not 'latin-1'",
+            "encode must be None, 'utf-8', 'int64', 'uint64', 'int32', 'uint32' or a function, not 'latin-1'",
         ),
-        ({"bits": 64, "hash_funcs": 3, "encode": []}, "encode must be None, 'utf-8', 'int64', 'uint64' or a function, not []"),
+        (
+            {"bits": 64, "hash_funcs": 3, "encode": []},
+            "encode must be None, 'utf-8', 'int64', 'uint64', 'int32', 'uint32' or a function, not []",
+        ),
         (
             {"bits": 2**32 + 1, "hash_funcs": 3, "hashing": Bip37Hash()},
             "murmur3 reaches 4294967296 bits, not 4294967297: choose another hash family",

@@ -165,7 +165,16 @@ def test_a_users_function_that_gives_no_int_raises_and_adds_nothing() -> None:
 
 
 def test_families_have_stable_numbers() -> None:
-    assert {family.name: family.value for family in Family} == {"BIP37": 1, "FAST": 2, "SIPHASH": 3, "CUSTOM": 255}
+    assert {family.name: family.value for family in Family} == {
+        "BIP37": 1,
+        "FAST": 2,
+        "SIPHASH": 3,
+        "SPARK_V1": 4,
+        "SPARK_V2": 5,
+        "REDISBLOOM": 6,
+        "SPLIT_BLOCK": 7,
+        "CUSTOM": 255,
+    }
 
 
 @pytest.mark.parametrize(

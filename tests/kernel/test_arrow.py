@@ -14,6 +14,7 @@ import pytest
 
 from spvfilter.errors import ColumnError
 from spvfilter.kernel import Encoding, Family, backend
+from spvfilter.kernel.values import NUMBERS
 from support.kernelentries import Kernel, core
 from support.producers import Producer, Streamed, capsule, integers, view
 from support.vectors import EFFORT
@@ -89,12 +90,14 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
     validity = None if all(valid) and rng.random() < 0.5 else packed(rng, valid, offset)
     nulls = rng.choice([-1, valid.count(False)]) if validity else 0
     shape: dict[str, Any] = {"null_count": nulls, "offset": offset}
-    encoding = rng.choice([Encoding.UTF8, Encoding.BYTES, Encoding.INT64, Encoding.UINT64])
-    if encoding in (Encoding.INT64, Encoding.UINT64):
+    encoding = rng.choice([Encoding.UTF8, Encoding.BYTES, Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32])
+    if encoding in NUMBERS:
         letter = rng.choice("cCsSiIlL")
         width, signed = 1 << "cCsSiIlL".index(letter) // 2, letter.islower()
-        low = -(1 << 8 * width - 1) if signed and encoding is Encoding.INT64 else 0
-        numbers = [rng.randrange(low, 1 << 8 * width - (signed or encoding is Encoding.INT64)) for _ in range(offset + count)]
+        takes_signs, most = encoding in (Encoding.INT64, Encoding.INT32), 8 if encoding in (Encoding.INT64, Encoding.UINT64) else 4
+        low = -(1 << 8 * min(width, most) - 1) if signed and takes_signs else 0
+        high = min(1 << 8 * width - signed, 1 << 8 * most - takes_signs)
+        numbers = [rng.randrange(low, high) for _ in range(offset + count)]
         raw = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
         keys: list[Any] = numbers[offset:]
         producer = Producer(letter.encode(), count, [validity, raw], **shape)
@@ -121,7 +124,7 @@ def test_a_random_column_is_its_keys_one_by_one(kernel: Kernel, kind: str) -> No
     for seed in range(ROUNDS):
         producer, encoding, keys = a_column(random.Random(seed))
         again, _, _ = a_column(random.Random(seed))
-        family = random.Random(seed).choice([Family.FAST, Family.SIPHASH, Family.BIP37])
+        family = random.Random(seed).choice([Family.FAST, Family.SIPHASH, Family.BIP37, Family.REDISBLOOM])
         by_column, by_key, half = (made(kernel, encoding, kind, family=family) for _ in range(3))
         there = [key for key in keys if key is not None]
         assert by_column.update(producer, nulls="skip") == sum(by_key.add(key) for key in there), f"seed {seed}"
@@ -251,6 +254,11 @@ def test_a_column_of_another_type_is_refused(kernel: Kernel, encoding: Encoding,
         (Encoding.UINT64, b"c", b"\1\xff", "key 1: -1 does not fit into uint64"),
         (Encoding.UINT64, b"l", integers(7, -(2**63), width=8), "key 1: -9223372036854775808 does not fit into uint64"),
         (Encoding.INT64, b"L", integers(7, -1, width=8), "key 1: 18446744073709551615 does not fit into int64"),
+        (Encoding.INT32, b"l", integers(7, 2**31, width=8), "key 1: 2147483648 does not fit into int32"),
+        (Encoding.INT32, b"l", integers(7, -(2**31) - 1, width=8), "key 1: -2147483649 does not fit into int32"),
+        (Encoding.INT32, b"I", integers(7, -1, width=4), "key 1: 4294967295 does not fit into int32"),
+        (Encoding.UINT32, b"i", integers(7, -1, width=4), "key 1: -1 does not fit into uint32"),
+        (Encoding.UINT32, b"L", integers(7, 2**32, width=8), "key 1: 4294967296 does not fit into uint32"),
     ],
 )
 def test_a_number_that_does_not_fit_is_named(kernel: Kernel, encoding: Encoding, format: bytes, raw: bytes, message: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from spvfilter.kernel import Encoding, Family
 from spvfilter.kernel.pure import bits
+from spvfilter.kernel.values import NUMBERS
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
@@ -94,7 +95,10 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
     hash_funcs = rng.choice([0, 1, 2, 3, 7, 13, 64, 65, 600]) if rng.random() < 0.3 else rng.randrange(1, 12)
     plane = rng.choice([0, 1, 2, 31, 32, 33, 4099]) if rng.random() < 0.4 else rng.randrange(1, 600)
     partitioned = rng.random() < 0.3
-    family = rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.FAST, Family.CUSTOM])
+    foreign = [Family.SPARK_V1, Family.SPARK_V2, Family.REDISBLOOM, Family.SPLIT_BLOCK]
+    family = rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.FAST, Family.CUSTOM, rng.choice(foreign)])
+    if family == Family.SPLIT_BLOCK and rng.random() < 0.9:
+        plane, hash_funcs, partitioned = 256 * rng.randrange(1, 9), 8, False
     custom = None
     if family == Family.CUSTOM:
         custom = [rng.choice(FUNCTIONS) for _ in range(hash_funcs)]
@@ -106,9 +110,7 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         "hash_funcs": hash_funcs,
         "family": family,
         "key": rng.randbytes(16 if rng.random() < 0.98 else 9),
-        "encoding": Encoding.CALLABLE
-        if own
-        else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, Encoding.INT64, Encoding.UINT64]),
+        "encoding": Encoding.CALLABLE if own else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, rng.choice(NUMBERS)]),
         "partitioned": partitioned,
         "custom": custom,
         "encode": own_encoding if own else None,
@@ -121,7 +123,26 @@ def some_key(rng: random.Random, encoding: Encoding) -> Any:
     number = rng.randrange(12)
     if rng.random() < 0.04:
         return rng.choice(
-            ["str", 1, -1, True, None, 1.5, b"x", 2**63, 2**64, -(2**63) - 1, "\ud800", np.int64(3), np.str_("s"), np.bool_(1), 3]
+            [
+                "str",
+                1,
+                -1,
+                True,
+                None,
+                1.5,
+                b"x",
+                2**31,
+                2**32,
+                -(2**31) - 1,
+                2**63,
+                2**64,
+                -(2**63) - 1,
+                "\ud800",
+                np.int64(3),
+                np.str_("s"),
+                np.bool_(1),
+                3,
+            ]
         )
     match encoding:
         case Encoding.UTF8:
@@ -130,6 +151,10 @@ def some_key(rng: random.Random, encoding: Encoding) -> Any:
             return rng.choice([number, -number, 2**63 - 1 - number, -(2**63) + number, np.int32(number)])
         case Encoding.UINT64:
             return rng.choice([number, 2**64 - 1 - number, np.uint8(number)])
+        case Encoding.INT32:
+            return rng.choice([number, -number, 2**31 - 1 - number, -(2**31) + number, np.int8(number)])
+        case Encoding.UINT32:
+            return rng.choice([number, 2**32 - 1 - number, np.uint64(number)])
         case Encoding.CALLABLE:
             return rng.choice([number, str(number), b"%d" % number])
     raw = bytes([number]) * rng.choice([0, 1, 3, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 71])

@@ -89,7 +89,7 @@ def some_form(rng: random.Random, keys: list[Any], encoding: Encoding) -> Callab
 
 def a_life(rng: random.Random) -> None:
     common: dict[str, Any] = {
-        "family": rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.CUSTOM]),
+        "family": rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.CUSTOM, Family.SPARK_V2, Family.REDISBLOOM]),
         "key": rng.randbytes(16),
         "encoding": rng.choice([Encoding.BYTES, Encoding.UTF8, Encoding.INT64]),
     }

@@ -7,6 +7,28 @@ static uint64_t onto(uint64_t x, uint64_t span) {
     return (uint64_t)((wide)((x ^ x >> 32) * 0xD6E8FEB86659FD93) * span >> 64);
 }
 
+/* Cell number i of the filters of other programs, within the span. */
+static uint64_t foreign(const plain_filter *filter, const uint8_t *data, size_t size, uint32_t i, uint64_t span) {
+    static const uint32_t salt[8] = {
+        0x47B6137Bu, 0x44974D91u, 0x8824AD5Bu, 0xA2B7289Du, 0x705495C7u, 0x2DF1424Bu, 0x9EFC4947u, 0x5C6BFB31u,
+    };
+    if (filter->family == SPV_FAMILY_SPLIT_BLOCK) {
+        const uint64_t hash = oracle_xxhash64(data, size), block = (hash >> 32) * (span / 256) >> 32;
+        return block * 256 + i * 32 + ((uint32_t)((uint32_t)hash * salt[i]) >> 27);
+    }
+    if (filter->family == SPV_FAMILY_REDISBLOOM) {
+        const uint64_t first = oracle_murmur64a(data, size, 0xC6A4A7935BD1E995);
+        return (first + i * oracle_murmur64a(data, size, first)) % span;
+    }
+    const uint32_t first = oracle_spark_murmur(data, size, spv_le32(filter->key)), step = oracle_spark_murmur(data, size, first);
+    if (filter->family == SPV_FAMILY_SPARK_V1) {
+        const int32_t sum = (int32_t)(first + (i + 1) * step);
+        return (uint64_t)(sum < 0 ? ~sum : sum) % span;
+    }
+    const int64_t sum = (int64_t)((uint64_t)(int32_t)first * 0x7FFFFFFF + (i + 1) * (uint64_t)(int32_t)step);
+    return (uint64_t)(sum < 0 ? ~sum : sum) % span;
+}
+
 size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t size, uint64_t *positions) {
     uint64_t hash[2] = {0, 0}, span = filter->cell_count;
     if (filter->partitioned && filter->hash_funcs)
@@ -23,6 +45,8 @@ size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t s
         positions[i] = onto(hash[0] + i * (hash[1] | 1), span);
         if (filter->family == SPV_FAMILY_BIP37)
             positions[i] = oracle_murmur3(data, size, i * 0xFBA4C795 + spv_le32(filter->key)) % span;
+        if (filter->family > SPV_FAMILY_SIPHASH)
+            positions[i] = foreign(filter, data, size, i, span);
         if (filter->partitioned)
             positions[i] += i * span;
     }

@@ -91,15 +91,21 @@ static void cells(dice *dice) {
     static const uint64_t sizes[] = {
         0, 1, 2, 3, 7, 64, 1000, 12345, UINT64_C(1) << 31, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
     };
-    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH};
+    static const spv_family families[] = {
+        SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_SPARK_V1, SPV_FAMILY_SPARK_V2, SPV_FAMILY_REDISBLOOM, SPV_FAMILY_SPLIT_BLOCK,
+    };
     static const uint32_t functions[] = {0, 1, 2, 7, 33};
-    for (size_t i = 0; i < 13 * 3 * 5 * 2; i++) {
+    for (size_t i = 0; i < 13 * 7 * 5 * 2; i++) {
         enum { WIDTH = 160, KEYS = 43 }; /* more than are hashed at once, and longer ones than are */
         const size_t width = i * 7 % WIDTH;
-        const uint32_t hash_funcs = functions[i / 39 % 5];
-        plain_filter plain = {.family = families[i / 13 % 3], .cell_count = sizes[i % 13], .hash_funcs = hash_funcs, .partitioned = i & 1};
+        const uint32_t hash_funcs = families[i / 13 % 7] == SPV_FAMILY_SPLIT_BLOCK ? SPV_BLOCK_FUNCTIONS : functions[i / 91 % 5];
+        plain_filter plain = {.family = families[i / 13 % 7], .cell_count = sizes[i % 13], .hash_funcs = hash_funcs, .partitioned = i & 1};
         if (plain.partitioned && hash_funcs)
             plain.cell_count -= plain.cell_count % hash_funcs;
+        if (plain.family == SPV_FAMILY_SPLIT_BLOCK) {
+            plain.cell_count = (plain.cell_count / SPV_BLOCK_BITS + 1) * SPV_BLOCK_BITS;
+            plain.partitioned = false;
+        }
         roll_bytes(dice, plain.key, sizeof plain.key);
         uint8_t *rows = zeroed(KEYS, WIDTH);
         roll_bytes(dice, rows, KEYS * WIDTH);

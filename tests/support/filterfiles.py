@@ -7,6 +7,7 @@ import zlib
 from typing import Any
 
 from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.exchange import RedisBloomHash, SparkHash
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 
@@ -14,6 +15,7 @@ Filter = BloomFilter | CountingBloomFilter
 CRC = CustomHash("crc", zlib.crc32)
 KEYS = [b"a", b"b", b"a"]
 FAMILIES: dict[str, HashFamily] = {"bip37": Bip37Hash(0xDEADBEEF), "fast": FastHash(7), "siphash": SipHash(bytes(range(16))), "custom": CRC}
+FAMILIES |= {"spark1": SparkHash(1), "spark2": SparkHash(2, -7), "redisbloom": RedisBloomHash()}
 KINDS: dict[str, type[Filter]] = {"bits": BloomFilter, "counters": CountingBloomFilter}
 
 

@@ -81,7 +81,7 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
     blocks = file.read(length)
     if len(blocks) != length:
         raise FormatError(f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks")
-    return SplitBlockFilter._over(memoryview(blocks), keys)
+    return SplitBlockFilter._over(bytearray(blocks), keys)
 
 
 def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:

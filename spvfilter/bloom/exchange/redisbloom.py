@@ -13,68 +13,24 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.exchange.hashes import RedisBloomHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.sizing import MAX_COUNT
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding, Family
 
-_M64 = (1 << 64) - 1
-_SEED = _MULTIPLIER = 0xC6A4A7935BD1E995  # of MurmurHash64A
 _HEADER, _LINK = struct.Struct("<QIII"), struct.Struct("<QQQddIQB")
 _NO_ROUNDING, _LONG_HASHES, _FIXED, _KNOWN = 1, 4, 8, 15  # options
 _MAX_FILTERS = 64  # sub-filters; each is as large as all before it, unless the expansion is 1
 _PIECE = 16 << 20  # bytes
 _LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # as RedisBloom has them
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
-
-
-@public
-@dataclass(frozen=True, slots=True)
-class RedisBloomHash:
-    """The hash functions of RedisBloom: a hash family whose functions, in Python, take some 10 µs a key."""
-
-    family = Family.CUSTOM
-
-    @property
-    def key(self) -> bytes:
-        """16 bytes that name it."""
-        return b"RedisBloom 64bit"
-
-    def functions(self, hash_funcs: int) -> list[Callable[[bytes], int]]:
-        """The functions, of which those of one key are computed together."""
-        hashes = lru_cache(maxsize=1)(_two)
-        return [partial(_place, hashes, number) for number in range(hash_funcs)]
-
-
-def _place(hashes: Callable[[bytes], tuple[int, int]], number: int, data: bytes) -> int:
-    first, step = hashes(data)
-    return first + number * step & _M64
-
-
-def _two(data: bytes) -> tuple[int, int]:
-    first = _murmur(data, _SEED)
-    return first, _murmur(data, first)
-
-
-def _murmur(data: bytes, seed: int) -> int:
-    """MurmurHash64A."""
-    hashed = seed ^ len(data) * _MULTIPLIER & _M64
-    whole = len(data) & ~7
-    for word in struct.unpack(f"<{whole // 8}Q", data[:whole]):
-        mixed = word * _MULTIPLIER & _M64
-        hashed = (hashed ^ (mixed ^ mixed >> 47) * _MULTIPLIER & _M64) * _MULTIPLIER & _M64
-    if len(data) > whole:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _M64
-    hashed = (hashed ^ hashed >> 47) * _MULTIPLIER & _M64
-    return hashed ^ hashed >> 47
 
 
 class _Link(NamedTuple):
@@ -183,7 +139,7 @@ def _links(raw: bytes) -> Iterator[_Link]:
 
 def _made(link: _Link, encode: Encode) -> BloomFilter:
     shape = (_ENCODINGS[encode], 0, link.hash_funcs, link.bits, link.capacity, link.fp_rate, RedisBloomHash().key)
-    header = FileHeader(KIND_BITS, Family.CUSTOM, *shape)
+    header = FileHeader(KIND_BITS, Family.REDISBLOOM, *shape)
     return BloomFilter._made(header, RedisBloomHash(), None, allocate(link.bits // 8), private=True)
 
 

@@ -1,117 +1,33 @@
-"""Spark's BloomFilter (org.apache.spark.util.sketch): its bytes, and its hash functions for a BloomFilter of this package.
+"""Spark's BloomFilter (org.apache.spark.util.sketch): its bytes, read and written.
 
 All integers are big endian:
 
     version, i32: 1 or 2 · number of hash functions, i32 · seed, i32, in version 2 alone · number of words, i32 · words of 64 bits
 
-Bit b is bit b % 64 of word b // 64. Source: BloomFilterImpl, BloomFilterImplV2, BitArray and Murmur3_x86_32 of
-Spark 4.3.
+Bit b is bit b % 64 of word b // 64. Source: BloomFilterImpl, BloomFilterImplV2 and BitArray of Spark 4.3.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from array import array
-from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.exchange.hashes import SparkHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel import Encoding, Family
+from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_M32, _M64 = (1 << 32) - 1, (1 << 64) - 1
 _MAX_INT = (1 << 31) - 1  # of Java
 _WORD = 64  # bits
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64}
-
-
-@public
-@dataclass(frozen=True, slots=True)
-class SparkHash:
-    """The hash functions of Spark's BloomFilter: a hash family whose functions, in Python, take some 10 µs a key.
-
-    Version 1 is that of Spark before 4.1, version 2, which has a seed, an i32, of later ones; it needs a filter's whole 64-bit range. Keys
-    that are encoded as int64 are Spark's integers (putLong), as utf-8 its strings, bytes its binaries. Raises ParameterError for other
-    versions, a seed in version 1, and one that is no i32.
-    """
-
-    version: int = 2
-    seed: int = 0
-    family = Family.CUSTOM
-
-    def __post_init__(self) -> None:
-        if self.version not in (1, 2):
-            raise ParameterError(f"version must be 1 or 2: {self.version!r}")
-        if not isinstance(self.seed, int) or not -_MAX_INT - 1 <= self.seed <= _MAX_INT:
-            raise ParameterError(f"seed is not an i32: {self.seed!r}")
-        if self.version == 1 and self.seed:
-            raise ParameterError(f"version 1 has no seed: {self.seed!r}")
-
-    @property
-    def key(self) -> bytes:
-        """The first 16 bytes of the SHA-256 of what it is."""
-        return hashlib.sha256(b"org.apache.spark.util.sketch.BloomFilter %d %d" % (self.version, self.seed)).digest()[:16]
-
-    def functions(self, hash_funcs: int) -> list[Callable[[bytes], int]]:
-        """The functions, of which those of one key are computed together."""
-        places = lru_cache(maxsize=1)(partial(_first if self.version == 1 else _second, self.seed & _M32, hash_funcs))
-        return [partial(_place, places, number) for number in range(hash_funcs)]
-
-
-def _place(places: Callable[[bytes], list[int]], number: int, data: bytes) -> int:
-    return places(data)[number]
-
-
-def _first(seed: int, hash_funcs: int, data: bytes) -> list[int]:
-    """Version 1: h1 + i h2 in 32 bits, negative ones complemented."""
-    start = _murmur(data, seed)
-    step = _murmur(data, start)
-    places = []
-    for number in range(1, hash_funcs + 1):
-        place = start + number * step & _M32
-        places.append(place ^ _M32 if place >> 31 else place)
-    return places
-
-
-def _second(seed: int, hash_funcs: int, data: bytes) -> list[int]:
-    """Version 2: h1 (2^31 - 1) + i h2 in 64 bits, negative ones complemented."""
-    start = _murmur(data, seed)
-    step = _signed(_murmur(data, start))
-    places, place = [], _signed(start) * _MAX_INT & _M64
-    for _ in range(hash_funcs):
-        place = place + step & _M64
-        places.append(place ^ _M64 if place >> 63 else place)
-    return places
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >> 31 else value
-
-
-def _murmur(data: bytes, seed: int) -> int:
-    """Spark's murmur3 x86_32: as the published one for whole words, but each byte after them is a word of its own, sign extended."""
-    whole = len(data) & ~3
-    hashed = seed
-    for word in (*struct.unpack(f"<{whole // 4}I", data[:whole]), *struct.unpack(f"{len(data) - whole}b", data[whole:])):
-        mixed = (word & _M32) * 0xCC9E2D51 & _M32
-        mixed = (mixed << 15 | mixed >> 17) * 0x1B873593 & _M32
-        hashed ^= mixed
-        hashed = (hashed << 13 | hashed >> 19) & _M32
-        hashed = hashed * 5 + 0xE6546B64 & _M32
-    hashed ^= len(data) & _M32
-    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _M32
-    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & _M32
-    return hashed ^ hashed >> 16
 
 
 @public
@@ -161,7 +77,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     buffer = allocate(8 * words)
     _swap(view[start:], memoryview(buffer).cast("B"))
     hashing = SparkHash(version, seed)
-    header = FileHeader(KIND_BITS, Family.CUSTOM, _ENCODINGS[encode], 0, functions, words * _WORD, 0, 0.0, hashing.key)
+    header = FileHeader(KIND_BITS, hashing.family, _ENCODINGS[encode], 0, functions, words * _WORD, 0, 0.0, hashing.key)
     return BloomFilter._made(header, hashing, None, buffer, private=True)
 
 

@@ -14,58 +14,57 @@ compact protocol precedes the blocks. Source: parquet-format, BloomFilter.md, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from operator import index
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 from spvfilter._public import public
+from spvfilter.bloom.base import ENCODES
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
-from spvfilter.bloom.exchange.xxhash import xxhash64
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel.pure.cells import encode_bytes, encode_utf8
+from spvfilter.kernel import BitCore, Encoding, Family
+from spvfilter.kernel.values import SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS
+from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 ParquetType = Literal["bytes", "utf-8", "int32", "uint32", "int64", "uint64"]  # of keys: how they are encoded
 
-BLOCK_SIZE = 32  # bytes
+BLOCK_SIZE = SPLIT_BLOCK_BITS // 8  # bytes
 MAX_SIZE = 128 << 20  # bytes; what Arrow reads at most (kMaximumBloomFilterBytes)
-_FUNCTIONS = 8  # a bit in each word
-_SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
-_INTEGERS = {"int32": (4, True), "uint32": (4, False), "int64": (8, True), "uint64": (8, False)}
+_ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {name: encoding for encoding, name in ENCODES.items() if name}
 _CHOSEN = bytes.fromhex("1c1c0000")  # a union of an empty struct, its first member
 
 
 @public
-class SplitBlockFilter:
+class SplitBlockFilter(BitCore):
     """A Bloom filter as Parquet files have it for a column chunk, for `capacity` keys at `fp_rate`; Arrow, DuckDB and Spark read it.
 
     `keys` says what keys are and how the file has them: "bytes" and "utf-8" for a BYTE_ARRAY, "int32" to "uint64" for INT32 and INT64. It
-    has a power of two of blocks, as Arrow wants it, which makes it up to twice as large as needed, and at most 128 MiB. It is written in
-    Python: a key takes some 10 µs. Raises ParameterError for arguments outside their domain and for more keys than 128 MiB hold.
+    has a power of two of blocks, as Arrow wants it, which makes it up to twice as large as needed, and at most 128 MiB. It is never full.
+    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, which take columns as BloomFilter's do, and `|=`.
+    Raises ParameterError for arguments outside their domain and for more keys than 128 MiB hold.
     """
 
-    __slots__ = ("_blocks", "_encode", "keys")
-
-    keys: ParquetType
+    __slots__ = ()
 
     def __init__(self, capacity: int, fp_rate: float, *, keys: ParquetType = "bytes") -> None:
         if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
             raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
         if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
             raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
-        fill = fp_rate ** (1 / _FUNCTIONS)
-        bits = -_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
+        fill = fp_rate ** (1 / SPLIT_BLOCK_FUNCTIONS)
+        bits = -SPLIT_BLOCK_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
         if bits > 8 * MAX_SIZE:
             raise ParameterError(f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that Parquet's readers take")
         size = max(BLOCK_SIZE, 1 << max(0, math.ceil(bits / 8) - 1).bit_length())
         self._set_up(bytearray(size), keys)
 
     def _set_up(self, blocks: bytearray, keys: ParquetType) -> None:
-        self._encode = _encoder(keys)
-        self._blocks = blocks
-        self.keys = keys
+        if not isinstance(keys, str) or keys not in _ENCODINGS:
+            raise ParameterError(f"keys must be bytes, utf-8, int32, uint32, int64 or uint64, not {keys!r}")
+        shape = 8 * len(blocks), SPLIT_BLOCK_FUNCTIONS, Family.SPLIT_BLOCK, bytes(16)
+        super().__init__(*shape, blocks, _ENCODINGS[keys], private=True)
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, keys: ParquetType = "bytes") -> Self:
@@ -78,75 +77,58 @@ class SplitBlockFilter:
         if len(view) != start + size:
             said = f"truncated: {start + size} bytes wanted, {len(view)} present" if len(view) < start + size else "trailing bytes"
             raise FormatError(said, offset=min(len(view), start + size), field="blocks")
-        return cls._over(view[start:], keys)
+        return cls._over(bytearray(view[start:]), keys)
 
     @classmethod
-    def _over(cls, blocks: memoryview, keys: ParquetType) -> Self:
+    def _over(cls, blocks: bytearray, keys: ParquetType) -> Self:
         made = cls.__new__(cls)
-        made._set_up(bytearray(blocks), keys)
+        made._set_up(blocks, keys)
         return made
 
     def __bytes__(self) -> bytes:
         """Header and blocks, as a Parquet file has them."""
-        number, size = 2 * len(self._blocks), bytearray(b"\x15")
+        number, size = 2 * (self.cells // 8), bytearray(b"\x15")
         while number >= 0x80:
             size.append(number & 0x7F | 0x80)
             number >>= 7
         size.append(number)
         chosen = b"\x1c" + _CHOSEN[1:]
-        return bytes(size) + 3 * chosen + b"\0" + bytes(self._blocks)
+        return b"".join((size, 3 * chosen, b"\0", self.body))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self).from_bytes, keys=self.keys), (bytes(self),)
 
     @property
     def blocks(self) -> int:
         """The number of blocks of 256 bits."""
-        return len(self._blocks) // BLOCK_SIZE
+        return self.cells // SPLIT_BLOCK_BITS
 
-    def add(self, key: object) -> bool:
-        """Add a key; True if any of its bits was not set before. Raises TypeError and OverflowError for a key of another type."""
-        at, mask = self._place(key)
-        before = int.from_bytes(self._blocks[at : at + BLOCK_SIZE], "little")
-        self._blocks[at : at + BLOCK_SIZE] = (before | mask).to_bytes(BLOCK_SIZE, "little")
-        return before & mask != mask
-
-    def __contains__(self, key: object) -> bool:
-        """Whether a key was added, or is a false positive. Raises TypeError and OverflowError for a key of another type."""
-        at, mask = self._place(key)
-        return not mask & ~int.from_bytes(self._blocks[at : at + BLOCK_SIZE], "little")
-
-    def update(self, keys: Iterable[object]) -> int:
-        """Add a batch and return how many were new. Raises TypeError and OverflowError as `add` does, after adding the keys before."""
-        return sum(map(self.add, _batch(keys)))
-
-    def contains_many(self, keys: Iterable[object]) -> bytes:
-        """One byte for each key: 1 if it is contained, else 0. Raises TypeError and OverflowError as `add` does."""
-        return bytes(key in self for key in _batch(keys))
-
-    def _place(self, key: object) -> tuple[int, int]:
-        """The first byte of a key's block, and its bits in the block as one number."""
-        hashed = xxhash64(self._encode(key))
-        low, mask = hashed & 0xFFFFFFFF, 0
-        for word, salt in enumerate(_SALT):
-            mask |= 1 << (word * 32 + (low * salt >> 27 & 31))
-        return ((hashed >> 32) * self.blocks >> 32) * BLOCK_SIZE, mask
+    @property
+    def keys(self) -> ParquetType:
+        """What keys are."""
+        return ENCODES[self.encoding] or "bytes"  # type: ignore[return-value]  # it has one of these encodings
 
     @property
     def current_fp_rate(self) -> float:
         """The present false-positive rate: the mean over all blocks of the product of their words' fills."""
-        words = memoryview(self._blocks).cast("I")
-        fills = [word.bit_count() / 32 for word in words]
-        return sum(math.prod(fills[at : at + _FUNCTIONS]) for at in range(0, len(fills), _FUNCTIONS)) / self.blocks
+        return sum(_sum_of_rates(chunk) for chunk in chunks(self.body)) / self.blocks
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same type of keys and the same bits."""
         if not isinstance(other, SplitBlockFilter):
             return NotImplemented
-        return self.keys == other.keys and self._blocks == other._blocks
+        return self.encoding == other.encoding and self.body == other.body
 
     __hash__ = None  # type: ignore[assignment]  # a filter changes
 
     def __repr__(self) -> str:
         """Its size and keys."""
         return f"<SplitBlockFilter {self.blocks} blocks, keys {self.keys}>"
+
+
+def _sum_of_rates(blocks: memoryview) -> float:
+    fills = [word.bit_count() / 32 for word in memoryview(bytes(blocks)).cast("I")]
+    return sum(math.prod(fills[at : at + SPLIT_BLOCK_FUNCTIONS]) for at in range(0, len(fills), SPLIT_BLOCK_FUNCTIONS))
 
 
 def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
@@ -177,28 +159,3 @@ def _first_of_union(cursor: Thrift, wire: Wire, what: str) -> None:
         cursor.skip(inner)
     if members != [1]:
         raise cursor.wrong(f"unknown {what} {members}")
-
-
-def _batch(keys: Iterable[object]) -> Iterable[object]:
-    if isinstance(keys, (bytes, bytearray, str)):
-        raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
-    return keys
-
-
-def _encoder(keys: ParquetType) -> Callable[[object], bytes]:
-    match keys:
-        case "bytes":
-            return encode_bytes
-        case "utf-8":
-            return encode_utf8
-        case "int32" | "uint32" | "int64" | "uint64":
-            size, signed = _INTEGERS[keys]
-            return lambda key: _integer(key).to_bytes(size, "little", signed=signed)
-        case _:
-            raise ParameterError(f"keys must be bytes, utf-8, int32, uint32, int64 or uint64, not {keys!r}")
-
-
-def _integer(key: object) -> int:
-    if isinstance(key, bool) or not hasattr(key, "__index__"):
-        raise TypeError(f"an int expected by a filter of integers, not {type(key).__name__}")
-    return index(key)

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from spvfilter.bloom.base import Encode, given_or_stored
+from spvfilter.bloom.base import ENCODES, Encode, given_or_stored
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_SERIES, MAX_BIP37_BITS
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
@@ -62,8 +62,7 @@ class SeriesLayout:
         plan, shard_size = _parse(raw)
         header = header_in(raw, KIND_SERIES, _GROWTH.size)
         family, function = given_or_stored(header, hashing, encode)
-        stored: dict[int, Encode] = {Encoding.UTF8: "utf-8", Encoding.INT64: "int64", Encoding.UINT64: "uint64"}
-        return cls(name, plan, shard_size, family, function or stored.get(header.encoding))
+        return cls(name, plan, shard_size, family, function or ENCODES[Encoding(header.encoding)])
 
     def refuse_another(self, raw: bytes) -> None:
         """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spvfilter.errors import CapacityError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
+from spvfilter.kernel.pure import foreign
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.pure.columns import opened
 from spvfilter.kernel.values import Encoding, Family
@@ -54,6 +55,16 @@ def encode_uint64(key: object) -> bytes:
     return int.to_bytes(_integer(key), 8, "little")
 
 
+def encode_int32(key: object) -> bytes:
+    """An int as 4 bytes LE, signed. Raises TypeError, OverflowError."""
+    return int.to_bytes(_integer(key), 4, "little", signed=True)
+
+
+def encode_uint32(key: object) -> bytes:
+    """An int as 4 bytes LE, unsigned. Raises TypeError, OverflowError."""
+    return int.to_bytes(_integer(key), 4, "little")
+
+
 def _integer(key: object) -> int:
     if isinstance(key, bool) or not hasattr(key, "__index__"):
         raise TypeError(f"an int expected by a filter that encodes integers, not {type(key).__name__}")
@@ -65,6 +76,8 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
     Encoding.UTF8: encode_utf8,
     Encoding.INT64: encode_int64,
     Encoding.UINT64: encode_uint64,
+    Encoding.INT32: encode_int32,
+    Encoding.UINT32: encode_uint32,
 }
 
 
@@ -97,6 +110,8 @@ def _position_function(
                 raise ParameterError(f"{len(spans)} hash functions expected, not {len(functions)}")
             own = [(function, first, span) for function, (first, span) in zip(functions, spans, strict=True)]
             return lambda data: [first + int.__mod__(index(function(data)), span) for function, first, span in own]
+        case _:
+            return foreign.position_function(family, seed, spans)
 
 
 def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]) -> Callable[[bytes], Sequence[int]]:
@@ -167,6 +182,8 @@ class Hashed:
         self.partitioned = partitioned = bool(partitioned)
         if partitioned and not hash_funcs:
             raise ParameterError("a partitioned layout has at least one hash function")
+        if self.family is Family.SPLIT_BLOCK:
+            foreign.check_blocks(cells, hash_funcs, partitioned)
         self.key = key = snapshot(key)
         if len(key) != 16:
             raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")

@@ -10,7 +10,7 @@ from spvfilter._public import deferred
 from spvfilter.errors import ColumnError
 from spvfilter.kernel import columns
 from spvfilter.kernel.pure.kinds import Column, Kind
-from spvfilter.kernel.values import Encoding
+from spvfilter.kernel.values import NUMBERS, Encoding
 
 if TYPE_CHECKING:
     from spvfilter.kernel.columns import Keys, Nulls
@@ -22,6 +22,12 @@ Encoded = TypeVar("Encoded")
 _SIGNED = "bhilqn"
 _LAST = 0x10FFFF
 _ROWS_AT_ONCE = 1 << 12
+_RANGES = {
+    Encoding.INT64: (-(1 << 63), (1 << 63) - 1),
+    Encoding.UINT64: (0, (1 << 64) - 1),
+    Encoding.INT32: (-(1 << 31), (1 << 31) - 1),
+    Encoding.UINT32: (0, (1 << 32) - 1),
+}
 
 
 def check_kind(kind: Kind, encoding: Encoding) -> None:
@@ -33,7 +39,7 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
             raise TypeError(f"a column of binary expected, not of {kind}: other keys need `encode`")
         case Encoding.UTF8 if kind is not Kind.TEXT:
             raise TypeError(f"a column of text expected by a filter that encodes utf-8, not of {kind}")
-        case Encoding.INT64 | Encoding.UINT64 if kind is not Kind.INTEGERS:
+        case _ if encoding in NUMBERS and kind is not Kind.INTEGERS:
             raise TypeError(f"a column of integers expected by a filter that encodes integers, not of {kind}")
 
 
@@ -64,7 +70,7 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
     match encoding:
         case Encoding.BYTES:
             wanted = "a row of byte strings" if strict else "n×w bytes in two dimensions, or integers or byte strings in one"
-        case Encoding.INT64 | Encoding.UINT64:
+        case _ if encoding in NUMBERS:
             wanted = "integers in one dimension"
         case Encoding.UTF8:
             wanted = "an iterable of what `encode` takes, or text in one dimension"
@@ -164,7 +170,6 @@ class Reader(Generic[Encoded]):
         self._rows += column.length
 
     def _check_range(self, key: int, row: int) -> None:
-        ranges = {Encoding.INT64: (-(1 << 63), (1 << 63) - 1), Encoding.UINT64: (0, (1 << 64) - 1)}
-        least, most = ranges.get(self._encoding, (key, key))
+        least, most = _RANGES.get(self._encoding, (key, key))
         if not least <= key <= most:
             raise OverflowError(f"key {row}: {key} does not fit into {self._encoding.name.lower()}")

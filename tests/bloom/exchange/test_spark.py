@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter, CustomHash
-from spvfilter.bloom.exchange import SparkHash, read_spark, spark_filter, write_spark
+from spvfilter.bloom.exchange import RedisBloomHash, SparkHash, read_spark, spark_filter, write_spark
 from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLargeError
 
 STRINGS = ["", "a", "ab", "abc", "abcd", "grün", "€uro", "https://example.org/", "x" * 33]
@@ -112,9 +112,10 @@ def test_it_is_a_filter_as_any_other() -> None:
     again = pickle.loads(pickle.dumps(made))
     assert again == made
     assert again.hashing == SparkHash()
-    assert BloomFilter.from_bytes(bytes(made), hashing=SparkHash()) == made
-    with pytest.raises(ParameterError, match="hash family of another name"):
-        BloomFilter.from_bytes(bytes(made), hashing=SparkHash(1))
+    assert BloomFilter.from_bytes(bytes(made), hashing=SparkHash()) == BloomFilter.from_bytes(bytes(made)) == made
+    for other in (SparkHash(1), SparkHash(2, 1), RedisBloomHash()):
+        with pytest.raises(ParameterError, match="the file was not made with"):
+            BloomFilter.from_bytes(bytes(made), hashing=other)
     with pytest.raises(MismatchError):
         made | spark_filter(1_000, 0.001, version=1, encode="int64")
     for key in ("1", b"1", True):

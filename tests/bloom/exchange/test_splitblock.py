@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spvfilter.bloom.exchange import SplitBlockFilter, column_filters
 from spvfilter.bloom.exchange.splitblock import MAX_SIZE
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
-from spvfilter.bloom.exchange.xxhash import xxhash64
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, MismatchError, ParameterError
+from spvfilter.kernel import BitCore, Encoding, Family
+from spvfilter.kernel.pure.foreign import xxhash64
 from support.vectors import effort
 
 ROWS = 600
@@ -276,6 +279,54 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
     for batch in (b"one", "one"):
         with pytest.raises(TypeError, match="a batch of keys expected"):
             SplitBlockFilter(1, 0.1).update(batch)
+
+
+@pytest.mark.parametrize(
+    ("keys", "column"),
+    [
+        ("int32", np.arange(-50, 50, dtype=np.int16)),
+        ("uint32", np.arange(2**32 - 100, 2**32, dtype=np.uint64)[::-1]),
+        ("int64", np.arange(100, dtype=">i4")),
+        ("utf-8", np.array([f"grün {number}" for number in range(100)])),
+        ("bytes", np.array([b"%d" % number for number in range(100)])),
+    ],
+)
+def test_a_column_is_its_keys_one_by_one(keys: Any, column: Any) -> None:
+    by_column, by_key = SplitBlockFilter(1_000, 0.01, keys=keys), SplitBlockFilter(1_000, 0.01, keys=keys)
+    half = column[::2]
+    assert by_column.update(half) == sum(by_key.add(key) for key in half.tolist())
+    assert by_column == by_key
+    assert by_column.contains_many(column) == bytes(key in by_key for key in column.tolist())
+    assert list(column[by_column.contains_many(column)][:3]) == list(half[:3])
+    assert pickle.loads(pickle.dumps(by_column)) == by_column
+    union = SplitBlockFilter(1_000, 0.01, keys=keys)
+    union |= by_column
+    assert union == by_column
+
+
+@pytest.mark.columns
+def test_a_column_of_arrow_with_nulls_is_asked() -> None:
+    import pyarrow as pa
+
+    made = SplitBlockFilter(1_000, 0.01, keys="int32")
+    column = pa.chunked_array([pa.array([1, None], pa.int8()), pa.array([], pa.int8()), pa.array([3], pa.int8())])
+    assert made.update(column, nulls="skip") == 2
+    assert column.filter(made.contains_many(column, nulls="skip")).to_pylist() == [1, 3]
+    with pytest.raises(TypeError, match="key 1 is null"):
+        made.update(column)
+    with pytest.raises(OverflowError, match="key 0: 2147483648 does not fit into int32"):
+        made.contains_many(pa.array([2**31]))
+    with pytest.raises(TypeError, match="a column of integers expected"):
+        made.contains_many(pa.array(["1"]))
+
+
+def test_filters_of_another_shape_are_not_split_blocks() -> None:
+    shapes = [(0, 8, False), (255, 8, False), (257, 8, False), (256, 7, False), (256, 8, True), (2**40 + 256, 8, False)]
+    for cells, functions, partitioned in shapes:
+        with pytest.raises(ParameterError, match="a split-block filter has 8 hash functions and from 1 to 2\\^32 blocks"):
+            BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
+    with pytest.raises(MismatchError):
+        SplitBlockFilter(1, 0.1).same_shape(SplitBlockFilter(1, 0.1, keys="utf-8"))
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (1_000, 0.1), (2_000, 0.01)])

@@ -3,7 +3,7 @@
    u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
    u8   hash_funcs, modulo 41
    u16  cells, modulo 5000
-   16   bytes of the family's key
+   16   bytes of the family's key, whose last one's bit 0 is the third of the family
    then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
 #include "oracle_cells.h"
 
@@ -153,7 +153,10 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_FAST};
+    static const spv_family families[] = {
+        SPV_FAMILY_BIP37,    SPV_FAMILY_FAST,     SPV_FAMILY_SIPHASH,    SPV_FAMILY_FAST,
+        SPV_FAMILY_SPARK_V1, SPV_FAMILY_SPARK_V2, SPV_FAMILY_REDISBLOOM, SPV_FAMILY_SPLIT_BLOCK,
+    };
     static filters filters, *const f = &filters; /* too large to be cleared each time */
     if (size < HEAD)
         return 0;
@@ -163,9 +166,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f->key_count = 0;
     f->left = 500 + 2 * size;
     f->plain = (plain_filter){
-        .family = families[data[0] >> 4 & 3], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = (uint32_t)functions,
+        .family = families[(data[0] >> 4 & 3) | (data[19] & 1) << 2], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = (uint32_t)functions,
         .partitioned = data[0] & 2,
     };
+    if (f->plain.family == SPV_FAMILY_SPLIT_BLOCK) {
+        f->plain.cell_count = (f->plain.cell_count / SPV_BLOCK_BITS + 1) * SPV_BLOCK_BITS;
+        f->plain.hash_funcs = SPV_BLOCK_FUNCTIONS;
+        f->plain.partitioned = false;
+    }
     if (f->plain.partitioned && functions)
         f->plain.cell_count -= f->plain.cell_count % functions;
     memcpy(f->plain.key, data + 4, 16);
@@ -173,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f->size = (size_t)(f->plain.cell_count + (f->counters ? 1 : 7)) / (f->counters ? 2 : 8);
     f->memory = zeroed(f->size + misaligned, 1);
     f->cells = f->memory + misaligned;
-    f->scratch = zeroed(functions, sizeof *f->scratch);
+    f->scratch = zeroed(f->plain.hash_funcs, sizeof *f->scratch);
     spv_shape_make(&f->shape, f->plain.family, f->plain.cell_count, f->plain.hash_funcs, f->plain.partitioned, f->plain.key);
     f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared, .room = &f->room};
     atomic_init(&f->room, SPV_UNLIMITED);

@@ -19,44 +19,56 @@ SPV_INLINE unsigned get(const uint8_t *bits, uint64_t at) {
     return MASKS[at & 7] & __atomic_load_n(bits + (at >> 3), __ATOMIC_RELAXED);
 }
 
-SPV_INLINE bool add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared, bool bip37) {
+SPV_INLINE bool add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared, spv_walk walk) {
     spv_cursor cursor = spv_cursor_at(shape, data, size);
     unsigned fresh = 0;
     for (uint32_t i = 0; i < shape->functions; i++)
-        fresh |= set(bits, spv_cursor_next(&cursor, bip37), shared);
+        fresh |= set(bits, spv_cursor_next(&cursor, walk), shared);
     return fresh != 0;
 }
 
 bool spv_bits_add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared) {
-    if (shape->family == SPV_FAMILY_BIP37)
-        return shared ? add(shape, bits, data, size, true, true) : add(shape, bits, data, size, false, true);
-    return shared ? add(shape, bits, data, size, true, false) : add(shape, bits, data, size, false, false);
+    switch (spv_walk_of(shape)) {
+    case SPV_WALK_SPREAD:
+        return shared ? add(shape, bits, data, size, true, SPV_WALK_SPREAD) : add(shape, bits, data, size, false, SPV_WALK_SPREAD);
+    case SPV_WALK_BIP37:
+        return shared ? add(shape, bits, data, size, true, SPV_WALK_BIP37) : add(shape, bits, data, size, false, SPV_WALK_BIP37);
+    default:
+        return add(shape, bits, data, size, shared, SPV_WALK_FOREIGN);
+    }
 }
 
-SPV_INLINE bool has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size, bool bip37) {
+SPV_INLINE bool has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size, spv_walk walk) {
     spv_cursor cursor = spv_cursor_at(shape, data, size);
     for (uint32_t i = 0; i < shape->functions; i++)
-        if (!get(bits, spv_cursor_next(&cursor, bip37)))
+        if (!get(bits, spv_cursor_next(&cursor, walk)))
             return false;
     return true;
 }
 
 bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size) {
-    return shape->family == SPV_FAMILY_BIP37 ? has(shape, bits, data, size, true) : has(shape, bits, data, size, false);
+    switch (spv_walk_of(shape)) {
+    case SPV_WALK_SPREAD:
+        return has(shape, bits, data, size, SPV_WALK_SPREAD);
+    case SPV_WALK_BIP37:
+        return has(shape, bits, data, size, SPV_WALK_BIP37);
+    default:
+        return has(shape, bits, data, size, SPV_WALK_FOREIGN);
+    }
 }
 
 bool spv_bits_add_hashed(const spv_shape *shape, uint8_t *bits, spv_hash128 hashes, bool shared) {
     spv_cursor cursor = spv_cursor_of(shape, hashes);
     unsigned fresh = 0;
     for (uint32_t i = 0; i < shape->functions; i++)
-        fresh |= set(bits, spv_cursor_next(&cursor, false), shared);
+        fresh |= set(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD), shared);
     return fresh != 0;
 }
 
 bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash128 hashes) {
     spv_cursor cursor = spv_cursor_of(shape, hashes);
     for (uint32_t i = 0; i < shape->functions; i++)
-        if (!get(bits, spv_cursor_next(&cursor, false)))
+        if (!get(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD)))
             return false;
     return true;
 }

@@ -134,10 +134,11 @@ static void spread_window(
     spv_spread_window(shape, &hashed, count, shape->functions, positions, batch);
 }
 
-static void bip37(const spv_shape *shape, const spv_bytes key, uint64_t *positions, const spv_batch *batch) {
+/* One key, of a family that is not spread. */
+SPV_INLINE void walk(const spv_shape *shape, const spv_bytes key, spv_walk how, uint64_t *positions, const spv_batch *batch) {
     spv_cursor cursor = spv_cursor_at(shape, key.data, key.size);
     for (uint32_t i = 0; i < shape->functions; i++) {
-        positions[i] = spv_cursor_next(&cursor, true);
+        positions[i] = spv_cursor_next(&cursor, how);
         if (batch)
             __builtin_prefetch(batch->cells + (positions[i] >> batch->shift), 1);
     }
@@ -147,9 +148,10 @@ static void bip37(const spv_shape *shape, const spv_bytes key, uint64_t *positio
 SPV_INLINE void positions_of(
     const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch) {
     const size_t functions = shape->functions, end = functions ? from + count : from;
-    if (shape->family == SPV_FAMILY_BIP37) {
+    const spv_walk how = spv_walk_of(shape);
+    if (how != SPV_WALK_SPREAD) {
         for (; from < end; from++, positions += functions)
-            bip37(shape, spv_key_at(keys, from), positions, batch);
+            walk(shape, spv_key_at(keys, from), how, positions, batch);
         return;
     }
     for (size_t some; from < end; from += some, positions += some * functions) {

@@ -2,6 +2,7 @@
 #ifndef SPV_BLOOM_CELLS_H
 #define SPV_BLOOM_CELLS_H
 
+#include "bloom/foreign.h"
 #include "bloom/gate.h"
 #include "bloom/room.h"
 #include "hash/murmur3.h"
@@ -9,7 +10,19 @@
 #include "hash/siphash.h"
 
 /* values.Family. */
-typedef enum { SPV_FAMILY_BIP37 = 1, SPV_FAMILY_FAST = 2, SPV_FAMILY_SIPHASH = 3, SPV_FAMILY_CUSTOM = 255 } spv_family;
+typedef enum {
+    SPV_FAMILY_BIP37 = 1,
+    SPV_FAMILY_FAST = 2,
+    SPV_FAMILY_SIPHASH = 3,
+    SPV_FAMILY_SPARK_V1 = 4,
+    SPV_FAMILY_SPARK_V2 = 5,
+    SPV_FAMILY_REDISBLOOM = 6,
+    SPV_FAMILY_SPLIT_BLOCK = 7,
+    SPV_FAMILY_CUSTOM = 255
+} spv_family;
+
+/* How a family walks over a key's cells: by two hashes that are spread, by seeds of one, or as another program does it. */
+typedef enum { SPV_WALK_SPREAD, SPV_WALK_BIP37, SPV_WALK_FOREIGN } spv_walk;
 
 enum { SPV_AHEAD = 32, SPV_AHEAD_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
 
@@ -22,6 +35,12 @@ typedef struct {
     uint64_t stride;    /* from a function's first cell to the next one's: 0, or the span */
     uint64_t reciprocal; /* ⌈2^64 / span⌉, for BIP-37's remainder of 32-bit hashes; 0 where span is 1 or beyond 32 bits */
 } spv_shape;
+
+SPV_INLINE spv_walk spv_walk_of(const spv_shape *shape) {
+    if (shape->family == SPV_FAMILY_FAST || shape->family == SPV_FAMILY_SIPHASH)
+        return SPV_WALK_SPREAD;
+    return shape->family == SPV_FAMILY_BIP37 ? SPV_WALK_BIP37 : SPV_WALK_FOREIGN;
+}
 
 /* Many keys: `keys`, or where that is NULL the rows of a table. */
 typedef struct {
@@ -76,15 +95,60 @@ typedef struct {
     const uint8_t *data;
     size_t size;
     uint64_t x, step, first;
-    uint32_t seed;
+    uint32_t seed;   /* of SPV_WALK_BIP37 */
+    unsigned number; /* of the next function of a split block */
 } spv_cursor;
+
+/* foreign._spark_v1, _spark_v2, _redisbloom, _in_block: their state before the first cell. */
+SPV_INLINE void spv_foreign_start(spv_cursor *cursor) {
+    const uint8_t *data = cursor->data;
+    const size_t size = cursor->size;
+    uint32_t start, step;
+    switch (cursor->shape->family) {
+    case SPV_FAMILY_SPLIT_BLOCK:
+        cursor->x = spv_xxhash64(data, size);
+        cursor->first = spv_block_of(cursor->x, cursor->shape->span);
+        return;
+    case SPV_FAMILY_REDISBLOOM:
+        cursor->x = spv_murmur64a(data, size, SPV_MURMUR2);
+        cursor->step = spv_murmur64a(data, size, cursor->x);
+        return;
+    default:
+        start = spv_spark_murmur(data, size, cursor->seed);
+        step = spv_spark_murmur(data, size, start);
+        cursor->x = cursor->shape->family == SPV_FAMILY_SPARK_V1 ? start : (uint64_t)(int32_t)start * INT32_MAX;
+        cursor->step = (uint64_t)(int32_t)step;
+    }
+}
+
+/* Their next cell, without the function's first one. */
+SPV_INLINE uint64_t spv_foreign_next(spv_cursor *cursor) {
+    const uint64_t span = cursor->shape->span;
+    uint64_t at = cursor->x;
+    switch (cursor->shape->family) {
+    case SPV_FAMILY_SPLIT_BLOCK:
+        return spv_bit_in_block(at, cursor->number++);
+    case SPV_FAMILY_REDISBLOOM:
+        cursor->x += cursor->step;
+        return at % span;
+    case SPV_FAMILY_SPARK_V1:
+        at = cursor->x = (uint32_t)(at + cursor->step);
+        return (at >> 31 ? at ^ UINT32_MAX : at) % span;
+    default:
+        at = cursor->x += cursor->step;
+        return (at >> 63 ? ~at : at) % span;
+    }
+}
 
 SPV_INLINE spv_cursor spv_cursor_at(const spv_shape *shape, const uint8_t *data, size_t size) {
     spv_cursor cursor = {.shape = shape, .data = data, .size = size, .seed = shape->seed};
-    if (shape->family != SPV_FAMILY_BIP37) {
+    const spv_walk walk = spv_walk_of(shape);
+    if (walk == SPV_WALK_SPREAD) {
         const spv_hash128 hashes = spv_two_hashes(shape, data, size);
         cursor.x = hashes.h1;
         cursor.step = hashes.h2;
+    } else if (walk == SPV_WALK_FOREIGN) {
+        spv_foreign_start(&cursor);
     }
     return cursor;
 }
@@ -94,13 +158,16 @@ SPV_INLINE spv_cursor spv_cursor_of(const spv_shape *shape, spv_hash128 hashes) 
     return (spv_cursor){.shape = shape, .x = hashes.h1, .step = hashes.h2, .seed = shape->seed};
 }
 
-SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, bool bip37) {
+/* `walk` is the family's; it is passed so that the compiler knows it. */
+SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, spv_walk walk) {
     const spv_shape *shape = cursor->shape;
     uint64_t cell;
-    if (bip37) { /* function i is murmur3 seeded with i * 0xFBA4C795 + tweak, modulo the span */
+    if (walk == SPV_WALK_BIP37) { /* function i is murmur3 seeded with i * 0xFBA4C795 + tweak, modulo the span */
         const uint32_t hash = spv_murmur3_32(cursor->data, cursor->size, cursor->seed);
         cursor->seed += UINT32_C(0xFBA4C795);
         cell = shape->reciprocal ? spv_high64(shape->reciprocal * hash, shape->span) : hash % shape->span;
+    } else if (walk == SPV_WALK_FOREIGN) {
+        cell = spv_foreign_next(cursor);
     } else {
         cell = spv_spread(cursor->x, shape->span);
         cursor->x += cursor->step;

@@ -20,7 +20,7 @@ bool spv_series_has_hashed(const spv_slice *slices, size_t count, spv_hash128 ha
     for (size_t s = 0; s < count; s++) {
         spv_cursor cursor = spv_cursor_of(slices[s].shape, hashes);
         for (size_t i = 0, probes = probes_of(slices + s); i < probes; i++) {
-            positions[s][i] = spv_cursor_next(&cursor, false);
+            positions[s][i] = spv_cursor_next(&cursor, SPV_WALK_SPREAD);
             __builtin_prefetch(slices[s].cells + (positions[s][i] >> 3), 0);
         }
     }
@@ -35,7 +35,7 @@ bool spv_series_has_hashed(const spv_slice *slices, size_t count, spv_hash128 ha
 bool spv_series_has(const spv_slice *slices, size_t count, const uint8_t *data, size_t size) {
     if (!count)
         return false;
-    if (slices->shape->family != SPV_FAMILY_BIP37)
+    if (spv_walk_of(slices->shape) == SPV_WALK_SPREAD)
         return spv_series_has_hashed(slices, count, spv_two_hashes(slices->shape, data, size));
     while (count--)
         if (spv_bits_has(slices[count].shape, slices[count].cells, data, size))
@@ -80,7 +80,7 @@ static void find(const spv_slice *slices, size_t count, const spv_window *hashed
 void spv_series_has_many(const spv_slice *slices, size_t count, const spv_keys *keys, size_t from, size_t number, uint8_t *mask) {
     spv_window hashed;
     const size_t end = from + number;
-    if (slices->shape->family == SPV_FAMILY_BIP37) {
+    if (spv_walk_of(slices->shape) != SPV_WALK_SPREAD) {
         for (size_t at = from; at < end; at++) {
             const spv_bytes key = spv_key_at(keys, at);
             mask[at - from] = spv_series_has(slices, count, key.data, key.size);
@@ -96,7 +96,7 @@ void spv_series_has_many(const spv_slice *slices, size_t count, const spv_keys *
 
 /* All cells of up to SPV_AHEAD keys in the last slice, and which of them earlier slices contain. */
 static void prepare(const spv_slice *slices, size_t earlier, spv_batch *last, const spv_keys *keys, size_t at, size_t count, uint8_t *found) {
-    if (last->shape->family == SPV_FAMILY_BIP37) {
+    if (spv_walk_of(last->shape) != SPV_WALK_SPREAD) {
         spv_hash_ahead(last, keys, at, count);
         for (size_t i = 0; i < count; i++) {
             const spv_bytes key = spv_key_at(keys, at + i);

@@ -83,7 +83,10 @@ static PyObject *key_of(const spv_shape *shape) {
 }
 
 static PyObject *attribute(const spv_state *state, const spv_core *core, int which) {
-    static const int encodings[] = {[SPV_ENCODE_BYTES] = 0, [SPV_ENCODE_UTF8] = 1, [SPV_ENCODE_INT64] = 2, [SPV_ENCODE_UINT64] = 3, [SPV_ENCODE_OWN] = 255};
+    static const int encodings[] = {
+        [SPV_ENCODE_BYTES] = 0, [SPV_ENCODE_UTF8] = 1, [SPV_ENCODE_INT64] = 2, [SPV_ENCODE_UINT64] = 3, [SPV_ENCODE_INT32] = 4,
+        [SPV_ENCODE_UINT32] = 5, [SPV_ENCODE_OWN] = 255,
+    };
     switch (which) {
     case SPV_CELLS:
         return PyLong_FromUnsignedLongLong(core->cells);

@@ -22,7 +22,7 @@ typedef struct {
 /* The operation on the keys taken, which is done even if the key after them has set an exception. */
 static bool work_taken(spv_run *run, taken_keys *taken) {
     PyObject *type, *error, *trace;
-    const bool numbers = run->core->encoder == SPV_ENCODE_INT64 || run->core->encoder == SPV_ENCODE_UINT64;
+    const bool numbers = spv_takes_numbers(run->core);
     PyErr_Fetch(&type, &error, &trace);
     const bool done = spv_run_many(run, &(spv_keys){.keys = taken->keys}, 0, taken->count, taken->effort);
     for (size_t i = 0; !numbers && i < taken->count; i++)

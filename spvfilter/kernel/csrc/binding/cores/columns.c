@@ -18,6 +18,8 @@ static bool check_kind(const spv_core *core, spv_kind kind) {
         break;
     case SPV_ENCODE_INT64:
     case SPV_ENCODE_UINT64:
+    case SPV_ENCODE_INT32:
+    case SPV_ENCODE_UINT32:
         wanted = kind == SPV_INTEGERS ? NULL : "a column of integers expected by a filter that encodes integers, not of %s";
         break;
     default:
@@ -30,7 +32,7 @@ static bool check_kind(const spv_core *core, spv_kind kind) {
 }
 
 static spv_number number_of(const spv_core *core) {
-    return core->encoder == SPV_ENCODE_INT64 ? SPV_AS_INT64 : core->encoder == SPV_ENCODE_UINT64 ? SPV_AS_UINT64 : SPV_AS_THEY_ARE;
+    return spv_takes_numbers(core) ? (spv_number)(SPV_AS_INT64 + (core->encoder - SPV_ENCODE_INT64)) : SPV_AS_THEY_ARE;
 }
 
 /* Sets the exception that a refusal of a row, or of an array, stands for. */

@@ -7,7 +7,9 @@
 #include "bloom/cells.h"
 
 /* How keys become bytes: values.Encoding, with SPV_ENCODE_OWN for the user's function. */
-enum { SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_OWN };
+enum {
+    SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32, SPV_ENCODE_OWN
+};
 
 /* The shift of a kind: a byte has 2^shift cells. */
 enum { SPV_COUNTERS = 1, SPV_BITS = 3 };
@@ -29,6 +31,11 @@ typedef struct {
     bool partitioned;
     bool readonly;        /* the memory */
 } spv_core;
+
+/* Whether keys are ints. */
+SPV_INLINE bool spv_takes_numbers(const spv_core *core) {
+    return core->encoder >= SPV_ENCODE_INT64 && core->encoder <= SPV_ENCODE_UINT32;
+}
 
 /* The state of the module, also from an object of a derived class; NULL with an exception set if the module is gone. */
 const spv_state *spv_core_state(PyObject *self);

@@ -47,39 +47,44 @@ static bool hold_text(PyObject *key, spv_held *held) {
     return held->data != NULL;
 }
 
-/* The 8 bytes of a Python int; false with OverflowError set if it needs more. */
-static bool to_number(PyObject *whole, bool is_signed, uint8_t number[8]) {
+/* The bytes of a Python int, whose number it returns; 0 with OverflowError set if it does not fit. */
+static size_t to_number(PyObject *whole, uint8_t encoder, uint8_t number[8]) {
+    const bool is_signed = encoder == SPV_ENCODE_INT64 || encoder == SPV_ENCODE_INT32, narrow = encoder >= SPV_ENCODE_INT32;
     uint64_t value;
     if (is_signed)
         value = (uint64_t)PyLong_AsLongLong(whole);
     else
         value = PyLong_AsUnsignedLongLong(whole);
     if (value == UINT64_MAX && PyErr_Occurred())
-        return false;
+        return 0;
+    if (narrow && (is_signed ? (uint64_t)(int32_t)value : (uint32_t)value) != value) {
+        PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+        return 0;
+    }
     spv_put_le32(number, (uint32_t)value);
     spv_put_le32(number + 4, (uint32_t)(value >> 32));
-    return true;
+    return narrow ? 4 : 8;
 }
 
-static bool hold_number(PyObject *key, bool is_signed, spv_held *held) {
+static bool hold_number(PyObject *key, uint8_t encoder, spv_held *held) {
     if (PyBool_Check(key) || !PyIndex_Check(key))
         return spv_refuse_type("an int expected by a filter that encodes integers, not %U", key);
     PyObject *whole = PyNumber_Index(key), *zero = NULL;
     if (!whole)
         return false;
     held->data = held->near;
-    held->size = 8;
-    bool fits = to_number(whole, is_signed, held->near);
-    if (!fits && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* with the message of int.to_bytes */
+    held->size = to_number(whole, encoder, held->near);
+    if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* with the message of int.to_bytes */
         PyErr_Clear();
         zero = PyLong_FromLong(0);
         const int negative = zero ? PyObject_RichCompareBool(whole, zero, Py_LT) : -1;
+        const bool is_signed = encoder == SPV_ENCODE_INT64 || encoder == SPV_ENCODE_INT32;
         if (negative >= 0)
             PyErr_SetString(PyExc_OverflowError, negative && !is_signed ? "can't convert negative int to unsigned" : "int too big to convert");
     }
     Py_XDECREF(zero);
     Py_DECREF(whole);
-    return fits;
+    return held->size > 0;
 }
 
 static bool hold_encoded(spv_core *core, PyObject *key, spv_held *held) {
@@ -106,7 +111,9 @@ bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
         break;
     case SPV_ENCODE_INT64:
     case SPV_ENCODE_UINT64:
-        done = hold_number(key, core->encoder == SPV_ENCODE_INT64, held);
+    case SPV_ENCODE_INT32:
+    case SPV_ENCODE_UINT32:
+        done = hold_number(key, core->encoder, held);
         break;
     case SPV_ENCODE_OWN:
         done = hold_encoded(core, key, held);
@@ -140,10 +147,12 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes 
         return found->data != NULL;
     case SPV_ENCODE_INT64:
     case SPV_ENCODE_UINT64:
+    case SPV_ENCODE_INT32:
+    case SPV_ENCODE_UINT32:
         if (!PyLong_CheckExact(key))
             return false;
-        *found = (spv_bytes){number, 8};
-        if (to_number(key, core->encoder == SPV_ENCODE_INT64, number))
+        *found = (spv_bytes){number, to_number(key, core->encoder, number)};
+        if (found->size)
             return true;
         PyErr_Clear();
         return false;

@@ -42,7 +42,7 @@ static int has(PyObject *slices, Py_ssize_t count, const spv_held *held) {
 
 #ifndef Py_GIL_DISABLED /* the lock keeps the slices and their memory in place while no Python code runs */
 static bool quick(const spv_series *series) {
-    return series->count && !series->cores[0]->custom && series->cores[0]->shape.family != SPV_FAMILY_BIP37;
+    return series->count && !series->cores[0]->custom && spv_walk_of(&series->cores[0]->shape) == SPV_WALK_SPREAD;
 }
 
 /* The first `count` slices; false with an exception set. */

@@ -35,13 +35,13 @@ static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)
 }
 
 static bool is_family(long number) {
-    return number == SPV_FAMILY_BIP37 || number == SPV_FAMILY_FAST || number == SPV_FAMILY_SIPHASH || number == SPV_FAMILY_CUSTOM;
+    return (number >= SPV_FAMILY_BIP37 && number <= SPV_FAMILY_SPLIT_BLOCK) || number == SPV_FAMILY_CUSTOM;
 }
 
 enum { CALLABLE = 255 }; /* values.Encoding.CALLABLE */
 
 static bool is_encoding(long number) {
-    return (number >= 0 && number <= 3) || number == CALLABLE;
+    return (number >= 0 && number <= 5) || number == CALLABLE;
 }
 
 /* The cells and functions, and the hash family with its key. */
@@ -56,6 +56,11 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
         return false;
     if (partitioned && !functions) {
         PyErr_SetString(state->ParameterError, "a partitioned layout has at least one hash function");
+        return false;
+    }
+    if (family == SPV_FAMILY_SPLIT_BLOCK && !spv_is_split_block((uint64_t)cells, (uint32_t)functions, partitioned)) {
+        PyErr_SetString(
+            state->ParameterError, "a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned");
         return false;
     }
     PyObject *key = spv_snapshot(given->key);
@@ -74,7 +79,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
 
 /* How keys become bytes. */
 static bool read_encoding(const spv_state *state, const core_arguments *given, spv_core *fresh) {
-    static const uint8_t encoders[] = {SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64};
+    static const uint8_t encoders[] = {SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32};
     const long encoding = given->encoding ? member_of(state->Encoding, given->encoding, is_encoding) : 0;
     if (encoding < 0)
         return false;

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-static const char INT64[] = "int64", UINT64[] = "uint64";
+static const char *const NUMBERS[] = {"", "int64", "uint64", "int32", "uint32"}; /* spv_number */
 
 /* Bytes of a row that have to be copied. */
 static size_t copied(const spv_column *column) {
@@ -39,7 +39,8 @@ bool spv_column_is_plain(const spv_column *column, spv_number number) {
         return false;
     if (column->layout == SPV_FIXED)
         return column->kind == SPV_BINARY && column->inner == 1 && !column->trimmed;
-    return column->layout == SPV_NUMBERS && column->width == 8 && !column->swapped && number == (column->is_signed ? SPV_AS_INT64 : SPV_AS_UINT64);
+    const bool is_signed = number == SPV_AS_INT64 || number == SPV_AS_INT32;
+    return column->layout == SPV_NUMBERS && column->width == spv_number_size(number) && !column->swapped && number && column->is_signed == is_signed;
 }
 
 SPV_INLINE bool is_valid(const spv_column *column, size_t row) {
@@ -74,7 +75,7 @@ SPV_INLINE uint64_t number_at(const spv_column *column, size_t row) {
 }
 
 SPV_COLD static spv_status refuse_number(const spv_column *column, size_t row, uint64_t value, spv_number number, spv_error *error) {
-    const char *wanted = number == SPV_AS_INT64 ? INT64 : UINT64;
+    const char *wanted = NUMBERS[number];
     if (column->is_signed)
         spv_refuse(error, row, "number", "%" PRId64 " does not fit into %s", (int64_t)value, wanted);
     else
@@ -82,14 +83,30 @@ SPV_COLD static spv_status refuse_number(const spv_column *column, size_t row, u
     return SPV_RANGE;
 }
 
+/* Whether a number's 64 bits, sign-extended if it is signed, fit into what they are to become. */
+SPV_INLINE bool fits(uint64_t value, bool is_signed, spv_number number) {
+    switch (number) {
+    case SPV_AS_INT64:
+        return is_signed || !(value >> 63);
+    case SPV_AS_UINT64:
+        return !is_signed || !(value >> 63);
+    case SPV_AS_INT32:
+        return is_signed ? (uint64_t)(int32_t)value == value : !(value >> 31);
+    case SPV_AS_UINT32:
+        return !(value >> 32);
+    default:
+        return true;
+    }
+}
+
 SPV_INLINE spv_status take_number(const spv_column *column, size_t row, size_t shown, spv_column_keys *taken, spv_error *error) {
     const uint64_t value = number_at(column, row);
     uint8_t *number = taken->numbers[taken->rows];
-    if (SPV_UNLIKELY(value >> 63 && taken->number == (column->is_signed ? SPV_AS_UINT64 : SPV_AS_INT64)))
+    if (SPV_UNLIKELY(!fits(value, column->is_signed, taken->number)))
         return refuse_number(column, shown, value, taken->number, error);
     spv_put_le32(number, (uint32_t)value);
     spv_put_le32(number + 4, (uint32_t)(value >> 32));
-    taken->keys[taken->count] = (spv_bytes){number, 8};
+    taken->keys[taken->count] = (spv_bytes){number, spv_number_size(taken->number)};
     return SPV_OK;
 }
 

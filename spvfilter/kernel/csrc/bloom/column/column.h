@@ -43,8 +43,12 @@ struct spv_column {
     const spv_column *values; /* of a dictionary, whose items are numbers of rows of it, else NULL */
 };
 
-/* What numbers become: 8 bytes LE. */
-typedef enum { SPV_AS_THEY_ARE, SPV_AS_INT64, SPV_AS_UINT64 } spv_number;
+/* What numbers become: 8 bytes LE, or 4. In the order of the core's encodings. */
+typedef enum { SPV_AS_THEY_ARE, SPV_AS_INT64, SPV_AS_UINT64, SPV_AS_INT32, SPV_AS_UINT32 } spv_number;
+
+SPV_INLINE size_t spv_number_size(spv_number number) {
+    return number >= SPV_AS_INT32 ? 4 : 8;
+}
 
 /* Keys taken from a column, in memory of the caller's. */
 typedef struct {
