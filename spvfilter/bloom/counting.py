@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import SLOTS, GenericFilter
+from spvfilter.bloom.batch import Batch
 from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import ReadOnlyError
-from spvfilter.kernel import CounterCore, Encoding
+from spvfilter.kernel import CounterCore
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.masks import BoolMask
 
 
 @public
@@ -69,26 +73,36 @@ class CountingBloomFilter(GenericFilter, CounterCore):
                 raise TypeError(f"a counting Bloom filter expected, not {type(other).__name__}")
             self.same_shape(other)
 
-    def remove_many(self, keys: Iterable[object] | Buffer) -> bytes:
+    @overload
+    def remove_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+    ) -> BoolMask: ...
+    @overload
+    def remove_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    @overload
+    def remove_many(self, keys: Iterable[object] | Buffer, *, nulls: Nulls = "raise") -> bytes: ...
+    def remove_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Count each key of a batch, as `update` takes it, once less: one byte for each, 1 if it was removed, 0 if it was not contained.
 
-        Nothing is changed for a key that is not contained: to take something from its counters would lose other keys. A key that comes
-        several times is removed as often as it is contained. All are looked up first, so that a key of a wrong type changes nothing at all.
-        As with `remove`, a key that was never added but is contained, a false positive, takes from other keys' counters.
+        What comes back for a column is a mask, as that of `contains_many`; a null that is skipped is not removed. Nothing is changed for a
+        key that is not contained: to take something from its counters would lose other keys. A key that comes several times is removed as
+        often as it is contained. All are looked up first, so that a key of a wrong type changes nothing at all. As with `remove`, a key
+        that was never added but is contained, a false positive, takes from other keys' counters.
 
-        Raises TypeError and OverflowError as `update` does, ReadOnlyError.
+        Raises TypeError, OverflowError and ColumnError as `update` does, ReadOnlyError.
         """
         if memoryview(self.buffer).readonly:
             raise ReadOnlyError("the filter is read-only")
-        batch = _listed(keys)
-        there = bytearray(self.contains_many(batch))
-        for at, key in enumerate(batch if isinstance(batch, list) else _rows(memoryview(batch), self.encoding)):
+        batch = Batch(keys, nulls, self.encoding)
+        single = [*batch]
+        there = bytearray(self.contains_many(single))
+        for at, key in enumerate(single):
             if there[at]:
                 try:
                     self.remove(key)
                 except KeyError:  # removed before, by the same batch or another thread
                     there[at] = 0
-        return bytes(there)
+        return batch.answer(bytes(there))  # type: ignore[return-value]  # that of the keys' library
 
     def __bool__(self) -> bool:
         """Whether the filter contains anything."""
@@ -122,24 +136,3 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         """A BloomFilter with the same keys: a bit is set if its counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
         return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full)
-
-
-def _listed(keys: Iterable[object] | Buffer) -> list[object] | Buffer:
-    """A batch that can be gone through twice: a buffer as it is, anything else as a list. Raises TypeError for a str."""
-    if isinstance(keys, str):
-        raise TypeError("a batch of keys expected, not one str")
-    try:
-        memoryview(keys)  # type: ignore[arg-type]  # raises TypeError for an iterable
-    except TypeError:
-        return list(keys)  # type: ignore[arg-type]  # an iterable, since it is not a buffer
-    return keys  # type: ignore[return-value]  # a buffer
-
-
-def _rows(view: memoryview, encoding: Encoding) -> list[object]:
-    """The keys in a buffer that `contains_many` takes."""
-    if encoding in (Encoding.INT64, Encoding.UINT64):
-        return list(view)
-    if not view.nbytes:
-        return [b""] * len(view)
-    flat, width = view.cast("B"), view.nbytes // len(view)
-    return [bytes(flat[at : at + width]) for at in range(0, len(flat), width)]

@@ -139,6 +139,13 @@ def test_removing_by_batch_is_removing_one_by_one() -> None:
         (None, np.zeros((3, 0), np.uint8)),
         ("int64", np.arange(-3, 3)),
         ("uint64", np.arange(6, dtype=np.uint64)),
+        ("int64", np.arange(6, dtype=">i8")),
+        ("int64", np.arange(6)[::-1]),
+        ("int32", np.broadcast_to(np.int16(3), 1)),
+        (None, np.arange(24, dtype=np.uint8).reshape(6, 4)[::-2]),
+        (None, np.array([b"a", b"longer", b""])),
+        ("utf-8", np.array(["a", "länger", ""])),
+        ("utf-8", np.array(["a", "länger"], dtype=np.dtypes.StringDType())),
     ],
 )
 def test_what_is_added_as_a_buffer_is_removed_as_one(encode: Any, batch: Any) -> None:
@@ -147,6 +154,43 @@ def test_what_is_added_as_a_buffer_is_removed_as_one(encode: Any, batch: Any) ->
     assert made.remove_many(batch) == bytes([1] * len(batch))
     assert not made
     assert made.remove_many(batch) == bytes(len(batch))
+
+
+def test_rows_of_byte_strings_take_nothing_from_other_keys() -> None:
+    rows = np.array([b"a", b"bcd"])  # b"a" has two zeros behind it, which are not part of the key
+    for seed in range(40):
+        made = CountingBloomFilter(bits=24, hash_funcs=2, hashing=FastHash(seed))
+        made.update([b"other", b"bcd"])
+        single = made.copy()
+        assert made.remove_many(rows) == single.remove_many([b"a", b"bcd"])
+        assert made == single
+
+
+@pytest.mark.columns
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_a_column_is_removed_and_its_mask_indexes_it(library: str) -> None:
+    texts = ["a", None, "longer than twelve", "b"]
+    if library == "pyarrow":
+        import pyarrow
+
+        column: Any = pyarrow.chunked_array([texts[:1], [], texts[1:]])
+    elif library == "polars":
+        import polars
+
+        column = polars.Series(texts)
+    else:
+        import pandas
+
+        column = pandas.Series(texts)
+    made = CountingBloomFilter(100, 0.001, encode="utf-8")
+    made.update(column, nulls="skip")
+    made.remove("b")
+    with pytest.raises(TypeError, match="key 1 is null"):
+        made.remove_many(column)
+    mask: Any = made.remove_many(column, nulls="skip")
+    left: Any = column[mask] if library == "pandas" else column.filter(mask)
+    assert (left.to_pylist() if library == "pyarrow" else left.to_list()) == ["a", "longer than twelve"]
+    assert not made
 
 
 @pytest.mark.parametrize("wrong", [b"a", bytearray(b"a"), "a", 5, [b"a", "a"], [b"a", None], np.arange(3.0), np.zeros((2, 2, 2), np.uint8)])

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self, overload
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
+from spvfilter.bloom.batch import Batch
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
-from spvfilter.bloom.redis.batch import Batch
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
 from spvfilter.bloom.redis.layout import Layout, Shape, header_key
 from spvfilter.errors import (

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self, overload
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.batch import Batch
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as plain, seriesscripts as scripts
-from spvfilter.bloom.redis.batch import Batch
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
 from spvfilter.bloom.redis.filter import CHUNK_KEYS, CHUNK_PROBES, SHARD_SIZE, STAGED_TTL, milliseconds
 from spvfilter.bloom.redis.layout import header_key

@@ -1,4 +1,4 @@
-"""A batch of keys for a filter in Redis: whatever a local filter takes, as single keys."""
+"""A batch of keys, whatever a filter's `update` takes, as single keys: for filters in Redis, and for what the kernel does key by key."""
 
 from __future__ import annotations
 
