@@ -24,8 +24,14 @@ _MOST_DIGITS = 20  # of a process id
 
 @contextmanager
 def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed on an exception."""
-    descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
+    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed on an exception.
+
+    An OSError of that file names `path`.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     temporary = pathlib.Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -35,6 +41,8 @@ def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == name:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # of the renaming, which names both
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
             error.filename = str(path)  # of a write, which names no file
         raise

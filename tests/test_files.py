@@ -122,3 +122,17 @@ def test_a_path_without_a_directory_is_in_the_current_one(tmp_path: Path, monkey
 def test_a_missing_directory_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "no" / "file"):
         raise AssertionError("there is nowhere to write")
+
+
+def test_an_error_names_the_file_that_was_to_be_written(path: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "no" / "file"
+    with pytest.raises(FileNotFoundError) as caught, replacing(missing) as file:
+        file.write(b"new")
+    assert str(caught.value) == f"[Errno 2] No such file or directory: '{missing}'"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError) as refused, replacing(path) as file:
+        file.write(b"new")
+    assert str(refused.value) == f"[Errno 21] Is a directory: '{path}'"
+    assert names_beside(path) == ["file"]
+    with pytest.raises(FileNotFoundError, match="other"), replacing(tmp_path / "new"):
+        (tmp_path / "other").read_bytes()  # an error of another file keeps its name
