@@ -448,8 +448,11 @@ def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Enco
 
 
 def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
-    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard deviations."""
-    return _DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity)
+    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard deviations.
+
+    They are infinite where a file tells of a capacity far beyond its cells.
+    """
+    return min(_DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity), _MOST_ROOM)
 
 
 _counting = threading.RLock()  # held between counting a filter's keys and setting its room, for two threads would give the same room twice

@@ -82,7 +82,7 @@ class Growth(NamedTuple):
             left -= held
             bits += cells
             log_right += math.log1p(-sizing.fp_rate(cells, most, held))
-        return Grown(items, count, bits, most, -math.expm1(log_right))
+        return Grown(items, count, bits, most, 0.0 - math.expm1(log_right))  # not -0.0
 
     def slice(self, number: int, hashing: HashFamily | None, encode: Encode) -> BloomFilter:
         """An empty slice. Raises ParameterError, TooLargeError."""

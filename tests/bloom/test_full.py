@@ -20,6 +20,7 @@ from spvfilter.bloom import BloomFilter, CountingBloomFilter, CustomHash, FastHa
 from spvfilter.bloom.hashing import Bip37Hash
 from spvfilter.errors import CapacityError, CapacityWarning, ParameterError
 from spvfilter.kernel import BACKEND
+from support.filterfiles import whole
 from support.vectors import effort
 
 Kind = type[BloomFilter] | type[CountingBloomFilter]
@@ -244,3 +245,11 @@ def test_threads_fill_a_small_filter_to_its_last_key(kind: Kind) -> None:
         for thread in threads:
             thread.join()
         assert sum(made.contains_many(keys.ravel())) == capacity, f"attempt {attempt}"
+
+
+def test_a_capacity_far_beyond_the_bits_of_a_file_leaves_room() -> None:
+    for kind, body in ((1, bytes(3)), (2, bytes(10))):
+        raw = whole(body, kind=kind, capacity=1 << 48, fp_rate=0.5)
+        made = (BloomFilter if kind == 1 else CountingBloomFilter).from_bytes(raw)
+        assert made.add(b"key")
+        assert made.room is not None and made.room > 1 << 47

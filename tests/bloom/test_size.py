@@ -118,3 +118,7 @@ def test_a_number_of_keys_out_of_range_is_refused() -> None:
         with pytest.raises(ParameterError, match="items must be"):
             size.expected(items)  # type: ignore[arg-type]  # of a wrong type, and refused
     assert math.isclose(size.bits_per_key, size.bits / 100)
+
+
+def test_a_rate_too_small_for_a_float_is_zero_without_a_sign() -> None:
+    assert str(Growth(1_000, 1e-300).expected(500).fp_rate) == "0.0"
