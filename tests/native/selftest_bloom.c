@@ -130,8 +130,77 @@ static void cells(dice *dice) {
     }
 }
 
+/* One batch of keys, half of which are in the filter already: added, with room for some of the new ones, and looked up. */
+static void batch(dice *dice, plain_filter *plain, const spv_keys *keys, size_t count, int64_t room_left, bool far, bool shared) {
+    enum { BEFORE = 2 }; /* keys before those of the batch */
+    const size_t size = (size_t)(plain->cell_count + 7) / 8;
+    uint8_t *bits = zeroed(size, 1), *mask = zeroed(count, 1), *wanted = zeroed(count, 1);
+    uint64_t *at = zeroed(plain->hash_funcs, sizeof *at), positions[SPV_AHEAD_CELLS];
+    spv_shape shape;
+    spv_gate gate = {0};
+    spv_room room;
+    atomic_init(&room, room_left);
+    atomic_init(&gate.shared, shared);
+    spv_shape_make(&shape, plain->family, plain->cell_count, plain->hash_funcs, plain->partitioned, plain->key);
+    spv_batch batch = {.shape = &shape, .cells = bits, .shift = 3, .gate = &gate, .positions = positions, .far = far, .shared = shared, .room = &room};
+    plain->cells = zeroed((size_t)plain->cell_count, 1);
+    size_t fresh = 0, done = 0;
+    for (size_t i = 0; i < count; i += 2) {
+        const spv_bytes key = spv_key_at(keys, BEFORE + i);
+        plain_bits_add(plain, at, plain_positions(plain, key.data, key.size, at));
+        spv_bits_add(&shape, bits, key.data, key.size, shared);
+    }
+    for (bool full = false; done < count && !full; done += !full) {
+        const spv_bytes key = spv_key_at(keys, BEFORE + done);
+        const size_t functions = plain_positions(plain, key.data, key.size, at);
+        full = (int64_t)fresh == room_left && functions && !plain_least(plain, at, functions);
+        fresh += !full && plain_bits_add(plain, at, functions);
+    }
+    CHECK(spv_bits_add_many(&batch, keys, BEFORE, count) == fresh && batch.done == done);
+    CHECK(atomic_load(&room) == (room_left == SPV_UNLIMITED ? room_left : room_left - (int64_t)fresh));
+    check_same_cells(bits, plain, 1);
+    for (size_t i = 0; i < count; i++) {
+        const spv_bytes key = spv_key_at(keys, BEFORE + i);
+        const size_t functions = plain_positions(plain, key.data, key.size, at);
+        wanted[i] = !functions || plain_least(plain, at, functions);
+    }
+    roll_bytes(dice, mask, count);
+    spv_bits_has_many(&batch, keys, BEFORE, count, mask);
+    CHECK(same(mask, wanted, count));
+    release(plain->cells);
+    release(bits);
+    release(mask);
+    release(wanted);
+    release(at);
+}
+
+/* Batches of every size up to three windows, into filters that are nearly empty, half full and full. */
+static void batches(dice *dice) {
+    enum { MOST_KEYS = 3 * SPV_AHEAD + 3, LONGEST = 40 };
+    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH};
+    static const uint32_t functions[] = {0, 1, 2, 3, 4, 7, SPV_PLANES, SPV_PLANES + 1};
+    for (size_t i = 0; i < 16 * MOST_KEYS; i++) {
+        const size_t count = i % (MOST_KEYS - 2), width = roll(dice) % LONGEST;
+        plain_filter plain = {.family = families[roll(dice) % 4], .cell_count = roll(dice) % 4096, .hash_funcs = functions[roll(dice) % 8], .partitioned = roll(dice) & 1};
+        if (plain.partitioned && plain.hash_funcs)
+            plain.cell_count -= plain.cell_count % plain.hash_funcs;
+        roll_bytes(dice, plain.key, sizeof plain.key);
+        uint8_t *rows = zeroed(MOST_KEYS, LONGEST);
+        roll_bytes(dice, rows, MOST_KEYS * LONGEST);
+        spv_bytes apart[MOST_KEYS];
+        const size_t odd = roll(dice) % (2 * MOST_KEYS); /* the key that is shorter, if there is one */
+        for (size_t key = 0; key < MOST_KEYS; key++)
+            apart[key] = (spv_bytes){rows + key * width, key == odd ? width / 2 : width};
+        const spv_keys keys = {.keys = roll(dice) & 1 ? apart : NULL, .rows = rows, .width = width};
+        const int64_t room = roll(dice) % 3 ? (int64_t)(roll(dice) % MOST_KEYS) : SPV_UNLIMITED;
+        batch(dice, &plain, &keys, count, room, roll(dice) & 1, roll(dice) & 1);
+        release(rows);
+    }
+}
+
 void test_bloom(void) {
     dice dice = {512};
     whole_arrays(&dice);
     cells(&dice);
+    batches(&dice);
 }

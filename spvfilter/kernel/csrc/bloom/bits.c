@@ -1,29 +1,12 @@
 #include "bloom/bits.h"
 
-static const uint8_t MASKS[8] = {1, 2, 4, 8, 16, 32, 64, 128};
-
-/* Sets one bit; not zero if it was not set before. */
-SPV_INLINE unsigned set(uint8_t *bits, uint64_t at, bool shared) {
-    uint8_t *byte = bits + (at >> 3);
-    const unsigned mask = MASKS[at & 7], before = __atomic_load_n(byte, __ATOMIC_RELAXED);
-    if (!shared) {
-        __atomic_store_n(byte, (uint8_t)(before | mask), __ATOMIC_RELAXED);
-        return mask & ~before;
-    }
-    if (before & mask)
-        return 0;
-    return mask & ~(unsigned)__atomic_fetch_or(byte, (uint8_t)mask, __ATOMIC_RELAXED);
-}
-
-SPV_INLINE unsigned get(const uint8_t *bits, uint64_t at) {
-    return MASKS[at & 7] & __atomic_load_n(bits + (at >> 3), __ATOMIC_RELAXED);
-}
+#include "bloom/planes.h"
 
 SPV_INLINE bool add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared, spv_walk walk) {
     spv_cursor cursor = spv_cursor_at(shape, data, size);
     unsigned fresh = 0;
     for (uint32_t i = 0; i < shape->functions; i++)
-        fresh |= set(bits, spv_cursor_next(&cursor, walk), shared);
+        fresh |= spv_bit_set(bits, spv_cursor_next(&cursor, walk), shared);
     return fresh != 0;
 }
 
@@ -41,7 +24,7 @@ bool spv_bits_add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, si
 SPV_INLINE bool has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size, spv_walk walk) {
     spv_cursor cursor = spv_cursor_at(shape, data, size);
     for (uint32_t i = 0; i < shape->functions; i++)
-        if (!get(bits, spv_cursor_next(&cursor, walk)))
+        if (spv_bit_missing(bits, spv_cursor_next(&cursor, walk)))
             return false;
     return true;
 }
@@ -61,14 +44,14 @@ bool spv_bits_add_hashed(const spv_shape *shape, uint8_t *bits, spv_hash128 hash
     spv_cursor cursor = spv_cursor_of(shape, hashes);
     unsigned fresh = 0;
     for (uint32_t i = 0; i < shape->functions; i++)
-        fresh |= set(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD), shared);
+        fresh |= spv_bit_set(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD), shared);
     return fresh != 0;
 }
 
 bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash128 hashes) {
     spv_cursor cursor = spv_cursor_of(shape, hashes);
     for (uint32_t i = 0; i < shape->functions; i++)
-        if (!get(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD)))
+        if (spv_bit_missing(bits, spv_cursor_next(&cursor, SPV_WALK_SPREAD)))
             return false;
     return true;
 }
@@ -76,7 +59,7 @@ bool spv_bits_has_hashed(const spv_shape *shape, const uint8_t *bits, spv_hash12
 SPV_INLINE bool set_all(uint8_t *bits, const uint64_t *positions, size_t count, bool shared) {
     unsigned fresh = 0;
     for (size_t i = 0; i < count; i++)
-        fresh |= set(bits, positions[i], shared);
+        fresh |= spv_bit_set(bits, positions[i], shared);
     return fresh != 0;
 }
 
@@ -86,7 +69,7 @@ bool spv_bits_set(uint8_t *bits, const uint64_t *positions, size_t count, bool s
 
 bool spv_bits_all(const uint8_t *bits, const uint64_t *positions, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (!get(bits, positions[i]))
+        if (spv_bit_missing(bits, positions[i]))
             return false;
     return true;
 }
@@ -110,6 +93,8 @@ static size_t contained(const spv_batch *batch, size_t count) {
 }
 
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
+    if (spv_planes_suit(batch->shape))
+        return spv_planes_add(batch, keys, from, count);
     const size_t window = spv_keys_ahead(batch->shape), end = from + count;
     size_t fresh = 0, now;
     for (size_t at = from; at < end; at += now) {
@@ -132,14 +117,18 @@ size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, si
 
 /* Without early exit, which half of all keys would mispredict. */
 SPV_INLINE uint8_t all_of(const uint8_t *bits, const uint64_t *positions, size_t count) {
-    unsigned all = 1;
+    unsigned missing = 0;
     for (size_t i = 0; i < count; i++)
-        all &= get(bits, positions[i]) != 0;
-    return (uint8_t)all;
+        missing |= spv_bit_missing(bits, positions[i]);
+    return !missing;
 }
 
 void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
     const spv_shape *shape = batch->shape;
+    if (spv_planes_suit(shape)) {
+        spv_planes_has(batch, keys, from, count, mask);
+        return;
+    }
     const size_t window = spv_keys_ahead(shape), functions = shape->functions, end = from + count;
     if (shape->family == SPV_FAMILY_BIP37 && !batch->far) { /* most keys end at the second of many hashes */
         for (size_t at = from; at < end; at++) {

@@ -6,6 +6,29 @@
 
 #include "bloom/cells.h"
 
+SPV_INLINE unsigned spv_bit_mask(uint64_t at) {
+    static const uint8_t masks[8] = {1, 2, 4, 8, 16, 32, 64, 128}; /* many processors load faster than they shift by a variable */
+    return masks[at & 7];
+}
+
+/* Sets one bit; not zero if it was not set before. */
+SPV_INLINE unsigned spv_bit_set(uint8_t *bits, uint64_t at, bool shared) {
+    uint8_t *byte = bits + (at >> 3);
+    const unsigned mask = spv_bit_mask(at), before = __atomic_load_n(byte, __ATOMIC_RELAXED);
+    if (!shared) {
+        __atomic_store_n(byte, (uint8_t)(before | mask), __ATOMIC_RELAXED);
+        return mask & ~before;
+    }
+    if (before & mask)
+        return 0;
+    return mask & ~(unsigned)__atomic_fetch_or(byte, (uint8_t)mask, __ATOMIC_RELAXED);
+}
+
+/* Not zero if a bit is not set. */
+SPV_INLINE unsigned spv_bit_missing(const uint8_t *bits, uint64_t at) {
+    return spv_bit_mask(at) & ~(unsigned)__atomic_load_n(bits + (at >> 3), __ATOMIC_RELAXED);
+}
+
 /* BitCore.add and `in`, one key. */
 bool spv_bits_add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared);
 bool spv_bits_has(const spv_shape *shape, const uint8_t *bits, const uint8_t *data, size_t size);

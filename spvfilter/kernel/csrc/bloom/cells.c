@@ -20,6 +20,7 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
 typedef spv_window window;
 
 enum { WORDS = 16, LANES_MOST = 8 }; /* of a key that is hashed beside others of its length */
+enum { ROWS_AHEAD = 4 * SPV_AHEAD };
 
 #if defined(__x86_64__)
 #define HASH hash_avx2
@@ -46,32 +47,51 @@ static void hash_each(const spv_shape *shape, const spv_keys *keys, size_t from,
     }
 }
 
-/* The words of keys of one length, and of a vector's lanes that are left over; false for different lengths or long ones. */
-SPV_INLINE bool lay_out(const spv_keys *keys, size_t from, size_t count, uint64_t (*words)[SPV_AHEAD]) {
-    const size_t size = spv_key_at(keys, from).size, whole = size / 8;
-    if (size > 8 * WORDS)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        const spv_bytes key = spv_key_at(keys, from + i);
-        if (key.size != size)
-            return false;
-        for (size_t word = 0; word < whole; word++)
-            words[word][i] = spv_le64(key.data + 8 * word);
-        if (size & 7)
-            words[whole][i] = spv_tail64(key.data, size);
-    }
+/* Rows that come after those in hand, fetched while these are hashed: beyond a page, the processor does not fetch by itself. */
+SPV_INLINE void fetch_rows(const spv_keys *keys, size_t from, size_t count) {
+    const uintptr_t rows = (uintptr_t)keys->rows + (from + ROWS_AHEAD) * keys->width;
+    for (size_t at = 0; at < count * keys->width; at += 64)
+        __builtin_prefetch((const void *)(rows + at), 0);
+}
+
+/* Whether keys have one length, *size bytes, that is not too long for a window's words. */
+SPV_INLINE bool alike(const spv_keys *keys, size_t from, size_t count, size_t *size) {
+    *size = spv_key_at(keys, from).size;
+    bool same = *size <= 8 * WORDS;
+    for (size_t i = 1; keys->keys && i < count; i++)
+        same &= keys->keys[from + i].size == *size;
+    return same;
+}
+
+/* The words of keys of one length, and zeros in a vector's lanes that are left over. */
+SPV_INLINE void lay_out(const spv_keys *keys, size_t from, size_t count, size_t size, uint64_t (*words)[SPV_AHEAD]) {
+    const size_t whole = size / 8;
+    for (size_t word = 0; word < whole; word++)
+        for (size_t i = 0; i < count; i++)
+            words[word][i] = spv_le64(spv_key_at(keys, from + i).data + 8 * word);
+    if (size >= 8) /* as spv_tail64, without its branches */
+        for (size_t i = 0; size & 7 && i < count; i++)
+            words[whole][i] = spv_le64(spv_key_at(keys, from + i).data + size - 8) >> (64 - 8 * (size & 7));
+    else
+        for (size_t i = 0; size && i < count; i++)
+            words[0][i] = spv_tail64(spv_key_at(keys, from + i).data, size);
     for (size_t i = count; i % LANES_MOST; i++)
         for (size_t word = 0; 8 * word < size; word++)
             words[word][i] = 0;
-    return true;
 }
 
 static void fast(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
 #if defined(__x86_64__)
     _Alignas(64) uint64_t words[WORDS][SPV_AHEAD];
     const unsigned cpu = spv_cpu();
-    if (cpu & SPV_CPU_AVX2 && lay_out(keys, from, count, words)) {
-        const size_t size = spv_key_at(keys, from).size;
+    size_t size;
+    if (cpu & SPV_CPU_AVX2 && alike(keys, from, count, &size)) {
+        if (keys->keys) {
+            lay_out(keys, from, count, size, words);
+        } else {
+            fetch_rows(keys, from, count);
+            lay_out(&(spv_keys){.rows = keys->rows, .width = size}, from, count, size, words);
+        }
         (cpu & SPV_CPU_AVX512 ? hash_avx512 : hash_avx2)((const uint64_t (*)[SPV_AHEAD])words, size, shape->seed, count, to);
         return;
     }
@@ -79,23 +99,20 @@ static void fast(const spv_shape *shape, const spv_keys *keys, size_t from, size
     hash_each(shape, keys, from, count, to);
 }
 
-/* The next cell of each key; spans below 2^32 are what vectors can do. */
-static void spread(const spv_shape *shape, window *keys, size_t count, uint64_t first, uint64_t *positions) {
+void spv_spread_planes(const spv_shape *shape, spv_window *keys, size_t count, size_t first, size_t functions, uint64_t (*planes)[SPV_AHEAD]) {
+    uint64_t cell = first * shape->stride;
 #if defined(__x86_64__)
     const unsigned cpu = spv_cpu();
-    if (cpu & SPV_CPU_AVX512 && shape->span <= UINT32_MAX) {
-        spread_avx512(keys, count, shape->span, first, positions);
-        return;
-    }
-    if (cpu & SPV_CPU_AVX2 && shape->span <= UINT32_MAX) {
-        spread_avx2(keys, count, shape->span, first, positions);
+    if (cpu & SPV_CPU_AVX2 && shape->span <= UINT32_MAX) { /* what vectors can do */
+        (cpu & SPV_CPU_AVX512 ? spread_avx512 : spread_avx2)(keys, count, shape->span, cell, shape->stride, functions, planes);
         return;
     }
 #endif
-    for (size_t i = 0; i < count; i++) {
-        positions[i] = first + spv_spread(keys->x[i], shape->span);
-        keys->x[i] += keys->step[i];
-    }
+    for (size_t j = 0; j < functions; j++, cell += shape->stride)
+        for (size_t i = 0; i < count; i++) {
+            planes[j][i] = cell + spv_spread(keys->x[i], shape->span);
+            keys->x[i] += keys->step[i];
+        }
 }
 
 static void siphash(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
@@ -114,14 +131,16 @@ void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, 
 }
 
 void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count, size_t functions, uint64_t *positions, const spv_batch *batch) {
-    _Alignas(64) uint64_t next[SPV_AHEAD];
-    uint64_t first = 0;
-    for (size_t j = 0; j < functions; j++, first += shape->stride) {
-        spread(shape, hashed, count, first, next);
-        for (size_t i = 0; i < count; i++)
-            positions[i * functions + j] = next[i];
-        for (size_t i = 0; batch && i < count; i++)
-            __builtin_prefetch(batch->cells + (next[i] >> batch->shift), 1);
+    _Alignas(64) uint64_t planes[SPV_PLANES][SPV_AHEAD];
+    for (size_t first = 0, now; first < functions; first += now) {
+        now = functions - first < SPV_PLANES ? functions - first : SPV_PLANES;
+        spv_spread_planes(shape, hashed, count, first, now, planes);
+        for (size_t j = 0; j < now; j++) {
+            for (size_t i = 0; i < count; i++)
+                positions[i * functions + first + j] = planes[j][i];
+            for (size_t i = 0; batch && i < count; i++)
+                __builtin_prefetch(batch->cells + (planes[j][i] >> batch->shift), 1);
+        }
     }
 }
 

@@ -25,6 +25,7 @@ typedef enum {
 typedef enum { SPV_WALK_SPREAD, SPV_WALK_BIP37, SPV_WALK_FOREIGN } spv_walk;
 
 enum { SPV_AHEAD = 32, SPV_AHEAD_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
+enum { SPV_PLANES = 32 }; /* functions whose cells are made together */
 
 typedef struct {
     spv_family family;
@@ -193,6 +194,8 @@ typedef struct {
 
 /* The hashes of up to SPV_AHEAD keys, of a family that has two of them, which are those of every shape with the same family and key. */
 void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, spv_window *hashed);
+/* The next cells of hashed keys, planes[j][i] that of key i for function first + j. Where lanes are left over, so are some behind the last. */
+void spv_spread_planes(const spv_shape *shape, spv_window *hashed, size_t count, size_t first, size_t functions, uint64_t (*planes)[SPV_AHEAD]);
 /* The next cells of hashed keys, one for each of the first `functions` functions, key by key; fetched ahead if there is a batch. */
 void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count, size_t functions, uint64_t *positions, const spv_batch *batch);
 

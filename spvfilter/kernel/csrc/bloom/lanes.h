@@ -46,20 +46,24 @@ TARGET static void HASH(const uint64_t (*words)[SPV_AHEAD], size_t size, uint32_
     }
 }
 
-/* spv_spread of each key's x onto a span below 2^32, and its step to the next one. */
-TARGET static void SPREAD(window *keys, size_t count, uint64_t span, uint64_t first, uint64_t *positions) {
+/* spv_spread of each key's x onto a span below 2^32, and its step to the next function, for `functions` functions. */
+TARGET static void SPREAD(
+    window *keys, size_t count, uint64_t span, uint64_t first, uint64_t stride, size_t functions, uint64_t (*planes)[SPV_AHEAD]
+) {
     typedef uint64_t vector __attribute__((vector_size(8 * LANES)));
-    const vector zero = {0};
+    const vector zero = {0}, spans = zero + span;
     for (size_t i = 0; i < count; i += LANES) {
-        vector x, step;
+        vector x, step, cell = zero + first;
         memcpy(&x, keys->x + i, sizeof x);
         memcpy(&step, keys->step + i, sizeof step);
-        const vector mixed = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
-        const vector at = (((mixed >> 32) * (zero + span)) + ((mixed & 0xFFFFFFFF) * (zero + span) >> 32)) >> 32;
-        x += step;
+        for (size_t j = 0; j < functions; j++) {
+            const vector mixed = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+            const vector at = cell + (((mixed >> 32) * spans + ((mixed & 0xFFFFFFFF) * spans >> 32)) >> 32);
+            memcpy(planes[j] + i, &at, sizeof at);
+            cell += stride;
+            x += step;
+        }
         memcpy(keys->x + i, &x, sizeof x);
-        x = at + first;
-        memcpy(positions + i, &x, sizeof x);
     }
 }
 

@@ -3,10 +3,12 @@
 #include "binding/arguments.h"
 #include "binding/cores/columns.h"
 
+#include "bloom/planes.h"
+
 enum {
     CHUNK = 1024,  /* keys of a list taken at once */
     TOGETHER = 16, /* keys of a list that are fetched together */
-    FAR = 1 << 17  /* bytes of cells from which they are prefetched */
+    FAR = 1 << 17  /* bytes of cells beyond which they are fetched ahead, unless they suit planes.h */
 };
 
 /* Keys taken from an iterable, and the objects that own their bytes. */
@@ -212,6 +214,11 @@ static PyObject *run_one_of(spv_run *run, PyObject *keys) {
     return result;
 }
 
+static bool is_far(const spv_core *core) {
+    const bool planes = core->shift == SPV_BITS && spv_planes_suit(&core->shape);
+    return spv_bytes_of_cells(core->cells, core->shift) > (planes ? SPV_PLANES_FAR : FAR);
+}
+
 static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, bool asks, bool skip) {
     if (!spv_check_made(core))
         return NULL;
@@ -222,7 +229,7 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     run.skip = skip;
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
-    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = spv_bytes_of_cells(core->cells, core->shift) > FAR, .room = &core->room};
+    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = is_far(core), .room = &core->room};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)
         return PyErr_NoMemory();
