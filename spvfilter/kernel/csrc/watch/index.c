@@ -8,7 +8,7 @@ static size_t block_size(size_t groups) {
     return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
 }
 
-static uint32_t limit_of(size_t groups) { /* 13 of 16 slots: then a sixth of the groups are full, and their successors mostly are not */
+static uint32_t limit_of(size_t groups) { /* 13 of 15 slots: then a third of the groups are full, and their successors mostly are not */
     return groups > SPV_NONE / 13 ? SPV_NONE : (uint32_t)(groups * 13);
 }
 
@@ -40,8 +40,8 @@ size_t spv_index_size(const spv_index *index) {
 
 void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
     size_t group = spv_index_group(index, hash);
-    while (index->tags[group * SPV_GROUP + SPV_GROUP - 1])
-        group = (group + 1) & index->mask;
+    for (uint16_t *tags; (tags = index->tags + group * SPV_GROUP)[SPV_PASSED - 1]; group = (group + 1) & index->mask)
+        tags[SPV_PASSED] |= spv_passed_bit(hash);
     size_t slot = group * SPV_GROUP + (size_t)__builtin_ctzll(spv_group_slots(index->tags + group * SPV_GROUP, 0)) / SPV_SLOT_BITS;
     index->tags[slot] = spv_index_tag(hash);
     index->numbers[slot] = number;

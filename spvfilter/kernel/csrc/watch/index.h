@@ -1,4 +1,4 @@
-/* A hash index: maps hashes to numbers, by open addressing in groups of 16 tags. The caller compares the bytes that the numbers stand
+/* A hash index: maps hashes to numbers, by open addressing in groups of 15 tags. The caller compares the bytes that the numbers stand
    for. */
 #ifndef SPV_WATCH_INDEX_H
 #define SPV_WATCH_INDEX_H
@@ -11,12 +11,13 @@
 #include <arm_neon.h>
 #endif
 
-enum { SPV_GROUP = 16 };
+enum { SPV_GROUP = 16, SPV_PASSED = 15 }; /* words of a group; the last of them */
 #define SPV_NONE UINT32_MAX /* no number */
 
-/* A hash's group is probed first, then the following ones, up to one that has room. A tag is 15 bits of the hash and a one; 0 is a free
-   slot. The slots of a group are taken in order and never freed. Tags are stored apart from numbers, so that 32 bytes suffice to rule a
-   hash out. */
+/* A hash's group is probed first, then the following ones. A tag is 15 bits of the hash and a one; 0 is a free slot. The slots of a group
+   are taken in order and never freed. A number that found them all taken is in a later group, and left a bit in the last word, one of
+   sixteen by its hash: most hashes that are not held end at a full group, too. Tags are stored apart from numbers, so that 32 bytes suffice
+   to rule a hash out. */
 typedef struct {
     uint16_t *tags;
     uint32_t *numbers;
@@ -52,10 +53,11 @@ SPV_INLINE const uint16_t *spv_index_fetch(const spv_index *index, uint64_t hash
     return tags;
 }
 
-/* The slots of a group that hold a tag: a bit is set for each, at SPV_SLOT_BITS times its place. */
+/* The words of a group that are a tag: a bit is set for each, at SPV_SLOT_BITS times its place, and perhaps others behind it. */
 #if defined(__SSE2__)
 enum { SPV_SLOT_BITS = 1 };
-SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+#define SPV_SLOTS UINT64_C(0x7FFF)
+SPV_INLINE uint64_t spv_group_words(const uint16_t *tags, uint16_t tag) {
     __m128i wanted = _mm_set1_epi16((short)tag);
     __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(const void *)tags), wanted);
     __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128((const __m128i *)(const void *)(tags + 8)), wanted);
@@ -63,15 +65,17 @@ SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
 }
 #elif defined(__aarch64__) && defined(__ARM_NEON)
 enum { SPV_SLOT_BITS = 4 };
-SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+#define SPV_SLOTS UINT64_C(0x0111111111111111)
+SPV_INLINE uint64_t spv_group_words(const uint16_t *tags, uint16_t tag) {
     uint16x8_t wanted = vdupq_n_u16(tag);
     uint8x8_t low = vmovn_u16(vceqq_u16(vld1q_u16(tags), wanted)), high = vmovn_u16(vceqq_u16(vld1q_u16(tags + 8), wanted));
     uint8x8_t nibbles = vshrn_n_u16(vreinterpretq_u16_u8(vcombine_u8(low, high)), 4);
-    return vget_lane_u64(vreinterpret_u64_u8(nibbles), 0) & 0x1111111111111111;
+    return vget_lane_u64(vreinterpret_u64_u8(nibbles), 0);
 }
 #else
 enum { SPV_SLOT_BITS = 1 };
-SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+#define SPV_SLOTS UINT64_C(0x7FFF)
+SPV_INLINE uint64_t spv_group_words(const uint16_t *tags, uint16_t tag) {
     uint64_t slots = 0;
     for (unsigned slot = 0; slot < SPV_GROUP; slot++)
         slots |= (uint64_t)(tags[slot] == tag) << slot;
@@ -79,9 +83,23 @@ SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
 }
 #endif
 
+/* The slots of a group that hold a tag. */
+SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
+    return spv_group_words(tags, tag) & SPV_SLOTS;
+}
+
+/* The bit that a hash leaves in full groups that it passes, and whether such a one has passed. */
+SPV_INLINE uint16_t spv_passed_bit(uint64_t hash) {
+    return (uint16_t)(1u << (hash >> 60));
+}
+
+SPV_INLINE bool spv_has_passed(const uint16_t *tags, uint64_t hash) {
+    return tags[SPV_PASSED] & spv_passed_bit(hash);
+}
+
 /* Whether the tags of a hash's group rule it out, which they mostly do; without a branch. */
 SPV_INLINE bool spv_tags_lack(const uint16_t *tags, uint64_t hash) {
-    return !(spv_group_slots(tags, spv_index_tag(hash)) | tags[SPV_GROUP - 1]);
+    return !(spv_group_slots(tags, spv_index_tag(hash)) | (tags[SPV_PASSED] & spv_passed_bit(hash)));
 }
 
 /* The number with this hash that `same` accepts, or SPV_NONE. The compiler inlines a constant function. */
@@ -94,7 +112,7 @@ SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_sa
             if (same(context, number))
                 return number;
         }
-        if (!tags[SPV_GROUP - 1]) /* slots are taken in order: if the last one is free, nothing overflowed into the next group */
+        if (!spv_has_passed(tags, hash))
             return SPV_NONE;
     }
 }
