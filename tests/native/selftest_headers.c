@@ -93,6 +93,21 @@ static void test_index(dice *dice) {
     release(hashes);
 }
 
+/* Keys that crowd at one end, as only somebody's work makes them: a header is found however far it is from its share of the index. */
+static void test_crowded_index(dice *dice, bool above) {
+    enum { CROWD = 1500 };
+    uint8_t *index = zeroed(CROWD, SPV_INDEX_ENTRY);
+    spv_hash *hashes = zeroed(CROWD, sizeof *hashes);
+    roll_bytes(dice, (uint8_t *)hashes, CROWD * sizeof *hashes);
+    for (size_t i = 0; i < CROWD; i++)
+        hashes[i][0] = above ? 0xFF : 0;
+    plain_index((const spv_hash *)hashes, CROWD, index);
+    for (size_t i = 0; i < CROWD; i++)
+        check_found(index, (const spv_hash *)hashes, CROWD, hashes[i]);
+    release(index);
+    release(hashes);
+}
+
 static void test_filter_headers(dice *dice) {
     const size_t count = roll(dice) % 5;
     spv_hash *hashes = zeroed(count + 1, sizeof *hashes), *headers = zeroed(count + 1, sizeof *headers), previous;
@@ -117,4 +132,6 @@ void test_headers(void) {
         test_index(&dice);
         test_filter_headers(&dice);
     }
+    test_crowded_index(&dice, false);
+    test_crowded_index(&dice, true);
 }

@@ -114,7 +114,7 @@ static void decide(const spv_batch *batch, sieve *window, size_t first, uint8_t 
 static void has_far(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
     const size_t functions = batch->shape->functions, first = functions < FIRST ? functions : FIRST;
     sieve two[2];
-    two[1].count = two[1].left = two[1].from = 0;
+    two[1].left = 0; /* no window is before the first */
     unsigned this = 0;
     for (size_t next = 0; next < count; next += SPV_AHEAD, this ^= 1) {
         sieve *window = two + this;
