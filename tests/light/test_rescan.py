@@ -18,7 +18,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchWithdrawn
 from spvfilter.wallet.reader import WalletStore
-from support.lightworld import START, Books, Place, Run, World, check_stored, identity, place, running, where
+from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 ABOVE = 900_000
@@ -69,7 +69,6 @@ async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode,
             assert books.synced is not None
             assert books.synced.skipped == ((0, top),)
             assert await run.client.rescan(from_height=50) == 50
-            run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
             books = await again(run, world)
             assert books.synced is not None
             assert books.synced.skipped == ((0, 49),)
@@ -90,8 +89,7 @@ async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -
     path = tmp_path / "w.db"
     async with Node(world.regtest) as node:
         for start, missing in ((ABOVE, world.regtest.height), (115, 114), (117, 114), (110, 109), (None, 109), (0, -1)):
-            async with running(world, node, store=path, from_height=start) as run:
-                run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+            async with running(world, node, store=path, from_height=start, since=0) as run:
                 books = await run.synced(world)
                 assert books.synced is not None
                 assert books.synced.skipped == (((0, missing),) if missing >= 0 else ())
@@ -215,8 +213,7 @@ async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, 
             await run.client.rescan()
     with WalletStore.open(path) as wallet:
         assert wallet.searched_height() < world.regtest.height
-    async with Node(world.regtest) as node, running(world, node, mode=mode, store=path) as run:
-        run.books.matches = {identity(each.match): each.match for each in await run.client.matches()}
+    async with Node(world.regtest) as node, running(world, node, mode=mode, store=path, since=0) as run:
         assert (await run.synced(world)).confirmed() == world.scan()
 
 

@@ -144,10 +144,10 @@ class Books:
 class Run:
     """A client and its events."""
 
-    def __init__(self, client: LightClient) -> None:
+    def __init__(self, client: LightClient, since: int | None = None) -> None:
         self.client = client
         self.books = Books()
-        self._events = client.events()
+        self._events = client.events(since=since)
 
     async def until(self, there: Callable[[Books], object]) -> None:
         """Take events until a condition holds."""
@@ -175,9 +175,10 @@ async def running(
     watch: WatchList | None = None,
     clock: Clock | None = None,
     mode: Mode | str = Mode.BIP37,
+    since: int | None = None,
     **options: object,
 ) -> AsyncIterator[Run]:
-    """A client of the nodes, by BIP-37 unless a test says otherwise; at the end no task may be left."""
+    """A client of the nodes, by BIP-37 unless a test says otherwise; its events from number `since` or now on. No task may be left."""
     before = asyncio.all_tasks()
     client = LightClient(
         watch or world.watch(),
@@ -190,7 +191,7 @@ async def running(
     )
     try:
         async with client:
-            run = Run(client)
+            run = Run(client, since)
             async with aclosing(run._events):
                 yield run
         await asyncio.sleep(0)
