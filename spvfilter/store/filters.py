@@ -105,11 +105,26 @@ class CompactFilterRows:
         row = self._row(height)
         return row.hashes[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The filter hashes from height `first` to `last`, both included, as far as there are any."""
+        found: list[bytes] = []
+        while first <= min(last, self.height):
+            row = self._row(first)
+            hashes = row.hashes[_SIZE * (first - row.first) : _SIZE * (last + 1 - row.first)]
+            found += (hashes[at : at + _SIZE] for at in range(0, len(hashes), _SIZE))
+            first = row.first + PER_ROW
+        return found
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any filter is stored, of whatever block."""
+        with translated(self._path):
+            return self._db.execute("SELECT 1 FROM filters LIMIT 1").fetchone() is not None
+
     def kept(self, first: int, last: int) -> dict[int, bytes]:
         """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the right hash."""
         found = {}
-        for height in range(first, min(last, self.height) + 1):
-            wanted = self.hash_at(height)
+        for height, wanted in enumerate(self.hashes(first, last), first):
             data = self._filter(wanted)
             if data is not None and filter_hash(data) == wanted:
                 found[height] = data

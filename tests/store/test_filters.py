@@ -31,7 +31,25 @@ def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         assert store.compact_filters.height == 8
         assert store.compact_filters.headers(-1, 8) == [bytes(32), *HEADERS]
+        assert store.compact_filters.hashes(2, 5) == HASHES[2:6]
+        assert store.compact_filters.hashes(7, 20) == HASHES[7:]
         assert store.compact_filters.kept(2, 5) == {height: DATA[height] for height in range(2, 6)}
+
+
+def test_hashes_of_several_rows_are_one_list(tmp_path: Path) -> None:
+    hashes = [number.to_bytes(32, "little") for number in range(4_010)]
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=hashes)))
+        for first, last in ((0, 4_009), (1_999, 2_000), (1_990, 4_000), (2_000, 3_999), (4_009, 9_000), (5_000, 9_000)):
+            assert store.compact_filters.hashes(first, last) == hashes[first : last + 1]
+
+
+def test_it_is_known_whether_any_filter_is_kept(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES)))
+        assert not store.compact_filters.has_any
+        store.commit(Batch(compact_filters=CompactFilterBatch(kept=[(bytes(32), DATA[0])])))
+        assert store.compact_filters.has_any
 
 
 def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_there_are(tmp_path: Path) -> None:

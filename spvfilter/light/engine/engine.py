@@ -98,7 +98,7 @@ class Engine:
         self._filter_headers = FilterHeaders(
             context, self._headers, questions, self._blocks, self.coverage, lambda height: self._compact.turned(height)
         )
-        self._compact = FilterSearch(context, self._filter_headers, questions, self._blocks, self.coverage)
+        self._compact = FilterSearch(context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters)
         self._bloom = BloomSearch(
             context, self._headers, self._blocks, self.coverage, BloomFilters(context, saved.bip37_parameters, saved.secret)
         )

@@ -32,6 +32,7 @@ from spvfilter.wallet.scanned import ScannedBlock
 _AHEAD = 16  # matching blocks fetched before they are next
 _MAX_PARTS = 16  # under way
 _LARGE = 200_000  # bytes of a block that is scanned in a thread
+_ANY_HEIGHT = 1 << 32
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +43,7 @@ class _Part:
     hashes: Sequence[bytes]
     digests: Sequence[bytes]  # of their filters
     filters: list[bytes] | None = None
-    is_read: bool = False  # whether the database was asked for the filters
+    is_read: bool = False  # whether the database has given the filters that it has of them, if it may have any
     is_kept: bool = False  # whether the filters came from the database
     matched: int = 0  # scripts that the filters were matched against
     is_matching: bool = False
@@ -59,8 +60,16 @@ class FilterSearch:
     """The search above the cursor, up to the last filter header."""
 
     def __init__(
-        self, context: Context, headers: FilterHeaders, questions: FilterQuestions, blocks: BlockRequests, coverage: Coverage
+        self,
+        context: Context,
+        headers: FilterHeaders,
+        questions: FilterQuestions,
+        blocks: BlockRequests,
+        coverage: Coverage,
+        *,
+        has_filters: bool,
     ) -> None:
+        """`has_filters`: whether the database has any, of whatever blocks."""
         self._context = context
         self._headers = headers
         self._questions = questions
@@ -69,6 +78,7 @@ class FilterSearch:
         self.scripts = WantedScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
+        self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
         self._scanning: bytes | None = None  # block that is being scanned in a thread
         context.pool.on_gone(self._gone)
 
@@ -135,10 +145,11 @@ class FilterSearch:
         top = min(context.rows.height, context.chain.height)
         while len(self._parts) < most and self._next <= top:
             first, last = self._next, min(self._next + patience.filters - 1, top)
-            part = _Part(first, context.chain.hashes(first, last), context.rows.hashes(first, last))
+            part = _Part(first, context.chain.hashes(first, last), context.rows.hashes(first, last), is_read=first > self._kept_to)
             self._parts.append(part)
             self._next = last + 1
-            context.out.read(partial(_kept, first=first, digests=part.digests), partial(self._read, part))
+            if not part.is_read:
+                context.out.read(partial(_kept, first=first, digests=part.digests), partial(self._read, part))
 
     def _read(self, part: _Part, found: object) -> None:
         part.is_read = True
@@ -247,6 +258,7 @@ class FilterSearch:
             if self._context.options.keep_filters and not part.is_kept:
                 kept = list(zip(part.digests, part.filters, strict=True))
                 self._context.books.change_filters(CompactFilterBatch(kept=kept))
+                self._kept_to = max(self._kept_to, part.last)
             self._parts.popleft()
 
     def _record_part(self, part: _Part) -> bool:
@@ -300,7 +312,7 @@ def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] 
     """The filters with these hashes from a height on, if the database has all of them."""
     known = store.compact_filters
     last = first + len(digests) - 1
-    if known.height < last or [known.hash_at(height) for height in range(first, last + 1)] != list(digests):
+    if known.height < last or known.hashes(first, last) != list(digests):
         return None
     kept = known.kept(first, last)
     return [kept[height] for height in range(first, last + 1)] if len(kept) == len(digests) else None

@@ -47,6 +47,7 @@ class Saved:
     anchors: list[str] = field(default_factory=list)  # addresses to connect first
     private: dict[str, float] = field(default_factory=dict)  # by txid: until when (seconds since 1970) only one peer may have it
     events: EventLog = field(default_factory=EventLog)  # which there are
+    has_filters: bool = False  # whether any compact filter is kept
 
     def journal(self) -> Journal:
         """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told."""
@@ -88,6 +89,7 @@ class Saved:
             secret=store.secret,
             addresses=store.addresses.load(),
             events=store.events.log,
+            has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
             private={str(txid): float(until) for txid, until in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )

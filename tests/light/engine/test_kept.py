@@ -1,0 +1,45 @@
+"""Filters kept in the database: it is asked for those that it may have, and for no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.events import Mode
+from spvfilter.store.store import Store
+from support.stage import Prompt, stage
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the database is asked for from now on."""
+    reads: list[object] = []
+    ask = Outbox.read
+
+    def read(self: Outbox, function: Callable[[Store], object], then: Callable[[object], None]) -> None:
+        reads.append(function)
+        ask(self, function, then)
+
+    monkeypatch.setattr(Outbox, "read", read)
+    return reads
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_database_is_asked_for_filters_that_it_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool) -> None:
+    """In a first search it has none; a later one is asked for those that were kept, in the same run and in the next one."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, keep_filters=keep) as world:
+        reads = count_reads(monkeypatch)
+        world.boot()
+        world.wait_synced(within=120)
+        assert reads == []
+        for is_restarted in (False, True):
+            if is_restarted:
+                world.kill()
+                world.boot()
+            world.rescan(0)
+            world.pass_time(60)
+            assert world.has_found_all()
+            assert bool(reads) is keep
+            reads.clear()
