@@ -52,10 +52,11 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         wtxid,
     )
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
-    from spvfilter.kernel.pure.frames import sound_frames
+    from spvfilter.kernel.pure.frames import joined_frames, sound_frames
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import (
         chain_filter_headers,
+        filter_hashes,
         find_header,
         header_bits,
         header_hashes,
@@ -105,6 +106,7 @@ __all__ = [
     "decode_address",
     "encode_address",
     "extract_matches",
+    "filter_hashes",
     "find_header",
     "gcs_build",
     "gcs_check",
@@ -116,6 +118,7 @@ __all__ = [
     "is_p2pk",
     "is_pubkey",
     "join_indexes",
+    "joined_frames",
     "judge_headers",
     "linked_headers",
     "merkle_root",

@@ -18,10 +18,11 @@ from spvfilter.kernel.pure.blocks import (
     wtxid as wtxid,
 )
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
-from spvfilter.kernel.pure.frames import sound_frames as sound_frames
+from spvfilter.kernel.pure.frames import joined_frames as joined_frames, sound_frames as sound_frames
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
 from spvfilter.kernel.pure.headers import (
     chain_filter_headers as chain_filter_headers,
+    filter_hashes as filter_hashes,
     find_header as find_header,
     header_bits as header_bits,
     header_hashes as header_hashes,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from spvfilter._public import public
-from spvfilter.errors import EnvelopeError, FormatError, ParameterError
+from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import sound_frames
+from spvfilter.kernel import joined_frames, sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 from spvfilter.wire.foreign import foreign
 
-T = TypeVar("T")
+Filters: TypeAlias = list[tuple[bytes, bytes]]  # the block's hash and the filter of each
 _ENVELOPE = struct.Struct("<4s12sI4s")
 _AT_ONCE = 1 << 16  # bytes in which sound messages are looked for together
 
@@ -58,11 +58,12 @@ class Decoder:
     """An incremental decoder for a byte stream: `feed` what arrives, then call `next_frame` until it returns None.
 
     It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope is read; `limits`
-    maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE.
+    maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE. Once `joins_filters` is set, call `next_item`
+    instead, and cfilter messages have that default.
     Raises ParameterError unless `magic` has 4 bytes.
     """
 
-    __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken")
+    __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken", "joins_filters")
 
     def __init__(self, magic: bytes, limits: Mapping[str, int] | None = None) -> None:
         check_magic(magic)
@@ -70,9 +71,10 @@ class Decoder:
         self._limits = limits or {}
         self._buffer = bytearray()
         self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
-        self._sound: deque[tuple[str, bytes]] = deque()  # command and payload of messages that are next
+        self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()  # what is next: messages, or filters and their bytes
         self._sound_size = 0  # bytes of these in the stream
         self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
+        self.joins_filters = False  # whether successive cfilter messages are taken together
 
     @property
     def buffered(self) -> int:
@@ -81,8 +83,11 @@ class Decoder:
 
     @property
     def next_command(self) -> str | None:
-        """The command of the next message, if it is known to be complete and sound; None tells nothing."""
-        return self._sound[0][0] if self._sound else None
+        """The command of the next message, if that is complete and sound; None tells nothing."""
+        if not self._sound and (self._envelope is not None or not self._look()):
+            return None
+        command, _ = self._sound[0]
+        return command if isinstance(command, str) else "cfilter"
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After a fatal error they are discarded."""
@@ -95,46 +100,45 @@ class Decoder:
         Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it, as in Core. A
         wrong magic or an excessive length ends the stream: every later call raises the same error (Core net.cpp V1Transport).
         """
+        if self.broken is not None and not self._sound:
+            raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
+        item = self.next_item()
+        assert not isinstance(item, list), "it joins filters"
+        return item
+
+    def next_item(self) -> Frame | Filters | None:
+        """As `next_frame`, or, where filters are joined, the block's hash and the filter of each of the next messages.
+
+        These are cfilter messages with basic filters, sound and well-formed, which have arrived completely: at most 64 KiB of the stream.
+        Raises EnvelopeError.
+        """
         if not self._sound:
             if self.broken is not None:
-                raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
+                raise self.broken.with_traceback(None)
             if self._envelope is not None or not self._look():
                 return self._next()
-        command, payload = self._sound.popleft()
-        self._sound_size -= ENVELOPE_SIZE + len(payload)
-        return Frame(command, payload)
-
-    def take_run(self, command: str, parse: Callable[[bytes], T | None], most: int) -> list[T]:
-        """What `parse` makes of the payloads of the next messages, while they are of a command and known to be sound.
-
-        It ends before a payload that `parse` refuses with FormatError or None, and after the one with which `most` bytes are reached.
-        """
-        sound, made, size = self._sound, list[T](), 0
-        while size < most and sound and sound[0][0] == command:
-            try:
-                value = parse(sound[0][1])
-            except FormatError:
-                break
-            if value is None:
-                break
-            _, payload = sound.popleft()
-            size += len(payload)
-            made.append(value)
-        self._sound_size -= ENVELOPE_SIZE * len(made) + size
-        return made
+        first, second = self._sound.popleft()
+        if isinstance(first, str):
+            assert isinstance(second, bytes)
+            self._sound_size -= ENVELOPE_SIZE + len(second)
+            return Frame(first, second)
+        assert isinstance(second, int)
+        self._sound_size -= second
+        return first
 
     def _look(self) -> bool:
         """Whether the stream goes on with sound messages. What is wrong with one, or whether it is incomplete, is for `_next` to say."""
         if len(self._buffer) < ENVELOPE_SIZE:
             return False
-        frames, size = sound_frames(bytes(memoryview(self._buffer)[:_AT_ONCE]), self._magic)
-        for number, (command, payload) in enumerate(frames):
-            if len(payload) > self._limits.get(command, MAX_PAYLOAD_SIZE):
-                del frames[number:]
-                size = sum(ENVELOPE_SIZE + len(payload) for _, payload in frames)
+        look = joined_frames if self.joins_filters else sound_frames
+        items, size = look(bytes(memoryview(self._buffer)[:_AT_ONCE]), self._magic)
+        for number, (command, payload) in enumerate(items):
+            if isinstance(command, str) and isinstance(payload, bytes) and len(payload) > self._limits.get(command, MAX_PAYLOAD_SIZE):
+                del items[number:]
+                size = sum(ENVELOPE_SIZE + len(what) if isinstance(what, bytes) else what for _, what in items)
                 break
         del self._buffer[:size]  # moves a pointer, not the remaining bytes
-        self._sound.extend(frames)
+        self._sound.extend(items)
         self._sound_size = size
         return size > 0
 

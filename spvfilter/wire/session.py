@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, MessageError, ParameterError, PeerError, SessionError
+from spvfilter.protocol import BASIC_FILTER_TYPE
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from spvfilter.wire.events import (
     NEGOTIATION_VERSION,
@@ -23,7 +24,7 @@ from spvfilter.wire.events import (
     Settings,
 )
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
-from spvfilter.wire.messages.filters import basic_filter
+from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
 
 RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above it, reading pauses
@@ -33,7 +34,6 @@ MAX_PINGS = 1_024  # ours: pings without a pong
 _OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})  # classes that it answers by itself, or refuses
 _ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})  # commands that are not taken with others
 MAX_EVENTS = 50  # ours: taken together
-MAX_JOINED = 1 << 17  # bytes of filters in one event, but for the last one; ours
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
@@ -118,12 +118,14 @@ class Session:
             return event
         while not self._closed and self.can_send:
             try:
-                frame = self._decoder.next_frame()
+                item = self._decoder.next_item()
             except EnvelopeError as error:
                 return self._end(error) if self._decoder.broken else self._misbehaved(error)
-            if frame is None:
+            if item is None:
                 return self._end(self._lost()) if self._eof else None
-            if (happened := self._take(frame)) is not None:
+            if isinstance(item, list):
+                return ReceivedFilters(tuple(item))
+            if (happened := self._take(item)) is not None:
                 return happened
         return None
 
@@ -305,14 +307,15 @@ class Session:
         assert self.remote is not None
         relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
         self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
+        self._decoder.joins_filters = self.settings.joins_filters
         logger.debug("session with %s, version %d", self.remote.agent, self.remote.version)
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
         """Messages after the handshake."""
-        if frame.command == "cfilter" and self.settings.joins_filters:
-            return self._join(frame)
         message = parse_message(*frame)
+        if self._decoder.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
+            return ReceivedFilters(((message.block_hash, message.data),))
         if type(message) not in _OF_THE_SESSION:
             return Received(message)
         match message:
@@ -332,13 +335,6 @@ class Session:
                 return self._end(SessionError(f"{frame.command} after verack", cause=Cause.LATE_NEGOTIATION))
             case message:
                 return Received(message)
-
-    def _join(self, frame: Frame) -> SessionEvent:
-        """A filter, with those that follow it as far as they are there and well-formed."""
-        first = basic_filter(frame.payload)
-        if first is None:
-            return Received(parse_message(*frame))
-        return ReceivedFilters((first, *self._decoder.take_run("cfilter", basic_filter, MAX_JOINED - len(frame.payload))))
 
     @property
     def _common_version(self) -> int:

@@ -1,11 +1,16 @@
-"""Framing of P2P messages: the sound messages at the head of a stream. The readable reference."""
+"""Framing of P2P messages: the sound messages at the head of a stream, and the filters in them. The readable reference."""
 
 from __future__ import annotations
 
-from spvfilter.errors import ParameterError
+from typing import TypeAlias
+
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure.arguments import snapshot
-from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
+from spvfilter.primitives import read_compact_size
+from spvfilter.protocol import BASIC_FILTER_TYPE, COMMAND_SIZE, ENVELOPE_SIZE, HASH_SIZE, MAX_PAYLOAD_SIZE
+
+Filters: TypeAlias = list[tuple[bytes, bytes]]  # the block's hash and the filter of each
 
 
 def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]], int]:
@@ -33,6 +38,45 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
         frames.append((command, payload))
         at = start + size
     return frames, at
+
+
+def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes] | tuple[Filters, int]], int]:
+    """As `sound_frames`, but successive cfilter messages that have a basic filter and are well-formed are one item.
+
+    It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter message of another
+    filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its payload, is an item of its own.
+
+    Raises ParameterError unless the magic has 4 bytes.
+    """
+    frames, end = sound_frames(stream, magic)
+    items: list[tuple[str, bytes] | tuple[Filters, int]] = []
+    run: Filters = []
+    size = 0
+    for command, payload in frames:
+        found = _basic_filter(payload) if command == "cfilter" else None
+        if found is not None:
+            run.append(found)
+            size += ENVELOPE_SIZE + len(payload)
+            continue
+        if run:
+            items.append((run, size))
+            run, size = [], 0
+        items.append((command, payload))
+    if run:
+        items.append((run, size))
+    return items, end
+
+
+def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
+    """The block's hash and the filter of a cfilter payload: type u8, block hash, CompactSize and the filter (BIP-157)."""
+    head = 1 + HASH_SIZE
+    if len(payload) <= head or payload[0] != BASIC_FILTER_TYPE:
+        return None
+    try:
+        size, start = read_compact_size(payload, head, "filter length")
+    except FormatError:
+        return None
+    return (payload[1:head], payload[start:]) if start + size == len(payload) else None
 
 
 def _command(name: bytes) -> str | None:

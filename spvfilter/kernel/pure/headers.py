@@ -148,6 +148,11 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
     return b"".join(headers)
 
 
+def filter_hashes(filters: Iterable[bytes], /) -> bytes:
+    """The filter hashes, 32 bytes each, of compact filters: the double SHA-256 of each (BIP-157 § Filter Headers)."""
+    return b"".join(map(sha256d, snapshots(filters)))
+
+
 def _whole_headers(headers: bytes) -> bytes:
     headers = snapshot(headers)
     size = len(headers)

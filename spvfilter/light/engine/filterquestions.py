@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count, repeat
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
-from spvfilter.filters.bip158 import filter_hash
+from spvfilter.kernel import filter_hashes
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL
+from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 
 Checkpoints = Callable[[Sequence[bytes]], None]
@@ -23,7 +24,7 @@ class FilterFlight:
     """Filters of successive blocks that one peer was asked for together."""
 
     first: int
-    blocks: Sequence[bytes]
+    blocks: list[bytes]
     hashes: Sequence[bytes]  # of their filters, as the peer stated them
     then: Callable[[list[bytes]], None]
     data: list[bytes] = field(default_factory=list)
@@ -38,6 +39,21 @@ class _Open:
     ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)  # by stop hash: the number due
     filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)  # by block: its place in a flight
     flights: int = 0
+
+    def take(self, flight: FilterFlight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
+        """Take filters, the first of them due at a place of a flight: all that follow in order, up to a false one. Their number."""
+        size = min(len(blocks), len(flight.blocks) - place)
+        run = blocks[:size]
+        if flight.blocks[place : place + size] != run or not all(map(self.filters.__contains__, run)):
+            size, run = 1, blocks[:1]
+        hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
+        if hashes != b"".join(due):
+            size = next(at for at, each in enumerate(due) if each != hashes[HASH_SIZE * at : HASH_SIZE * at + HASH_SIZE])
+        flight.data[place : place + size] = data[:size]
+        flight.missing -= size
+        for block_hash in run[:size]:
+            del self.filters[block_hash]
+        return size
 
 
 class FilterQuestions:
@@ -81,11 +97,10 @@ class FilterQuestions:
     def filters(self, peer: Peer, flight: FilterFlight) -> bool:
         """Ask for filters; False if one of them is owed already."""
         owed = self._of(peer)
-        if any(block in owed.filters for block in flight.blocks):
+        if any(map(owed.filters.__contains__, flight.blocks)):
             return False
         flight.data, flight.missing = [b""] * len(flight.blocks), len(flight.blocks)
-        for place, block in enumerate(flight.blocks):
-            owed.filters[block] = flight, place
+        owed.filters.update(zip(flight.blocks, zip(repeat(flight), count()), strict=False))  # the places go on for ever
         owed.flights += 1
         question = GetCFilters(BASIC_FILTER_TYPE, flight.first, flight.blocks[-1])
         self._context.pool.ask(peer, ("cfilter", flight.blocks[-1]), self._context.now, question)
@@ -106,21 +121,19 @@ class FilterQuestions:
                 self._take_checkpoints(peer, message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
-        """Filters came: the block's hash and the filter of each. Raises LieError as `take` does."""
+        """Filters came: the block's hash and the filter of each. Raises LieError as `take` does, after those before the false one."""
         owed, heard = self._of(peer), dict[FilterFlight, None]()
-        flight: FilterFlight | None = None
-        for block_hash, data in filters:
-            found = owed.filters.get(block_hash)
+        blocks, data = map(list, zip(*filters, strict=True))
+        while blocks:
+            found = owed.filters.get(blocks[0])
             if found is None:
-                raise LieError(f"the filter of block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_FILTER)
-            before, (flight, place) = flight, found
-            if flight is not before:
-                heard[flight] = None
-            if filter_hash(data) != flight.hashes[place]:
-                raise LieError(f"the filter of block {hash_to_hex(block_hash)}", cause=Lie.FALSE_FILTER)
-            del owed.filters[block_hash]
-            flight.data[place] = data
-            flight.missing -= 1
+                raise LieError(f"the filter of block {hash_to_hex(blocks[0])}", cause=Lie.UNASKED_FILTER)
+            flight, place = found
+            heard[flight] = None
+            taken = owed.take(flight, place, blocks, data)
+            if not taken:
+                raise LieError(f"the filter of block {hash_to_hex(blocks[0])}", cause=Lie.FALSE_FILTER)
+            del blocks[:taken], data[:taken]
             if not flight.missing:
                 self._finish(peer, owed, flight)
                 if not self._context.pool.has(peer):

@@ -40,7 +40,7 @@ class _Part:
     """Successive blocks whose filters are fetched and matched together."""
 
     first: int
-    hashes: Sequence[bytes]
+    hashes: list[bytes]
     digests: Sequence[bytes]  # of their filters
     filters: list[bytes] | None = None
     is_read: bool = False  # whether the database has given the filters that it has of them, if it may have any

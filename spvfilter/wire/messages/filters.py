@@ -7,9 +7,7 @@ from typing import Self
 from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import (
-    BASIC_FILTER_TYPE,
     HASH_SIZE,
     MAX_CFHEADERS,
     MAX_ELEMENT_SIZE,
@@ -24,7 +22,6 @@ MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
 MAX_CFILTER_SIZE = MAX_PAYLOAD_SIZE - 1 - HASH_SIZE - 5
-_HEAD = 1 + HASH_SIZE  # bytes of a cfilter before the length of the filter
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 
@@ -159,19 +156,6 @@ class CFilter:
 
     def __bytes__(self) -> bytes:
         return bytes((self.filter_type,)) + self.block_hash + var_bytes(self.data)
-
-
-def basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
-    """The block hash and the filter of a cfilter payload; None unless it is well-formed and the filter a basic one."""
-    if len(payload) <= _HEAD or payload[0] != BASIC_FILTER_TYPE:
-        return None
-    if payload[_HEAD] < 0xFD:  # most of a young chain's
-        return (payload[1:_HEAD], payload[_HEAD + 1 :]) if _HEAD + 1 + payload[_HEAD] == len(payload) else None
-    try:
-        size, start = read_compact_size(payload, _HEAD, "filter length")
-    except FormatError:
-        return None
-    return (payload[1:_HEAD], payload[start:]) if start + size == len(payload) else None
 
 
 @public

@@ -215,8 +215,11 @@ class HidesFrom(FalseFilters):
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it(tmp_path: Path, is_killed: bool) -> None:
+def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
     """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block is judged."""
+    monkeypatch.setattr("simulation.node._RELAY_S", 0.0)  # it is heard before Synced can be told on the word of the others
     liars: list[HidesFrom] = []
 
     def liar(rng: random.Random, world: World) -> HidesFrom:

@@ -24,6 +24,7 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
+from spvfilter.primitives import hash_to_hex
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
@@ -195,3 +196,38 @@ def test_nobody_is_called_for_a_peer_that_is_gone_meanwhile() -> None:
     assert asked.questions.filters(asked.peer, FilterFlight(1, [other], HASHES[:1], called.append))
     asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (other, DATA[0])])
     assert called == [DATA[:1]]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_false_filter_in_a_run_is_named_and_those_before_it_count(at: int) -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    changed = [*DATA[:at], b"\x77", *DATA[at + 1 :]]
+    with pytest.raises(LieError, match=hash_to_hex(BLOCKS[at])) as caught:
+        asked.questions.take_filters(asked.peer, zip(BLOCKS, changed, strict=True))
+    assert caught.value.cause == Lie.FALSE_FILTER
+    assert not asked.filters
+    asked.questions.take_filters(asked.peer, zip(BLOCKS[at:], DATA[at:], strict=True))
+    assert asked.filters == [DATA]
+
+
+def test_a_run_over_what_has_come_already_is_a_lie_where_it_begins_to_repeat() -> None:
+    asked = Asked()
+    assert asked.ask_filters()
+    asked.take(CFilter(0, BLOCKS[2], DATA[2]))
+    with pytest.raises(LieError, match=hash_to_hex(BLOCKS[2])) as caught:
+        asked.questions.take_filters(asked.peer, zip(BLOCKS, DATA, strict=True))
+    assert caught.value.cause == Lie.UNASKED_FILTER
+    asked.questions.take_filters(asked.peer, zip(BLOCKS[3:], DATA[3:], strict=True))
+    assert asked.filters == [DATA]
+
+
+def test_a_run_over_two_questions_answers_both() -> None:
+    asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
+    assert asked.ask_filters()
+    later: list[list[bytes]] = []
+    assert asked.questions.filters(asked.peer, FilterFlight(5, others, HASHES[:3], later.append))
+    asked.questions.take_filters(asked.peer, zip([*BLOCKS, *others], [*DATA, *DATA[:3]], strict=True))
+    assert asked.filters == [DATA]
+    assert later == [DATA[:3]]
+    assert asked.questions.flights(asked.peer) == 0

@@ -312,6 +312,40 @@ static PyObject *chain_filter_headers(PyObject *self, PyObject *const *arguments
     return headers;
 }
 
+/* The hashes of filters, snapshots; NULL with an exception set. */
+static PyObject *hashes_of(PyObject *filters) {
+    enum { LONG = 1 << 16 }; /* bytes: hashing that takes some 50 µs, for which the interpreter's lock is given up */
+    const size_t count = (size_t)PyList_Size(filters);
+    size_t total = 0;
+    PyObject *hashes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(spv_hash)));
+    spv_bytes *items = hashes ? PyMem_Malloc(count * sizeof *items) : NULL;
+    if (!items) {
+        Py_XDECREF(hashes);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    for (size_t i = 0; i < count; i++) {
+        PyObject *filter = PyList_GetItem(filters, (Py_ssize_t)i);
+        items[i] = (spv_bytes){spv_data(filter), spv_size(filter)};
+        total += items[i].size;
+    }
+    spv_hash *out = (spv_hash *)PyBytes_AsString(hashes);
+    if (total < LONG) {
+        spv_filter_hashes(items, count, out);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        spv_filter_hashes(items, count, out);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(items);
+    return hashes;
+}
+
+static PyObject *filter_hashes(PyObject *Py_UNUSED(self), PyObject *given) {
+    PyObject *filters = spv_snapshots(given), *hashes = filters ? hashes_of(filters) : NULL;
+    Py_XDECREF(filters);
+    return hashes;
+}
+
 int spv_add_headers(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(header_hashes, METH_O),
@@ -322,6 +356,7 @@ int spv_add_headers(PyObject *module, spv_state *Py_UNUSED(state)) {
         SPV_FUNCTION(join_indexes, METH_O),
         SPV_FUNCTION(find_header, METH_FASTCALL),
         SPV_FUNCTION(chain_filter_headers, METH_FASTCALL),
+        SPV_FUNCTION(filter_hashes, METH_O),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

@@ -1,5 +1,6 @@
 #include "block/frames.h"
 
+#include "block/walk.h"
 #include "hash/sha256.h"
 
 /* pure.frames._command: the length of the command, 0 for one that no message has. */
@@ -26,4 +27,22 @@ bool spv_sound_frame(const uint8_t *stream, size_t size, const uint8_t magic[4],
     spv_hash digest;
     spv_sha256d(frame->payload.data, length, digest);
     return !memcmp(digest, stream + 20, 4);
+}
+
+bool spv_basic_filter(const spv_frame *frame, spv_block_filter *found) {
+    static const char name[] = "cfilter";
+    enum { BASIC = 0, HEAD = 1 + sizeof(spv_hash) }; /* protocol.BASIC_FILTER_TYPE; bytes before the filter's length */
+    const uint8_t *payload = frame->payload.data;
+    const size_t size = frame->payload.size;
+    if (frame->command.size != sizeof name - 1 || memcmp(frame->command.data, name, sizeof name - 1))
+        return false;
+    if (size <= HEAD || payload[0] != BASIC)
+        return false;
+    size_t at = HEAD;
+    uint64_t length;
+    spv_error error;
+    if (spv_compact_size(payload, size, &at, &length, "filter length", &error) || length != size - at)
+        return false;
+    *found = (spv_block_filter){payload + 1, {payload + at, size - at}};
+    return true;
 }

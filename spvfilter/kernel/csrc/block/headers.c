@@ -104,3 +104,8 @@ void spv_chain_filter_headers(const spv_hash *hashes, size_t count, const spv_ha
         memcpy(pair + sizeof(spv_hash), out[i], sizeof(spv_hash));
     }
 }
+
+void spv_filter_hashes(const spv_bytes *filters, size_t count, spv_hash *out) {
+    for (size_t i = 0; i < count; i++)
+        spv_sha256d(filters[i].data, filters[i].size, out[i]);
+}

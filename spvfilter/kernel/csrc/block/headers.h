@@ -39,4 +39,7 @@ size_t spv_judge_headers(const uint8_t *headers, const spv_hash *hashes, size_t 
 /* pure.headers.chain_filter_headers: room for `count` filter headers at `out`. */
 void spv_chain_filter_headers(const spv_hash *hashes, size_t count, const spv_hash previous, spv_hash *out);
 
+/* pure.headers.filter_hashes: room for `count` hashes at `out`. */
+void spv_filter_hashes(const spv_bytes *filters, size_t count, spv_hash *out);
+
 #endif

@@ -115,6 +115,16 @@
     "\n" \
     "The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another\n" \
     "size, for negative numbers, and for a size above MAX_BLOCK_SIZE."
+#define SPV_DOC_joined_frames \
+    "joined_frames($module, stream, magic, /)\n" \
+    "--\n" \
+    "\n" \
+    "As `sound_frames`, but successive cfilter messages that have a basic filter and are well-formed are one item.\n" \
+    "\n" \
+    "It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter message of another\n" \
+    "filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its payload, is an item of its own.\n" \
+    "\n" \
+    "Raises ParameterError unless the magic has 4 bytes."
 #define SPV_DOC_sound_frames \
     "sound_frames($module, stream, magic, /)\n" \
     "--\n" \
@@ -148,6 +158,11 @@
     "\n" \
     "Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises ParameterError for\n" \
     "other lengths."
+#define SPV_DOC_filter_hashes \
+    "filter_hashes($module, filters, /)\n" \
+    "--\n" \
+    "\n" \
+    "The filter hashes, 32 bytes each, of compact filters: the double SHA-256 of each (BIP-157 § Filter Headers)."
 #define SPV_DOC_find_header \
     "find_header($module, indexes, block_hash, /)\n" \
     "--\n" \
