@@ -1,4 +1,8 @@
-"""The store's thread: commits, reads and the events between them, in order; what waits together is committed together."""
+"""The store's thread: commits, reads and the events between them, in order; what waits together is committed together.
+
+A transaction has a price of its own, its fsync among it. So another one begins some time after the last one began, and has what the engine
+has changed meanwhile, unless somebody waits for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
-from spvfilter.light.events import Event
+from spvfilter.light.events import Event, Synced
 from spvfilter.store.store import Store
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ else:
 
 
 _MAX_TOGETHER = 200  # commits in one transaction
+_INTERVAL_S = 0.02  # between the beginnings of transactions that nobody waits for
+_MAX_GATHERED = 8  # commits that wait for that; half of those with which the engine stops asking for headers
 
 
 class Database:
@@ -42,6 +48,10 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Commit | Read | Emit | End] = deque()
         self._busy: futures.Future[object] | None = None
+        self._begun = -_INTERVAL_S  # when the last transaction began, by the loop's clock
+        self._gathered = 0  # commits that wait
+        self._is_awaited = False  # whether somebody waits for what waits
+        self._timer: asyncio.TimerHandle | None = None  # for the next transaction
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_closed = False
@@ -49,17 +59,26 @@ class Database:
     def put(self, effect: Commit | Read | Emit | End) -> None:
         """Carry out an effect after all earlier ones."""
         self._waiting.append(effect)
+        if isinstance(effect, Commit):
+            self._gathered += 1
+        elif not isinstance(effect, Emit) or isinstance(effect.event, Synced):
+            self._is_awaited = True
         if self._busy is None:
             self._go_on()
 
     async def drain(self) -> None:
         """Wait until everything that was put so far is done."""
+        self._is_awaited = True
+        if self._busy is None:
+            self._go_on()
         await self._idle.wait()
 
     def close(self) -> None:
         """Report nothing more. What the thread has begun it finishes."""
         self._is_closed = True
         self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         self._idle.set()
 
     def _go_on(self) -> None:
@@ -72,6 +91,7 @@ class Database:
         if events:
             self._emit(events)
         if not self._waiting:
+            self._is_awaited = False
             self._idle.set()
             return
         self._idle.clear()
@@ -81,10 +101,29 @@ class Database:
             self._run(lambda: first.function(self._store), lambda value: self._report(Worked(first.token, value)))
         elif isinstance(first, End):
             self._fail(first.error)
-        else:
+        elif self._is_due():
+            self._commit()
+
+    def _is_due(self) -> bool:
+        """Whether the next transaction may begin; otherwise a timer will begin it."""
+        now = self._loop.time()
+        if self._is_awaited or self._gathered >= _MAX_GATHERED or now >= self._begun + _INTERVAL_S:
+            return True
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._begun + _INTERVAL_S, self._rang)
+        return False
+
+    def _rang(self) -> None:
+        """The time for the next transaction has come."""
+        self._timer = None
+        if self._busy is None and self._waiting and not self._is_closed:
             self._commit()
 
     def _commit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._begun = self._loop.time()
         commits: list[Commit] = []
         between: list[Event] = []  # events that follow all of these commits but the last
         held: deque[Commit | Emit] = deque()
@@ -99,6 +138,7 @@ class Database:
         while held and isinstance(held[-1], Emit):  # after the last commit: reported when it is durable, too
             self._waiting.appendleft(held.pop())
         between = [each.event for each in held if isinstance(each, Emit)]
+        self._gathered -= len(commits)
         batches, last = [commit.batch for commit in commits], commits[-1].number
 
         def done(_: object) -> None:

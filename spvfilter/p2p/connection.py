@@ -24,7 +24,8 @@ else:
     asyncio = deferred("asyncio")
     secrets = deferred("secrets")
 
-_BUFFER = 1 << 16  # bytes buffered by the reader, and read at once
+_READ = 1 << 16  # bytes read at once
+_BUFFER = 4 * _READ  # bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
 _TURN_S = 0.002  # seconds of work before other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
 
@@ -115,7 +116,7 @@ class Connection:
             return
         try:
             async with asyncio.timeout(wait):
-                data = await self._reader.read(_BUFFER)
+                data = await self._reader.read(_READ)
         except TimeoutError:
             self._session.tick(self._clock.monotonic())
             return

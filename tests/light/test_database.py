@@ -1,0 +1,130 @@
+"""The store's thread: how many commits one transaction has, and what does not wait for others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from spvfilter.light.database import _MAX_GATHERED, Database
+from spvfilter.light.engine.effects import Commit, Emit, Read
+from spvfilter.light.engine.inputs import Committed, Input
+from spvfilter.light.events import Event, Phase, Progress, Synced
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
+
+PROGRESS = Emit(Progress(Phase.FILTERS, 1, 2))
+SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
+
+
+class Thread:
+    """A store, and its thread: what is submitted is done at once."""
+
+    def __init__(self) -> None:
+        self.transactions: list[int] = []  # number of batches of each
+
+    def commit(self, *batches: Batch) -> None:
+        self.transactions.append(len(batches))
+
+    def submit(self, function: Callable[[], object]) -> Future[object]:
+        future: Future[object] = Future()
+        future.set_result(function())
+        return future
+
+
+class Run:
+    """A database in a loop whose clock stands still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        self.thread = Thread()
+        self.reported: list[Input] = []
+        self.told: list[Event] = []
+        self.timers: list[Callable[[], object]] = []
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+        monkeypatch.setattr(loop, "call_at", self._call_at)
+        self.numbers = 0
+        thread = cast(Any, self.thread)
+        self.database = Database(cast(Store, thread), thread, self.reported.append, self.told.extend, _fail)
+
+    def _call_at(self, when: float, call: Callable[[], object]) -> asyncio.Handle:
+        self.timers.append(call)
+        return asyncio.Handle(call, (), asyncio.get_running_loop())
+
+    async def commit(self) -> None:
+        self.numbers += 1
+        self.database.put(Commit(self.numbers, Batch()))
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    async def ring(self) -> None:
+        """The time of the last timer comes."""
+        self.now += 0.02
+        self.timers.pop()()
+        await self.settle()
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+async def test_commits_soon_after_a_transaction_are_gathered_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    await run.commit()
+    assert run.thread.transactions == [1]
+    for _ in range(3):
+        await run.commit()
+        run.database.put(PROGRESS)
+    assert run.thread.transactions == [1]
+    assert len(run.timers) == 1
+    await run.ring()
+    assert run.thread.transactions == [1, 3]
+    assert run.reported == [Committed(1), Committed(4)]
+    assert run.told == [PROGRESS.event] * 3
+    run.now += 1.0
+    await run.commit()
+    assert run.thread.transactions == [1, 3, 1]
+    assert not run.timers
+
+
+async def test_what_somebody_waits_for_is_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    await run.commit()
+    await run.commit()
+    run.database.put(SYNCED)
+    await run.settle()
+    assert run.thread.transactions == [1, 1]
+    assert run.told == [SYNCED.event]
+    await run.commit()
+    assert run.thread.transactions == [1, 1]
+    run.database.put(Read(7, lambda store: "read"))
+    await run.settle()
+    assert run.thread.transactions == [1, 1, 1]
+    await run.commit()
+    assert run.thread.transactions == [1, 1, 1]
+    await run.database.drain()
+    assert run.thread.transactions == [1, 1, 1, 1]
+    await run.database.drain()
+
+
+async def test_so_many_commits_do_not_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    for _ in range(1 + 2 * _MAX_GATHERED):
+        await run.commit()
+    assert run.thread.transactions == [1, _MAX_GATHERED, _MAX_GATHERED]
+
+
+async def test_a_database_that_is_closed_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    await run.commit()
+    await run.commit()
+    run.database.close()
+    await run.ring()
+    assert run.thread.transactions == [1]
