@@ -66,11 +66,15 @@ class Database:
         if self._busy is None:
             self._go_on()
 
+    def hurry(self) -> None:
+        """Somebody waits for what was put so far: begin the next transaction as soon as the thread can."""
+        self._is_awaited = True
+        if self._busy is None and not self._is_closed:
+            self._go_on()
+
     async def drain(self) -> None:
         """Wait until everything that was put so far is done."""
-        self._is_awaited = True
-        if self._busy is None:
-            self._go_on()
+        self.hurry()
         await self._idle.wait()
 
     def close(self) -> None:

@@ -284,6 +284,7 @@ class Running:
         """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
         if self.is_left:
             raise NotRunningError("the client was left")
+        self._database.hurry()  # what was answered already is read
         return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
 
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
@@ -315,6 +316,7 @@ class Running:
         token = max(self._asked, default=0) + 1
         self._asked[token] = answered
         self.feed(Asked(token, request))
+        self._database.hurry()
         return await answered
 
     def _done(self, token: int, value: object) -> None:

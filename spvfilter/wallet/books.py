@@ -124,8 +124,7 @@ class Books:
             self.filtered.txs += block.total
             self.filtered.false_positives += len(block.txs) - len({hit.position for hit in hits})
         events += self._record(block, hits)
-        self.blocks.record(block.height, block.height)
-        self._move_cursor(block.height)
+        self.connect_empty(block.height)
         return events
 
     def _record(self, block: ScannedBlock, hits: Sequence[Hit]) -> Iterator[WalletEvent]:
@@ -200,8 +199,9 @@ class Books:
         """Begin a new wallet's search above a height."""
         self._move_cursor(height)
 
-    def connect_empty(self, height: int) -> None:
-        """The blocks above the cursor, up to a height, were searched: nothing in them concerns the wallet."""
+    def connect_empty(self, height: int, filtered: int = 0) -> None:
+        """The blocks above the cursor, up to a height, were searched: nothing in them is ours. Peers filtered so many transactions."""
+        self.filtered.txs += filtered
         self.blocks.record(self.cursor + 1, height)
         self._move_cursor(height)
 

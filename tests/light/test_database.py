@@ -112,6 +112,9 @@ async def test_what_somebody_waits_for_is_committed_at_once(monkeypatch: pytest.
     await run.database.drain()
     assert run.thread.transactions == [1, 1, 1, 1]
     await run.database.drain()
+    await run.commit()
+    run.database.hurry()
+    assert run.thread.transactions == [1, 1, 1, 1, 1]
 
 
 async def test_so_many_commits_do_not_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ class BloomLink:
     @property
     def expects_txs(self) -> bool:
         """Whether transactions of a block are due."""
-        return self._open is not None and bool(self._open.proof.matched)
+        return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int) -> None:
         """The peer is given a filter; what is under way is tested with the one before."""
@@ -100,7 +100,8 @@ class BloomLink:
         proof = message.verify()
         block = ScannedBlock(height, block_hash, total=proof.total, time=message.header.time)
         flight.blocks.append(block)
-        self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
+        if proof.matched:
+            self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:
             flight.whole.append(block)
         return flight

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import InexpressibleError, LieError
@@ -23,6 +24,7 @@ from spvfilter.light.engine.peers import BLOOM, Peer, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
 
@@ -169,7 +171,7 @@ class BloomSearch:
         next_height = self._parts[-1].last + 1 if is_searching else self._context.books.cursor + 1
         while sum(not part.is_recorded for part in self._parts) < patience.flights and next_height <= chain.height:
             end = min(next_height + patience.flight - 1, chain.height)
-            self._parts.append(_Part([(height, chain.hash_at(height)) for height in range(next_height, end + 1)]))
+            self._parts.append(_Part(list(enumerate(chain.hashes(next_height, end), next_height))))
             next_height = end + 1
         for part in self._parts:
             self._ask_for(part)
@@ -268,20 +270,31 @@ class BloomSearch:
     def _record_blocks(self, blocks: Iterable[ScannedBlock]) -> bool:
         """Record the blocks above the cursor; False if one that must be fetched whole has not come."""
         books, chain = self._context.books, self._context.chain
-        for block in blocks:
-            if block.height <= books.cursor:
+        for has_none, run in groupby((block for block in blocks if block.height > books.cursor), _has_none):
+            if has_none:
+                self._record_empty(list(run))
                 continue
-            assert block.height == books.cursor + 1
-            assert chain.hash_at(block.height) == block.hash
-            if block.raw is not None:
-                raw = self._raws.pop(block.hash, None)
-                if raw is None:
-                    if not self._blocks.is_wanted(block.hash):
-                        self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
-                    return False
-                block.raw = raw
-            self._context.out.emit(*books.connect(block, block.hits(books.watch.table)))
+            for block in run:
+                assert block.height == books.cursor + 1
+                assert chain.hash_at(block.height) == block.hash
+                if block.raw is not None:
+                    raw = self._raws.pop(block.hash, None)
+                    if raw is None:
+                        if not self._blocks.is_wanted(block.hash):
+                            self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
+                        return False
+                    block.raw = raw
+                self._context.out.emit(*books.connect(block, block.hits(books.watch.table)))
         return True
+
+    def _record_empty(self, blocks: Sequence[ScannedBlock]) -> None:
+        """Record successive blocks of which the peer's filter matched nothing."""
+        books, first, last = self._context.books, blocks[0].height, blocks[-1].height
+        assert first == books.cursor + 1
+        assert self._context.chain.hashes(first, last) == [block.hash for block in blocks]
+        books.connect_empty(last, sum(block.total for block in blocks))
+        told = blocks[-2:]  # of blocks below the tip the journal keeps the last
+        self._context.out.emit(*(BlockConnected(block.height, block.hash) for block in told))
 
     # Comparing
 
@@ -332,7 +345,7 @@ class BloomSearch:
             if debt is None:
                 continue
             last = min(debt.first + patience.flight - 1, debt.last, self._context.books.cursor)
-            wanted = [(height, chain.hash_at(height)) for height in range(debt.first, last + 1)]
+            wanted = list(enumerate(chain.hashes(debt.first, last), debt.first))
             part = _Part(wanted, is_recorded=True)
             if wanted and self._headers.knows(peer) >= last and peer.has_block(chain.height - debt.first):
                 self._debts.append(part)
@@ -341,3 +354,8 @@ class BloomSearch:
 
 def _omitted(txid: bytes, height: int) -> LieError:
     return LieError(f"transaction {hash_to_hex(txid)} of block {height}", cause=Lie.OMITTED_TX)
+
+
+def _has_none(block: ScannedBlock) -> bool:
+    """Whether it was searched by a peer's filter, which matched nothing in it."""
+    return block.raw is None and not block.txs

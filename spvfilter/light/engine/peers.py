@@ -89,6 +89,8 @@ class Peer:
 
         What answers a later question excuses no earlier one. Otherwise a peer that withholds a block could look busy for ever.
         """
+        if self.questions.get(key) == now:
+            return  # as those behind it, which were asked no earlier: mostly another part that came together with this one
         is_behind = False
         for each in self.questions:
             is_behind = is_behind or each == key
