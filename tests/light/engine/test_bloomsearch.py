@@ -1,0 +1,46 @@
+"""Search by BIP-37: blocks of which a peer's filter matched nothing are recorded together, and count as those recorded one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spvfilter.kernel import Hit
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.events import Mode
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.events import BlockConnected, WalletEvent
+from spvfilter.wallet.scanned import ScannedBlock
+from support.stage import Prompt, stage
+
+
+def test_blocks_with_nothing_in_them_are_recorded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    single: list[ScannedBlock] = []
+    connect = Books.connect
+
+    def recorded(books: Books, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
+        single.append(block)
+        return connect(books, block, hits)
+
+    monkeypatch.setattr(Books, "connect", recorded)
+    with stage(tmp_path, Mode.BIP37, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=120)
+        assert world.has_found_all()
+        assert all(block.txs or block.raw for block in single)
+        assert 0 < len(single) < world.truth.height
+        assert world.process is not None
+        assert isinstance(world.process.engine, Engine)
+        blocks = world.truth.regtest.chain.active
+        total = sum(len(world.truth.regtest.chain.txs(block)) for block in blocks)
+        assert world.process.engine.books.filtered.txs == total
+        connected = [event for event in world.told if isinstance(event, BlockConnected)]
+        assert [event.height for event in connected] == sorted({event.height for event in connected})
+        assert (connected[-1].height, connected[-1].hash) == (world.truth.height, world.truth.tip)
+        assert all(blocks[event.height].hash == event.hash for event in connected)
+        for _ in range(3):
+            world.truth.mine()
+        world.wait_synced(within=120)
+        assert [event.height for event in world.told if isinstance(event, BlockConnected)][-1] == world.truth.height
