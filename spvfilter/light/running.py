@@ -174,6 +174,8 @@ class Running:
                 return
             if self._inputs:
                 self._inputs.popleft()
+        if self.engine.awaits_commit:
+            self._database.hurry()
 
     def _tick(self) -> None:
         self._timer = None

@@ -9,12 +9,19 @@ from typing import Any, cast
 
 import pytest
 
+from spvfilter.chain import HeaderChain
 from spvfilter.light.database import _MAX_GATHERED, Database
 from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input
+from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Event, Phase, Progress, Synced
+from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.saved import SavedBooks
+from spvfilter.watch.watchlist import WatchList
 
 PROGRESS = Emit(Progress(Phase.FILTERS, 1, 2))
 SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
@@ -131,3 +138,14 @@ async def test_a_database_that_is_closed_begins_no_transaction(monkeypatch: pyte
     run.database.close()
     await run.ring()
     assert run.thread.transactions == [1]
+
+
+def test_it_is_known_whether_something_goes_on_once_a_commit_is_durable() -> None:
+    out, went_on = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal()), list[int]()
+    out.after_commit(lambda: went_on.append(0))
+    assert (went_on, out.awaits_commit) == ([0], False)
+    out._books.extend(bytes(80))
+    out.after_commit(lambda: went_on.append(1))
+    assert (went_on, out.awaits_commit) == ([0], True)
+    out.committed(1)
+    assert (went_on, out.awaits_commit) == ([0, 1], False)

@@ -140,6 +140,11 @@ class Engine:
         return self._context.out.journal.sequence
 
     @property
+    def awaits_commit(self) -> bool:
+        """Whether something goes on only once what is under way to the database is durable."""
+        return self._context.out.awaits_commit
+
+    @property
     def way(self) -> Way:
         """How blocks are searched at present."""
         return self._way

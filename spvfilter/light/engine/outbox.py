@@ -57,6 +57,11 @@ class Outbox:
         """Whether what can wait should leave the database to the search."""
         return self._issued - self._durable >= MAX_UNCOMMITTED // 4
 
+    @property
+    def awaits_commit(self) -> bool:
+        """Whether something goes on only once what is under way to the database is durable."""
+        return bool(self._after)
+
     # Effects
 
     def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
