@@ -158,7 +158,7 @@ def blocks_below_the_start_count_as_searched() -> list[Change]:
 
 @bug(Mode.COMPACT, "OtherFilters", "OtherFilters")
 def filters_are_not_checked_against_their_headers() -> list[Change]:
-    return [(filterquestions, "filter_hash", lambda data: _Anything())]
+    return [(filterquestions, "filter_hashes", lambda data: _Anything())]
 
 
 class _Anything(bytes):
