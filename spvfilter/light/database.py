@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
@@ -29,6 +29,17 @@ _INTERVAL_S = 0.02  # between the beginnings of transactions that nobody waits f
 _MAX_GATHERED = 8  # commits that wait for that; half of those with which the engine stops asking for headers
 
 
+class _Mark(NamedTuple):
+    """A place in the queue that somebody waits for."""
+
+    reached: asyncio.Future[None]
+
+    def pass_by(self) -> None:
+        """Everything before it is done."""
+        if not self.reached.done():  # nobody waits any more
+            self.reached.set_result(None)
+
+
 class Database:
     """Carries out Commit, Read, Emit and End of one run. It is called, and calls back, in the event loop's thread."""
 
@@ -46,14 +57,12 @@ class Database:
         self._emit = emit
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Commit | Read | Emit | End] = deque()
+        self._waiting: deque[Commit | Read | Emit | End | _Mark] = deque()
         self._busy: futures.Future[object] | None = None
         self._begun = -_INTERVAL_S  # when the last transaction began, by the loop's clock
         self._gathered = 0  # commits that wait
         self._is_awaited = False  # whether somebody waits for what waits
         self._timer: asyncio.TimerHandle | None = None  # for the next transaction
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._is_closed = False
 
     def put(self, effect: Commit | Read | Emit | End) -> None:
@@ -73,32 +82,40 @@ class Database:
             self._go_on()
 
     async def drain(self) -> None:
-        """Wait until everything that was put so far is done."""
-        self.hurry()
-        await self._idle.wait()
+        """Wait until everything that was put so far is done, whatever is put meanwhile: with strangers' payments there may be no end."""
+        if (self._busy is not None or self._waiting) and not self._is_closed:
+            mark = _Mark(self._loop.create_future())
+            self._waiting.append(mark)
+            self.hurry()
+            await mark.reached
 
     def close(self) -> None:
         """Report nothing more. What the thread has begun it finishes."""
         self._is_closed = True
+        for each in self._waiting:
+            if isinstance(each, _Mark):
+                each.pass_by()
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._idle.set()
 
     def _go_on(self) -> None:
         """Report the events that are due, and begin the next commits or the next read."""
         events: list[Event] = []
-        while self._waiting and isinstance(self._waiting[0], Emit):
-            emit = self._waiting.popleft()
-            assert isinstance(emit, Emit)
-            events.append(emit.event)
+        marks: list[_Mark] = []
+        while self._waiting and isinstance(each := self._waiting[0], Emit | _Mark):
+            self._waiting.popleft()
+            if isinstance(each, Emit):
+                events.append(each.event)
+            else:
+                marks.append(each)
         if events:
             self._emit(events)
+        for mark in marks:
+            mark.pass_by()
         if not self._waiting:
             self._is_awaited = False
-            self._idle.set()
             return
-        self._idle.clear()
         first = self._waiting[0]
         if isinstance(first, Read):
             self._waiting.popleft()
@@ -133,7 +150,7 @@ class Database:
         held: deque[Commit | Emit] = deque()
         while self._waiting and len(commits) < _MAX_TOGETHER:
             each = self._waiting[0]
-            if isinstance(each, Read | End):
+            if isinstance(each, Read | End | _Mark):
                 break
             self._waiting.popleft()
             held.append(each)

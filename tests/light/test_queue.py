@@ -1,0 +1,94 @@
+"""The queue of the store's thread: commits, reads and events in order, and waits for a place in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
+
+from spvfilter.light.database import Database
+from spvfilter.light.engine.effects import Commit, Emit
+from spvfilter.light.engine.inputs import Committed, Input
+from spvfilter.light.events import Event, PeerChanged
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
+
+
+class Disk:
+    """A store that is never read."""
+
+    def commit(self, *batches: Batch) -> None:
+        self.commits = getattr(self, "commits", 0) + len(batches)
+
+
+class Thread:
+    """Does at once what it is given, unless it is stuck; the loop hears of it in its next round."""
+
+    def __init__(self, *, is_stuck: bool = False) -> None:
+        self._is_stuck = is_stuck
+
+    def submit(self, function: Callable[[], object]) -> Future[object]:
+        done: Future[object] = Future()
+        if not self._is_stuck:
+            done.set_result(function())
+        return done
+
+
+def database(report: Callable[[Input], None], told: list[Event], *, is_stuck: bool = False) -> Database:
+    def fail(error: Exception) -> None:
+        raise error
+
+    return Database(cast(Store, Disk()), cast(ThreadPoolExecutor, Thread(is_stuck=is_stuck)), report, told.extend, fail)
+
+
+async def rounds(number: int) -> None:
+    """Let the loop go round so many times."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_a_wait_ends_though_every_commit_brings_another() -> None:
+    """As a flood of strangers' payments does. What a user broadcasts in it is answered."""
+    made: Database
+    told: list[Event] = []
+
+    def report(event: Input) -> None:
+        assert isinstance(event, Committed)
+        made.put(Commit(event.number + 1, Batch()))
+
+    made = database(report, told)
+    made.put(Commit(1, Batch()))
+    made.put(Emit(PeerChanged(None)))
+    waiting = asyncio.create_task(made.drain())
+    await rounds(20)
+    assert waiting.done()
+    assert told == [PeerChanged(None)]
+    made.close()
+
+
+async def test_a_wait_ends_behind_what_was_put_before_it() -> None:
+    told: list[Event] = []
+    durable: list[Input] = []
+    made = database(durable.append, told)
+    await made.drain()  # nothing is under way
+    for number in range(1, 4):
+        made.put(Commit(number, Batch()))
+        made.put(Emit(PeerChanged(str(number))))
+    waiting = asyncio.create_task(made.drain())
+    await asyncio.wait([waiting])
+    assert durable[-1] == Committed(3)
+    assert told == [PeerChanged(str(number)) for number in range(1, 4)]
+
+
+async def test_a_wait_ends_when_nothing_is_written_any_more() -> None:
+    made = database(lambda event: None, [], is_stuck=True)
+    made.put(Commit(1, Batch()))
+    waits = [asyncio.create_task(made.drain()) for _ in range(2)]
+    await rounds(1)
+    waits[0].cancel()
+    made.close()
+    await asyncio.wait(waits)
+    assert waits[0].cancelled()
+    assert waits[1].exception() is None
+    await made.drain()
