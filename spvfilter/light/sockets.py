@@ -132,7 +132,6 @@ def stranger(network: Network) -> Settings:
 
 def _connected(peer: int, connection: Connection) -> Connected:
     ready = connection.ready
-    agent = ready.version.user_agent.decode("ascii", "backslashreplace")
     version = ready.version
     return Connected(
         peer,
@@ -141,7 +140,7 @@ def _connected(peer: int, connection: Connection) -> Connected:
         version.start_height,
         version.relay,
         ready.wtxid_relay,
-        agent,
+        version.agent,
         version.timestamp,
     )
 

@@ -147,6 +147,18 @@ async def test_a_peer_without_filters_makes_room_for_one_with() -> None:
         assert any("NODE_BLOOM" in str(warning.error) for warning in run.books.warnings)
 
 
+async def test_the_name_of_a_peer_is_told_without_control_characters() -> None:
+    """Nobody's terminal or log obeys it."""
+    world = World(47)
+    world.grow(2)
+    named = replace(SETTINGS, user_agent=b"/\x1b]0;owned\x07\r\nfake: line\xff/")
+    async with Node(world.regtest, settings=named) as node, running(world, node) as run:
+        await run.synced(world)
+        told = {event.user_agent for event in run.books.events if isinstance(event, PeerChanged) and event.address}
+        (peer,) = (await run.client.status()).peers
+        assert told == {peer.user_agent} == {"/\\x1b]0;owned\\x07\\x0d\\x0afake: line\\xff/"}
+
+
 async def test_a_peer_that_comes_back_is_used_again() -> None:
     world = World(45)
     world.grow(5)
