@@ -295,10 +295,15 @@ class Store:
         """The transactions that a block may yet confirm, by txid: pending ones and those that were replaced."""
         return self._transactions("status IN (?, ?)", tuple(status.value for status in UNCONFIRMED))
 
-    def transactions(self, above: int) -> dict[bytes, StoredTx]:
-        """The transactions of blocks above a height, and those that conflict with one of these, by txid."""
+    def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
+        """The transactions of blocks above a height, and those that conflict with one of these, by txid.
+
+        Those that were broadcast here may be of lower blocks, above height `own_above`.
+        """
+        lowest = (place_of(above + 1, 0), place_of(min(above, above if own_above is None else own_above) + 1, 0))
         kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
-        return self._transactions("place >= ? AND place < ? AND status IN (?, ?)", (place_of(above + 1, 0), UNCONFIRMED_PLACE, *kinds))
+        where = "(place >= ? OR own = 1) AND place >= ? AND place < ? AND status IN (?, ?)"
+        return self._transactions(where, (*lowest, UNCONFIRMED_PLACE, *kinds))
 
     def ended(self) -> list[Ended]:
         """What became neither confirmed nor is unconfirmed any more, the oldest first."""

@@ -30,6 +30,7 @@ BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
 _KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations
+_OWN_KEPT_DEPTH = 20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Saved:
             books=SavedBooks(
                 matches=list(_timed(store.matches(), chain)),
                 unconfirmed=store.unconfirmed(),
-                transactions=store.transactions(store.tip - _KEPT_DEPTH),
+                transactions=store.transactions(store.tip - _KEPT_DEPTH, store.tip - _OWN_KEPT_DEPTH),
                 ended=store.ended(),
                 cursor=store.cursor,
                 searched=store.searched,

@@ -8,6 +8,8 @@ import pytest
 
 from simulation.behaviours.faulty import Downloading
 from spvfilter.light.events import Mode
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
 from support.stage import Prompt, stage
 
@@ -92,3 +94,29 @@ def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offe
         world.wait_synced(within=60)
         world.pass_time(30)
         assert raw in [tx.raw for tx in regtest.mempool]
+
+
+@MODES
+def test_a_transaction_of_ours_comes_back_from_under_hundreds_of_blocks_after_a_restart(mode: Mode, tmp_path: Path) -> None:
+    """On a test network blocks cost next to nothing."""
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        regtest, raw = world.truth.regtest, world.truth.spending()
+        assert raw is not None
+        world.broadcast(raw)
+        world.pass_time(10)
+        world.truth.mine(320)
+        world.wait_synced(within=120)
+        world.kill()
+        world.boot()
+        world.wait_synced(within=120)
+        regtest.mempool.rebuild = lambda txs: None  # type: ignore[method-assign, assignment]  # it is not taken back
+        regtest.reorg(320)
+        world.wait_synced(within=120)
+        world.pass_time(30)
+        assert raw in [tx.raw for tx in regtest.mempool]
+        assert world.process is not None
+        entry = world.process.disk.store.views.transaction(Transaction.parse(raw).txid)
+        assert entry is not None
+        assert (entry.status, entry.is_own) == (TxStatus.PENDING, True)
