@@ -27,6 +27,7 @@ else:
 
 UNCONFIRMED_PLACE = 1 << 62  # above the place of every block
 _MASK = (1 << 32) - 1
+_MOST = (1 << 63) - 1  # satoshi that a column holds; blocks that nobody validated may state more, where work costs next to nothing
 
 
 @public
@@ -285,7 +286,7 @@ class Ledger:
             return [label for (label,) in self._db.execute(query, (txid,))], stored[-2], stored[-1]
         spent = [value for spend, value, _ in found if spend]
         net = sum(value for spend, value, _ in found if not spend) - sum(value for value in spent if value != NO_VALUE)
-        return self._labels({entry for *_, entry in found}), net, _fee(tx.raw, spent)
+        return self._labels({entry for *_, entry in found}), max(-_MOST, min(net, _MOST)), _fee(tx.raw, spent)
 
     def _labels(self, entries: Iterable[int]) -> list[str]:
         query = "SELECT label FROM watch WHERE id = ?"
@@ -299,7 +300,7 @@ def _fee(raw: bytes, spent: list[int]) -> int | None:
         return None
     tx = Transaction.parse(raw)
     fee = sum(spent) - sum(output.value for output in tx.outputs)
-    return fee if len(spent) == len(tx.span.inputs) and fee >= 0 else None
+    return min(fee, _MOST) if len(spent) == len(tx.span.inputs) and fee >= 0 else None
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:

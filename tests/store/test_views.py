@@ -142,6 +142,18 @@ def test_sums_that_no_64_bits_hold_are_kept(ledger: Ledger) -> None:
     assert ledger.store.views.balance().pending_in == 6_000 * MAX_MONEY > 1 << 63
 
 
+def test_amounts_in_blocks_that_no_64_bits_hold_together_are_kept(ledger: Ledger) -> None:
+    """The client must not end at such a block, at every start anew: where work costs next to nothing, anybody can make one."""
+    most = 2**63 - 1
+    ledger.mine(5)
+    made = ledger.put(pay(1, (most, OURS), (most, SAVINGS)), 2)
+    assert ledger.store.views.balance().confirmed == 2 * most
+    spent = ledger.put(tx([TxIn(made, 0), TxIn(made, 1)], [TxOut(5, p2wpkh(b"\x09" * 20))]), 3)
+    history = {entry.txid: (entry.net, entry.fee) for entry in ledger.store.views.history()}
+    assert history == {made: (most, None), spent: (-most, most)}
+    assert ledger.store.views.balance().confirmed == 0
+
+
 def test_labels_are_of_today(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     ledger = Ledger(path)

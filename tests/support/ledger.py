@@ -84,11 +84,11 @@ def check_history(store: Store) -> None:
     for txid, entry in live.items():
         tx = Transaction.parse(entry.raw)
         assert tx.txid == txid
-        assert (entry.net, entry.height) == (nets.get(txid, 0), places.get(txid))
+        assert (entry.net, entry.height) == (_in_64_bits(nets.get(txid, 0)), places.get(txid))
         values = spends.get(txid, [])
         is_known = bool(values) and NO_VALUE not in values and len(values) == len(tx.inputs)
         fee = sum(values) - sum(output.value for output in tx.outputs)
-        assert entry.fee == (fee if is_known and fee >= 0 else None)
+        assert entry.fee == (_in_64_bits(fee) if is_known and fee >= 0 else None)
         assert store.views.transaction(txid) == entry
     for label in {label for entry in entries for label in entry.labels}:
         mine = [entry for entry in entries if label in entry.labels]
@@ -103,3 +103,7 @@ def paged(store: Store, limit: int, label: str | None = None) -> list[HistoryEnt
         found += page
         before = page[-1].cursor
     return found
+
+
+def _in_64_bits(value: int) -> int:
+    return max(-(2**63) + 1, min(value, 2**63 - 1))
