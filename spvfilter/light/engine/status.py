@@ -30,7 +30,7 @@ class Status:
         self._behind_since: float | None = None
         self._tip = b""
         self._tip_since = 0.0  # when the best chain got its tip, or the run began
-        self._clocks: tuple[tuple[Peer, ...], float] = (), 0.0  # connected peers, and the median of their clocks less our monotonic one
+        self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers, and the middle of their clocks less our monotonic one
 
     def unsynced(self) -> None:
         """The next time that everything is searched, Synced is emitted, even for the same tip."""
@@ -119,14 +119,18 @@ class Status:
         return False
 
     def clock_is_right(self) -> bool:
-        """Whether our clock agrees with the median of the peers'; a warning where it does not."""
+        """Whether our clock agrees with the median of the peers'; a warning where it does not.
+
+        Of an even number it is the one of the middle two that is closer to ours: one liar and an honest peer leave us our own clock.
+        """
         now, peers = self._context.now, self._context.pool.connected()
         if self._clocks[0] is not peers:
             ahead: dict[str, float] = {}
             for peer in peers:
                 ahead.setdefault(peer.group, peer.clock_ahead(now))
-            self._clocks = peers, sorted(ahead.values())[(len(ahead) - 1) // 2] if peers else 0.0
-        median = self._clocks[1] + now.monotonic - now.wall if peers else 0.0
+            ordered = sorted(ahead.values())
+            self._clocks = peers, ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+        median = min((each + now.monotonic - now.wall for each in self._clocks[1]), key=abs, default=0.0)
         if abs(median) <= MAX_CLOCK_OFFSET_S:
             return True
         which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.faulty import Downloading
+from simulation.behaviours.faulty import Downloading, SkewedClock
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -73,6 +73,22 @@ def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: P
         world.pass_time(300)
         assert set(process.books.waiting()) == waiting
         assert not [event for event in world.told if isinstance(event, MatchWithdrawn)]
+
+
+class Fast(SkewedClock):
+    clock_skew_s = 5 * 3_600.0
+
+
+class Slow(SkewedClock):
+    clock_skew_s = -5 * 3_600.0
+
+
+@pytest.mark.parametrize("wrong", [Fast, Slow])
+def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(wrong: type[SkewedClock], tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, wrong) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        assert not any("our clock is" in str(each.error) for each in world.warnings)
 
 
 @MODES
