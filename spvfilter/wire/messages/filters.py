@@ -13,7 +13,6 @@ from spvfilter.protocol import (
     MAX_ELEMENT_SIZE,
     MAX_FILTER_SIZE,
     MAX_HASH_FUNCS,
-    MAX_PAYLOAD_SIZE,
 )
 from spvfilter.wire.messages.control import Empty
 from spvfilter.wire.messages.fields import PayloadReader, check_hashes, check_most, check_size, check_uint, var_bytes, var_hashes
@@ -21,7 +20,9 @@ from spvfilter.wire.messages.fields import PayloadReader, check_hashes, check_mo
 MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
-MAX_CFILTER_SIZE = MAX_PAYLOAD_SIZE - 1 - HASH_SIZE - 5
+MAX_CFILTER_SIZE = 250_000  # bytes, ours: no block's is larger. In its 1 MB without witnesses are fewer than 90,000 different scripts: an
+# output of n bytes of script takes n + 9, so there are 2^16 of 11 bytes at most. Each takes 20 bits, and less than 1.5 more on average.
+CFILTER_SIZE = 1 + HASH_SIZE + 5 + MAX_CFILTER_SIZE
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 

@@ -126,7 +126,7 @@ _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("filteradd", FilterAdd, filters.FILTERADD_SIZE),
     ("filterclear", FilterClear, _SHORT),
     ("getcfilters", GetCFilters, _SHORT),
-    ("cfilter", CFilter, MAX_PAYLOAD_SIZE),
+    ("cfilter", CFilter, filters.CFILTER_SIZE),
     ("getcfheaders", GetCFHeaders, _SHORT),
     ("cfheaders", CFHeaders, filters.CFHEADERS_SIZE),
     ("getcfcheckpt", GetCFCheckpt, _SHORT),

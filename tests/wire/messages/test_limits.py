@@ -9,6 +9,8 @@ from typing import Any, SupportsBytes
 import pytest
 
 from spvfilter.errors import MessageError, ParameterError
+from spvfilter.protocol import BASIC_M, BASIC_P
+from spvfilter.wire.messages.filters import MAX_CFILTER_SIZE
 from spvfilter.wire.messages.table import (
     LIMITS,
     Addr,
@@ -59,7 +61,7 @@ COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "merkleblock flags": ("merkleblock", bytes(85), 4_168, b"x", b""),
     "filterload": ("filterload", b"", 36_000, b"x", bytes(9)),
     "filteradd": ("filteradd", b"", 520, b"x", b""),
-    "cfilter": ("cfilter", bytes(33), 3_999_962, b"x", b""),
+    "cfilter": ("cfilter", bytes(33), 250_000, b"x", b""),
     "cfheaders": ("cfheaders", bytes(65), 2_000, H1, b""),
     "cfcheckpt": ("cfcheckpt", bytes(33), 20_000, H1, b""),
 }
@@ -182,7 +184,7 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "filter type": (GetCFilters, (256, 0, H1), "filter type is not a u8"),
     "start": (GetCFHeaders, (0, 1 << 32, H1), "start height is not a u32"),
     "stop": (GetCFCheckpt, (0, bytes(31)), "stop hash has 32 bytes, not 31"),
-    "compact filter": (CFilter, (0, H1, bytes(3_999_963)), "filter: at most 3999962"),
+    "compact filter": (CFilter, (0, H1, bytes(250_001)), "filter: at most 250000"),
     "previous": (CFHeaders, (0, H1, b"", ()), "previous filter header has 32 bytes, not 0"),
     "filter hashes": (CFHeaders, (0, H1, H1, (H1,) * 2_001), "filter hashes: at most 2000, not 2001"),
     "filter headers": (CFCheckpt, (0, H1, (b"",)), "filter headers: each has 32 bytes, not 0"),
@@ -194,3 +196,14 @@ def test_a_message_that_could_not_be_read_back_is_not_made(case: tuple[Callable[
     cls, arguments, message = case
     with pytest.raises(ParameterError, match=message):
         cls(*arguments)
+
+
+def test_the_largest_filter_that_a_block_can_have_fits() -> None:
+    """As many different scripts as 1 MB of outputs holds, the shortest first, and the worst distances between their hashes."""
+    room, elements, size = 1_000_000, 0, 1
+    while room >= 9 + size:
+        fitting = min(256**size, room // (9 + size))
+        elements, room, size = elements + fitting, room - fitting * (9 + size), size + 1
+    bits = elements * (1 + BASIC_P) + elements * BASIC_M // 2**BASIC_P
+    assert elements < 90_000
+    assert 5 + -(-bits // 8) < MAX_CFILTER_SIZE
