@@ -126,7 +126,7 @@ class CompactFilterRows:
         found = {}
         for height, wanted in enumerate(self.hashes(first, last), first):
             data = self._filter(wanted)
-            if data is not None and filter_hash(data) == wanted:
+            if isinstance(data, bytes) and filter_hash(data) == wanted:  # anything else only in a damaged file
                 found[height] = data
         return found
 

@@ -236,7 +236,7 @@ class Views:
         """
         with self._moment():
             of_all = label is None and keychain is None
-            totals = Totals.parse(self._meta("totals")) if of_all else self._totals_of(label, keychain)
+            totals = self._totals() if of_all else self._totals_of(label, keychain)
             immature = held = 0
             for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain):
                 immature += coin[2]
@@ -244,6 +244,12 @@ class Views:
             sequence = self._log().last
         mature = totals.confirmed - immature
         return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence)
+
+    def _totals(self) -> Totals:
+        raw = self._meta("totals")
+        if raw is None and self._db.execute("SELECT 1 FROM unspent LIMIT 1").fetchone() is not None:
+            raise StoreCorruptError(f"{self._path}: the totals are missing")
+        return Totals.parse(raw)
 
     def _totals_of(self, label: str | None, keychain: str | None) -> Totals:
         totals = Totals()
@@ -336,6 +342,8 @@ class Views:
 
     def _tip(self) -> int:
         row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()
+        if row is not None and not all(isinstance(each, int) for each in row):
+            raise StoreCorruptError(f"{self._path}: the last headers are damaged")
         return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
 
     def _coins_where(self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None) -> Iterator[tuple[Any, ...]]:

@@ -42,7 +42,8 @@ class WalletStore(Views):
             last = event.sequence
 
     Each call sees what was committed last, whole; a client that writes meanwhile is neither delayed nor waited for. Rows are checked as
-    they are read. Use it from one thread at a time; opening it takes a millisecond.
+    they are read; that a damaged index hides some from it, the next start of a client finds. Use it from one thread at a time; opening it
+    takes a millisecond.
     """
 
     @classmethod

@@ -114,6 +114,17 @@ def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> Non
         assert store.compact_filters.kept(3, 5).keys() == {3, 5}
 
 
+def test_a_kept_filter_that_is_none_counts_as_not_kept(tmp_path: Path) -> None:
+    """One bit of a row's header makes bytes a text or a number."""
+    path = tmp_path / "w.db"
+    filled(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE filters SET data = 'text' WHERE hash = ?", (HASHES[5],))
+        db.execute("UPDATE filters SET data = 7 WHERE hash = ?", (HASHES[6],))
+    with Store.open(path, REGTEST) as store:
+        assert list(store.compact_filters.kept(4, 8)) == [4, 7, 8]
+
+
 def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(tmp_path: Path) -> None:
     data = [bytes((number,)) * 9_000 for number in range(40)]
     hashes = [filter_hash(each) for each in data]

@@ -211,6 +211,8 @@ def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
         ("UPDATE meta SET value = x'3920302030' WHERE key = 'totals'", "balance"),
         ("UPDATE tx_labels SET label = 'mine'", "history"),
         ("UPDATE headers SET raw = zeroblob(480)", "history"),
+        ("DELETE FROM meta WHERE key = 'totals'", "balance"),
+        ("DROP TABLE headers; CREATE TABLE headers (first INTEGER PRIMARY KEY, raw); INSERT INTO headers VALUES (0, NULL)", "tip"),
     ],
 )
 def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
     ledger.put(pay(1, (1, OURS)), 3)
     ledger.store.close()
     connection = sqlite3.connect(path)
-    connection.execute(change)
+    connection.executescript(change)
     connection.commit()
     connection.close()
     with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError):

@@ -30,7 +30,7 @@ class Status:
         self._behind_since: float | None = None
         self._tip = b""
         self._tip_since = 0.0  # when the best chain got its tip, or the run began
-        self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers, and the middle of their clocks less our monotonic one
+        self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers; the middle of their clocks less our monotonic one
 
     def unsynced(self) -> None:
         """The next time that everything is searched, Synced is emitted, even for the same tip."""
