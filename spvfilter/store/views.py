@@ -172,7 +172,7 @@ class Views:
         with self._moment():
             cursor, searched = self.searched_height(), self._searched()
             groups = searched.groups()
-            ends = [group.id for group in groups[1:]] + [_TOP]
+            ends = [*(group.id for group in groups[1:]), _TOP][: len(groups)]
             query = "SELECT count(*) FROM watch WHERE id >= ? AND id < ?"
             counts = [self._db.execute(query, (group.id, end)).fetchone()[0] for group, end in zip(groups, ends, strict=True)]
         rows = zip(counts, groups, strict=True)
@@ -194,8 +194,11 @@ class Views:
         return reduce(common, found) if found else ()
 
     def _searched(self) -> Searched:
+        raw = self._meta("searched")
+        if raw is None and self._db.execute("SELECT 1 FROM watch LIMIT 1").fetchone() is not None:
+            raise StoreCorruptError(f"{self._path}: which blocks were searched is missing")
         try:
-            return Searched.parse(self._meta("searched"))
+            return Searched.parse(raw)
         except ValueError as error:
             raise StoreCorruptError(f"{self._path}: the searched blocks cannot be read: {error}") from None
 
@@ -247,7 +250,7 @@ class Views:
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
-        if raw is None and self._db.execute("SELECT 1 FROM unspent LIMIT 1").fetchone() is not None:
+        if raw is None and self._totals_of(None, None) != Totals():  # they are written when they are not 0 any more
             raise StoreCorruptError(f"{self._path}: the totals are missing")
         return Totals.parse(raw)
 

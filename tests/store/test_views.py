@@ -212,6 +212,7 @@ def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
         ("UPDATE tx_labels SET label = 'mine'", "history"),
         ("UPDATE headers SET raw = zeroblob(480)", "history"),
         ("DELETE FROM meta WHERE key = 'totals'", "balance"),
+        ("DELETE FROM meta WHERE key = 'searched'", "searched"),
         ("DROP TABLE headers; CREATE TABLE headers (first INTEGER PRIMARY KEY, raw); INSERT INTO headers VALUES (0, NULL)", "tip"),
     ],
 )
@@ -227,6 +228,15 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
     connection.close()
     with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError):
         getattr(wallet, call)()
+
+
+def test_a_reader_can_come_before_there_is_anything_to_read(tmp_path: Path) -> None:
+    """Between the making of a file and the storing of its watch list, for one."""
+    opened(tmp_path / "w.db").close()
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        assert wallet.searched() == ()
+        assert wallet.balance() == Balance(0, 0, 0, 0, 0)
+        assert (wallet.coins(), wallet.history(), wallet.events(0), wallet.keychains(), wallet.tip()) == ([], [], [], (), -1)
 
 
 def test_a_total_that_is_not_the_sum_is_found_on_opening(tmp_path: Path) -> None:
