@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation.behaviours import GARBLERS
 from simulation.command import replay
 from simulation.engine import make
 from simulation.life import FAULTS, Plan, live
@@ -33,6 +34,15 @@ def test_no_invariant_is_violated(mode: Mode, seed: int) -> None:
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 def test_a_keychain_is_complete_whatever_order_its_addresses_are_used_in(mode: Mode, seed: int) -> None:
     check(Plan(seed, mode, keychain=True))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
+    shown: list[str] = []
+    plan = Plan(1, mode, peers=tuple(kind.__name__ for kind in GARBLERS))
+    outcome = live(plan, make, show=shown.append)
+    assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
+    assert any("PeerWarning" in line for line in shown)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
