@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
-from spvfilter.errors import SessionError
+from spvfilter.errors import ParameterError, SessionError
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Cause, Disconnected, Ready, Received, ReceivedFilters, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
-from spvfilter.wire.session import Session
+from spvfilter.wire.session import MAX_SEND_BUFFER, Session
 
 if TYPE_CHECKING:
     import asyncio
@@ -136,8 +136,14 @@ class Connection:
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Send a message without waiting: `receive` waits instead while the peer does not take what it is sent."""
-        if not self._writer.transport.is_closing():
+        """Send a message without waiting: `receive` waits instead while the peer does not take what it is sent.
+
+        Raises ParameterError while more than 16 MB wait to be sent.
+        """
+        transport = self._writer.transport
+        if not transport.is_closing():
+            if (waiting := transport.get_write_buffer_size()) > MAX_SEND_BUFFER:
+                raise ParameterError(f"{waiting} bytes wait to be sent: the peer does not read them")
             self._session.send(message)
             self._flush()
 

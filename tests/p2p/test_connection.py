@@ -18,6 +18,7 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.wire.events import Cause, Fenced, Received, Settings
 from spvfilter.wire.messages import table as wire
+from spvfilter.wire.session import MAX_SEND_BUFFER
 from support.nodeclient import MAGIC, message, version_payload
 
 SETTINGS = Settings(REGTEST)
@@ -151,6 +152,20 @@ async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_w
     with pytest.raises(SessionError, match="did not read"):
         await connection.receive()
     assert connection._writer.transport.get_write_buffer_size() < 2_000_000
+    await closed(server, writers)
+
+
+async def test_what_is_posted_to_a_peer_that_does_not_read_is_bounded() -> None:
+    """It may ask for a large transaction of ours many times before it is known not to read."""
+    server, address, writers = await served(b"", read=False)
+    connection = await Connection.open(address, SETTINGS)
+    transport, large = connection._writer.transport, wire.Tx(bytes(3_000_000))
+    with pytest.raises(ParameterError, match="does not read"):
+        for _ in range(100):
+            connection.post(large)
+    assert transport.get_write_buffer_size() < MAX_SEND_BUFFER + 4_000_000
+    connection.close()
+    connection.post(large)  # as to any connection that has ended
     await closed(server, writers)
 
 
