@@ -1,0 +1,37 @@
+"""One peer invents payments to us, without end or large ones, and holds up neither blocks nor the next start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.floods import Invents, InventsChains, InventsConflicts, InventsLarge, InventsMany
+from spvfilter.light.events import Mode
+from support.stage import Prompt, stage
+
+KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+def test_invented_payments_delay_no_block_and_no_start(mode: Mode, kind: type[Invents], tmp_path: Path) -> None:
+    with stage(tmp_path, mode, kind, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(2_400)
+        assert world.process is not None
+        assert world.process.books.waiting()  # it was heard
+        for _ in range(3):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=10)
+        assert world.has_found_all()
+        world.kill()
+        world.nodes[0].is_up = False
+        world.truth.receive()
+        world.truth.mine()
+        world.boot()
+        world.wait_synced(within=30)
+        assert world.has_found_all()
+        assert not world.banned & {address for node in world.nodes[1:] for address in node.addresses}
