@@ -270,3 +270,27 @@ def test_a_child_forked_while_a_thread_writes_can_write_too() -> None:
     finally:
         stop.set()
         writer.join()
+
+
+def test_writers_that_never_pause_keep_no_buffer_from_being_replaced() -> None:
+    from spvfilter.kernel import Family, native
+
+    core = native.BitCore(1 << 18, 7, Family.FAST, bytes(16), bytearray(1 << 15))
+    replaced, is_over = threading.Event(), threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            core.update(KEYS)
+
+    def replace() -> None:
+        for _ in range(5):
+            core.buffer = bytearray(1 << 15)
+        replaced.set()
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (write, write, replace)]
+    for thread in threads:
+        thread.start()
+    assert replaced.wait(60)
+    is_over.set()
+    for thread in threads:
+        thread.join()

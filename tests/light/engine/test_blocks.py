@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from simulation.behaviours.blocks import Strips
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.light.engine.blocks import BlockRequests
@@ -17,6 +19,7 @@ from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
+from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.wallet.books import Books
@@ -24,6 +27,7 @@ from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import GetData
+from support.stage import Prompt, stage
 
 NOW = Instant(0.0, 1_700_000_000.0)
 
@@ -97,3 +101,17 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     for work in due:
         out.done(work.token, work.function())
     assert came == [block.raw for block in blocks]
+
+
+def test_a_block_without_its_witnesses_proves_nothing_and_bans_nobody(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Strips, Strips, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=120)
+        for _ in range(3):
+            world.truth.receive()
+            world.truth.spend()
+            world.truth.mine()
+            world.wait_synced(within=60)
+        assert any("without the witnesses" in str(each.error) for each in world.warnings)
+        assert not world.banned
+        assert world.has_found_all()
