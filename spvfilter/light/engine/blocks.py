@@ -20,6 +20,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
 
 MAX_PER_PEER = 16  # blocks asked of one peer; ours
+MAX_NAMED = 1_000  # addresses that are not named twice for lack of old blocks, the latest; ours
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class BlockRequests:
         self._headers = headers
         self._wanted: dict[bytes, _Wanted] = {}
         self._asked: dict[Peer, set[bytes]] = {}  # what may still come from a peer
-        self._pruners: set[str] = set()  # addresses that were named for lack of old blocks
+        self._pruners: dict[str, None] = {}  # addresses that were named for lack of old blocks, the latest last
         context.pool.on_gone(self._gone)
 
     def __len__(self) -> int:
@@ -102,7 +103,9 @@ class BlockRequests:
     def _name_pruners(self, peers: list[Peer], height: int) -> None:
         for peer in peers:
             if peer.address not in self._pruners:
-                self._pruners.add(peer.address)
+                self._pruners[peer.address] = None
+                if len(self._pruners) > MAX_NAMED:
+                    del self._pruners[next(iter(self._pruners))]
                 error = UselessPeerError(f"keeps only recent blocks, and no other connected peer has block {height}")
                 self._context.out.emit(PeerWarning(peer.address, error, False))
 

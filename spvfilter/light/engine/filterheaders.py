@@ -32,6 +32,7 @@ from spvfilter.store.filters import CompactFilterBatch
 _PIPELINE = 4  # questions for filter headers under way to one peer
 _HEAR_EVERY = 10 * _PERIOD  # blocks by which ours are extended before the other peers are heard; at the end they always are
 MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
+MAX_DISPUTERS = 1_000  # addresses of which these are remembered, the latest; ours
 
 
 @dataclass(slots=True)
@@ -350,7 +351,7 @@ class FilterHeaders:
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
         """A block of which a peer commits to another filter than ours."""
         block_hash = self._context.chain.hash_at(height)
-        undecided = self._undecided.setdefault(peer.address, set())
+        undecided = self._undecided_of(peer.address)
         if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided:
             self._end_dispute(peer, height)
             return
@@ -368,13 +369,20 @@ class FilterHeaders:
         if outcome in (Outcome.OURS_FALSE, Outcome.BOTH_FALSE):
             self.refute(case.height, lie)
         if outcome is Outcome.UNDECIDED:
-            self._undecided.setdefault(case.peer.address, set()).add(case.block_hash)
+            self._undecided_of(case.peer.address).add(case.block_hash)
             self._search_whole(case.height, case.block_hash)
             self._coverage.compared(case.peer.address, case.height)
             if standing.apart is None:
                 standing.apart = _Apart(case.height, case.height, case.header)
             else:
                 standing.apart.compared, standing.apart.header = case.height, case.header
+
+    def _undecided_of(self, address: str) -> set[bytes]:
+        """The blocks that a peer disputed without a decision."""
+        found = self._undecided[address] = self._undecided.pop(address, set())
+        while len(self._undecided) > MAX_DISPUTERS:
+            del self._undecided[next(iter(self._undecided))]
+        return found
 
     def refute(self, height: int, lie: LieError) -> None:
         """The block proves that our filter at a height is false: peers that stand by it have lied, and what they stated is taken back.

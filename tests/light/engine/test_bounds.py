@@ -8,15 +8,17 @@ import time
 import pytest
 
 from spvfilter.chain import HeaderChain
+from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
 from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
 from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.wanted import MAX_INVENTED, WantedScripts
 from spvfilter.light.events import Mode
@@ -176,3 +178,16 @@ def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
         assert not any(isinstance(message, wire.GetHeaders) for message in run.sent(run.do(Committed(number))))
     (question,) = (message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders))
     assert question.locator[0] == run.engine.chain.tip_hash
+
+
+def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
+    run = Run(Mode.COMPACT)
+    headers, requests = run.engine._filter_headers, run.engine._blocks
+    for number in range(3 * MAX_DISPUTERS):
+        address = f"10.{number // 256}.{number % 256}.1:8333"
+        headers._undecided_of(address).add(bytes(32))
+        requests._name_pruners([Peer(number, address, 0.0)], 1)
+    assert len(headers._undecided) == MAX_DISPUTERS
+    assert len(requests._pruners) == MAX_NAMED
+    assert headers._undecided_of(address) == {bytes(32)}
+    assert address in requests._pruners
