@@ -20,7 +20,8 @@ from spvfilter.transaction import NULL_OUTPOINT, Transaction
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
-MAX_PENDING_SIZE = 50_000_000  # bytes of unconfirmed matched transactions; those beyond are found once a block confirms them
+MAX_PENDING = 100_000  # unconfirmed matched transactions; each takes 2 kB in memory and 1 kB in the database, however short it is
+MAX_PENDING_SIZE = 50_000_000  # bytes of these; those beyond are found once a block confirms them
 MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
 MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
 MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
@@ -81,7 +82,7 @@ class Unconfirmed:
 
     def has_room(self, raw: bytes) -> bool:
         """Whether there is room for another transaction."""
-        return self.size + len(raw) <= MAX_PENDING_SIZE
+        return len(self.pending) < MAX_PENDING and self.size + len(raw) <= MAX_PENDING_SIZE
 
     def find(self, tx_hash: bytes) -> bytes | None:
         """The txid of a transaction by its txid or wtxid."""

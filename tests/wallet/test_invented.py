@@ -11,7 +11,7 @@ import pytest
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.wallet import invented as wallet_invented
+from spvfilter.wallet import invented as wallet_invented, unconfirmed
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.saved import SavedBooks
@@ -130,3 +130,20 @@ def test_replaced_payments_that_are_not_kept_do_not_stay_on_the_watch_list(monke
     hits = block.hits(made.watch.table)
     assert [hit.spend for hit in hits] == [False, True, False]  # what was forgotten is learned again from a block
     assert len(made.connect(block, hits)) >= 4
+
+
+def test_of_invented_payments_a_bounded_number_waits_however_short_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own are added all the same, and one that a block confirms is found."""
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 100)
+    made = books()
+    made.skip_to(0)
+    raws = [invented([somewhere()], OURS) for _ in range(150)]
+    for raw in raws:
+        made.add_unconfirmed(raw, 1)
+    assert len(made.unconfirmed) == 100
+    assert made.add_unconfirmed(invented([somewhere()], OURS), 1, own=True)
+    assert len(made.unconfirmed) == 101
+    block = ScannedBlock(1, bytes(32), [FoundTx(1, raws[-1])], total=2, time=1)
+    assert any(isinstance(event, MatchFound) for event in made.connect(block, block.hits(made.watch.table)))
+    made.expire(2 + MEMPOOL_EXPIRY_S)
+    assert made.add_unconfirmed(invented([somewhere()], OURS), 2 + MEMPOOL_EXPIRY_S)
