@@ -18,14 +18,16 @@ from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 from spvfilter.wire.messages.filters import FilterLoad
 
 if TYPE_CHECKING:
-    import hmac
+    import hashlib
     import secrets
 else:
-    hmac = deferred("hmac")
+    hashlib = deferred("hashlib")
     secrets = deferred("secrets")
 
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
 _WALLET_CAPACITY = 1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
+_SHA256_BLOCK = 64  # bytes
+_INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
 
 # Core bloom.cpp; the literals round to the nearest double, as they do there
 _LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
@@ -198,8 +200,7 @@ class Bip37Filter(BloomBits):
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
             some = max(1, int(target - have) // self.hash_funcs)  # that set no more bits than are missing, whatever they are
-            prefixed = [b"spvfilter decoy" + each.to_bytes(4, "little") for each in range(number, number + some)]
-            self.update([hmac.digest(key, each, "sha256")[:20] for each in prefixed])
+            self.update(decoys(key, number, some))
             number += some
             was, have = have, self.set_bits()
             if have - target > target - was:  # without the last decoy the rate is nearer to the target
@@ -294,6 +295,21 @@ class Bip37Filter(BloomBits):
         matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
         return [MatchedTx(match.position, match.txid, raw[match.start : match.end]) for match in matches]
+
+
+def decoys(key: bytes, first: int, count: int) -> list[bytes]:
+    """`count` decoys from number `first` on, 20 bytes each: of HMAC-SHA-256 (RFC 2104) with `key` over b"spvfilter decoy" and a u32 LE."""
+    sha256 = hashlib.sha256
+    padded = (key if len(key) <= _SHA256_BLOCK else sha256(key).digest()).ljust(_SHA256_BLOCK, b"\x00")
+    inner = sha256(padded.translate(_INNER) + b"spvfilter decoy")  # hashed once for all: a fifth of the time of hmac.digest for each
+    outer = sha256(padded.translate(_OUTER))
+    found = []
+    for number in range(first, first + count):
+        within, without = inner.copy(), outer.copy()
+        within.update(number.to_bytes(4, "little"))
+        without.update(within.digest())
+        found.append(without.digest()[:20])
+    return found
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:

@@ -194,7 +194,7 @@ class Windows:
     def _note(self, outputs: Iterable[tuple[int, bytes | None]]) -> bool:
         """Note that outputs, each an entry and the script if that is known, were used; whether a window must move."""
         due = False
-        for entry, script in set(outputs):
+        for entry, script in dict.fromkeys(outputs):  # in their order, which is that of what is stored
             if not self._is_owned(entry):
                 entry = self._table.find(EntryKind.SCRIPT, script) if script else NO_ENTRY
             if self._is_owned(entry):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 import tempfile
@@ -58,7 +59,17 @@ class Outcome:
 
 
 def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str], None] | None = None) -> Outcome:
-    """Live a life to its end."""
+    """Live a life to its end. Python's collector of cycles, which would look at everything again and again, rests meanwhile."""
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _live(plan, make, is_full=is_full, show=show)
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] | None) -> Outcome:
     begun = time.perf_counter()
     rng = random.Random(f"{plan.seed} {plan.mode}")
     folder = Path(tempfile.mkdtemp(prefix="spvfilter-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))

@@ -31,8 +31,17 @@ class Tx(NamedTuple):
     pays: tuple[bytes, ...]  # scripts
 
 
-_MOST = 20_000  # blocks whose transactions are kept
-_read: dict[bytes, tuple[bytes, tuple[Tx, ...]]] = {}  # by the block's bytes: its hash and its transactions
+class Block(NamedTuple):
+    """A block that was read. Most blocks neither pay nor spend what is searched for: the two sets tell."""
+
+    hash: bytes
+    txs: tuple[Tx, ...]
+    pays: frozenset[bytes]  # every script that it pays
+    spends: frozenset[bytes]  # every outpoint that it spends
+
+
+_MOST = 20_000  # blocks that are kept
+_read: dict[bytes, Block] = {}  # by their bytes
 
 
 def block_hash(raw: bytes) -> bytes:
@@ -59,15 +68,18 @@ def spends(raw: bytes) -> tuple[bytes, ...]:
 
 def read_block(raw: bytes) -> tuple[Tx, ...]:
     """The transactions of a block."""
-    return _parse(raw)[1]
+    return read(raw).txs
 
 
-def _parse(raw: bytes) -> tuple[bytes, tuple[Tx, ...]]:
+def read(raw: bytes) -> Block:
+    """A block."""
     found = _read.get(raw)
     if found is None:
         if len(_read) >= _MOST:
             _read.clear()
-        found = _read[raw] = block_hash(raw), tuple(map(read_tx, CBlock.deserialize(raw).vtx))
+        txs = tuple(map(read_tx, CBlock.deserialize(raw).vtx))
+        pays = frozenset(script for tx in txs for script in tx.pays)
+        found = _read[raw] = Block(block_hash(raw), txs, pays, frozenset(outpoint for tx in txs for outpoint in tx.spends))
     return found
 
 
@@ -79,8 +91,11 @@ def scan(blocks: Sequence[bytes], scripts: set[bytes], first: int = 0) -> set[Pl
     found: set[Place] = set()
     coins: set[bytes] = set()
     for height, raw in enumerate(blocks[first:], first):
-        digest, txs = _parse(raw)
-        for tx in txs:
+        block = read(raw)
+        if block.pays.isdisjoint(scripts) and block.spends.isdisjoint(coins):
+            continue
+        digest = block.hash
+        for tx in block.txs:
             for index, outpoint in enumerate(tx.spends):
                 if outpoint in coins:
                     found.add(Place("input", tx.txid, index, height, digest))

@@ -110,6 +110,8 @@ def full(value: object) -> str:
         return f"{type(value).__name__}({', '.join(full(getattr(value, each.name)) for each in fields(value))})"
     if isinstance(value, (list, tuple, deque)):
         return f"[{', '.join(map(full, value))}]"
+    if isinstance(value, (set, frozenset)):  # whose order is not the same in every process
+        return f"{{{', '.join(sorted(map(full, value)))}}}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{full(key)}: {full(each)}' for key, each in value.items())}}}"
     if callable(value):

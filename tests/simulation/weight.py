@@ -25,17 +25,19 @@ def weigh(root: object) -> Weight:
     waiting = [root]
     objects = size = 0
     while waiting:
-        each = waiting.pop()
-        objects += 1
-        if isinstance(each, (bytes, bytearray)):
-            size += len(each)
-            continue
-        if isinstance(each, FunctionType):  # its globals are the module's
-            held: list[object] = [cell.cell_contents for cell in each.__closure__ or ()]
-        else:
-            held = gc.get_referents(each)
+        objects += len(waiting)
+        held: list[object] = []
+        for each in waiting:
+            if isinstance(each, FunctionType):  # its globals are the module's
+                held += [cell.cell_contents for cell in each.__closure__ or ()]
+            elif isinstance(each, (bytes, bytearray)):
+                size += len(each)
+        held += gc.get_referents(*[each for each in waiting if not isinstance(each, FunctionType)])
+        waiting = []
         for other in held:
-            if id(other) not in seen and not isinstance(other, _NOT_ITS_OWN):
-                seen.add(id(other))
-                waiting.append(other)
+            number = id(other)
+            if number not in seen:
+                seen.add(number)
+                if not isinstance(other, _NOT_ITS_OWN):
+                    waiting.append(other)
     return Weight(objects, size)

@@ -79,17 +79,26 @@ class Wishes:
 
 def claimed(blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]]) -> set[oracle.Place]:
     """What a wallet must have, by the heights that it says were searched for each script."""
-    heights = {script: {height for first, last in each for height in range(first, last + 1)} for script, each in ranges.items()}
-    found: set[oracle.Place] = set()
+    searched = {script: tuple(each) for script, each in ranges.items()}
+    scripts, found = set(searched), set[oracle.Place]()
     coins: dict[bytes, bytes] = {}  # outpoint → script
+    known = set[bytes]()  # the outpoints
+
+    def is_searched(script: bytes, height: int) -> bool:
+        return any(first <= height <= last for first, last in searched[script])
+
     for height, raw in enumerate(blocks):
-        digest, txs = oracle.block_hash(raw), oracle.read_block(raw)
-        for tx in txs:
+        block = oracle.read(raw)
+        if block.pays.isdisjoint(scripts) and block.spends.isdisjoint(known):
+            continue
+        for tx in block.txs:
             for index, outpoint in enumerate(tx.spends):
-                if outpoint in coins and height in heights[coins[outpoint]]:
-                    found.add(oracle.Place("input", tx.txid, index, height, digest))
+                if outpoint in coins and is_searched(coins[outpoint], height):
+                    found.add(oracle.Place("input", tx.txid, index, height, block.hash))
             for index, script in enumerate(tx.pays):
-                if height in heights.get(script, ()):
-                    found.add(oracle.Place("output", tx.txid, index, height, digest))
-                    coins[tx.txid + index.to_bytes(4, "little")] = script
+                if script in scripts and is_searched(script, height):
+                    found.add(oracle.Place("output", tx.txid, index, height, block.hash))
+                    outpoint = tx.txid + index.to_bytes(4, "little")
+                    coins[outpoint] = script
+                    known.add(outpoint)
     return found

@@ -17,6 +17,7 @@ class BloomFilters:
         self._parameters = parameters
         self._secret = secret
         self._fresh_rate = 0.0
+        self._made: tuple[list[bytes], Bip37Parameters, Bip37Filter] | None = None  # the latest one, and what it was made from
         self._is_durable = parameters is not None
 
     def make(self) -> Bip37Filter | None:
@@ -28,18 +29,18 @@ class BloomFilters:
             key = known.decoy_key if known else self._secret
             tweak = known.tweak if known else context.random.getrandbits(32)
             room = wallet_capacity(len(elements.elements), rate)
-            made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
-            assert made.capacity is not None
-            self._parameters = context.books.batch.bip37_parameters = Bip37Parameters(tweak, made.capacity, rate, key)
+            self._parameters = context.books.batch.bip37_parameters = Bip37Parameters(tweak, room, rate, key)
             self._is_durable = False
             context.out.after_commit(self._committed)
         if not self._is_durable:
             return None
         assert self._parameters is not None
-        tweak, room, rate, key = self._parameters
-        made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
-        self._fresh_rate = made.current_fp_rate
-        return made
+        if self._made is None or self._made[:2] != (elements.elements, self._parameters):  # each peer is given the same
+            tweak, room, rate, key = self._parameters
+            made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
+            self._made = elements.elements, self._parameters, made
+            self._fresh_rate = made.current_fp_rate
+        return self._made[2]
 
     def _committed(self) -> None:
         self._is_durable = True
