@@ -54,7 +54,7 @@ def verify_filter(raw_block: bytes, data: bytes, block_hash: bytes, known: Calla
     if not unknown:
         true = basic_data(block_hash, required) == data
         return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "its elements are not the block's")
-    for script in required:
+    for script in sorted(required):
         if not claimed.match(script):
             return Judgement(Verdict.FALSE, f"it lacks the script {script.hex()}")
     if not len(required) <= claimed.n <= len(required) + unknown:

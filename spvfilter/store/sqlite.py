@@ -146,9 +146,10 @@ class MarkedRows:
                 self._sums[table] = self._sums[table] - stated & _M63
 
     def set_meta(self, key: str, value: bytes | None) -> None:
-        self.remove("meta", "key = ?", (key,))
-        if value is not None:
-            self.insert("meta", (key, value))
+        if value is None:
+            self.remove("meta", "key = ?", (key,))
+        else:  # no sum covers this table
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", (key, value, mark("meta", (key, value))))
 
     def meta(self, key: str) -> bytes | None:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

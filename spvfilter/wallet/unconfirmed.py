@@ -232,12 +232,12 @@ class Unconfirmed:
     def _replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
         """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are too many."""
         parents: dict[bytes, set[bytes]] = {}
-        waiting = self._parents(tx) & self._rivals.keys()
+        waiting = sorted(self._parents(tx) & self._rivals.keys())
         while waiting:
             txid = waiting.pop()
             if txid not in parents:
                 parents[txid] = self._parents(Transaction.parse(self.pending[txid].raw)) & self._rivals.keys()
-                waiting |= parents[txid]
+                waiting += sorted(parents[txid])
             if len(parents) > MAX_FAMILY:
                 return None
         found: dict[bytes, None] = {}

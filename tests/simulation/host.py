@@ -170,7 +170,12 @@ class Process:
 
     def stored(self) -> set[Place]:
         """The matches in blocks that the database has."""
-        return Books.start(_stored(self.disk.store, self.watch)).confirmed()
+        found = self.disk.store.matches(confirmed=True)
+        return {
+            Place("input" if hit.spend else "output", hit.txid, hit.n, height, block)
+            for hit, block, height, *_ in found
+            if height is not None and block is not None
+        }
 
     def _fail(self, error: StoreError) -> None:
         self._record.note("disk", type(error).__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from simulation.books import Books
 from simulation.violation import Violation
 from spvfilter.light.events import Event, Synced
@@ -10,6 +12,7 @@ from spvfilter.wallet.events import BlockConnected, BlockDisconnected, WalletEve
 from spvfilter.wallet.journal import decode
 
 _PAGE = 40  # events that the second reader takes at once
+_decoded = lru_cache(maxsize=1 << 12)(decode)  # after each start it reads the same ones again
 
 
 class Log:
@@ -45,7 +48,7 @@ class Log:
         """The second reader takes what it has not read, page by page."""
         while page := store.events.read(self._read, _PAGE):
             for stored in page:
-                event = decode(stored)
+                event = _decoded(stored)
                 if event.sequence != self._read + 1:
                     raise Violation("true", f"event {event.sequence} follows event {self._read} in the database")
                 self._add(event)

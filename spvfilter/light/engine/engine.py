@@ -443,16 +443,16 @@ class Engine:
     def _drop_useless(self, way: Way) -> None:
         """Peers without the service that is needed make room for others."""
         mode = self.options.mode
+        needed = {Mode.COMPACT: COMPACT_FILTERS, Mode.BIP37: BLOOM, Mode.AUTO: COMPACT_FILTERS | BLOOM}[mode]
         for peer in self._context.pool.ready():
-            filters, bloom = peer.serves(COMPACT_FILTERS), peer.serves(BLOOM)
-            if mode is Mode.COMPACT and not filters:
-                error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
-            elif ((mode is Mode.BIP37 or way is Way.BLOOM) and not bloom and not filters) or (mode is Mode.BIP37 and not bloom):
-                error = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
-            elif not filters and not bloom:
-                error = UselessPeerError("serves neither compact filters nor BIP-37 filters")
-            else:
+            if peer.services & needed:
                 continue
+            if mode is Mode.COMPACT:
+                error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
+            elif mode is Mode.BIP37 or way is Way.BLOOM:
+                error = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
+            else:
+                error = UselessPeerError("serves neither compact filters nor BIP-37 filters")
             self._context.pool.drop(peer, error, self._context.now)
 
     def _advance_compact(self) -> None:
@@ -476,8 +476,9 @@ class Engine:
         if self.coverage.debts and not awaits_witness:
             self._compact.pay_debts()
         if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
-            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
-            self.status.say_synced(vouching, proven=True)
+            if self.status.synced != context.chain.tip_hash:
+                vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
+                self.status.say_synced(vouching, proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

@@ -135,7 +135,8 @@ class FilterHeaders:
             self._hear(peer)
         self._check_allies()
         self.verdicts.advance()
-        self._coverage.agreed(self._agreed_height(2))
+        if self._coverage.proven < self._context.rows.height:
+            self._coverage.agreed(self._agreed_height(2))
         if self._coverage.contests or self._coverage.unheard:
             # who contradicted and is gone leaves doubt behind, until three stand by our filter headers
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
@@ -151,8 +152,10 @@ class FilterHeaders:
     def _check_allies(self) -> None:
         """Give our headers up where peers state others and nobody that is left stands by ours."""
         apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
+        if not apart:
+            return
         members = self.members
-        if apart and len(apart) == len(members) and not any(standing.is_asked for standing in self._standings.values()):
+        if len(apart) == len(members) and not any(standing.is_asked for standing in self._standings.values()):
             self._give_up(min(apart))
 
     def _give_up(self, height: int) -> None:
@@ -236,6 +239,8 @@ class FilterHeaders:
             return
         if standing.apart is not None:
             self._compare(peer, standing.apart)
+            return
+        if context.rows.height <= standing.vouched:
             return
         height = min(context.rows.height, self._headers.knows(peer))
         if height <= standing.vouched:

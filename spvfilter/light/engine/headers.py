@@ -30,6 +30,7 @@ class _View:
     repeats: int = 0  # full messages that led nowhere
     unconnected: int = 0
     is_future: bool = False  # whether its last headers are ahead of our clock
+    found: tuple[bytes, bytes, int] | None = None  # height of `best` in the best chain with a tip; None if it is not there
     awaits_commit: bool = False  # whether it is asked for more once those that came are in the database
 
 
@@ -51,8 +52,17 @@ class Headers:
 
     def knows(self, peer: Peer) -> int:
         """Height up to which a peer is known to have the best chain; -1 if nothing is known."""
-        view = self._views.get(peer)
-        height = self._context.chain.common_height(view.best) if view is not None and view.best else None
+        chain, view = self._context.chain, self._views.get(peer)
+        if view is None or not view.best:
+            return -1
+        if view.best == (tip := chain.tip_hash):
+            return chain.height
+        if view.found is None or view.found[:2] != (view.best, tip):  # it is asked for often, and changes with these two
+            height = chain.height_of(view.best)
+            view.found = None if height is None else (view.best, tip, height)
+        if view.found is not None:
+            return view.found[2]
+        height = chain.common_height(view.best)
         return -1 if height is None else height
 
     def is_behind(self, peer: Peer) -> bool:
@@ -60,7 +70,7 @@ class Headers:
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
             return True  # what is from the future by our clock may be the best chain
-        return (chain.work_of(view.best) or 0) < chain.work
+        return view.best != chain.tip_hash and (chain.work_of(view.best) or 0) < chain.work
 
     def is_asked(self, peer: Peer) -> bool:
         """Whether a peer owes headers, or is asked for more as soon as the database has caught up."""

@@ -234,7 +234,8 @@ class PeerPool:
 
     def _begin_named(self, now: Instant) -> bool:
         """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let go."""
-        chosen = self._named().choose([each for each in self._named().free if self._due(each, now) <= now.monotonic])
+        slots = self._named()
+        chosen = slots.choose(due) if (due := [each for each in slots.free if self._due(each, now) <= now.monotonic]) else None
         if chosen is not None:
             self._begin(chosen.address, Purpose.NAMED, now)
         return chosen is not None
@@ -483,11 +484,6 @@ class PeerPool:
                 self.move(peer, PeerState.SUSPECT)
                 if place.chances and place.failures == _MAX_FAILURES:
                     place.failures += 1  # that was its chance
-
-    @property
-    def owes(self) -> bool:
-        """Whether any peer owes an answer."""
-        return any(peer.questions for peer in self._peers.values())
 
 
 def independent(peers: Iterable[Peer]) -> int:

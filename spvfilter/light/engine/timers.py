@@ -42,16 +42,17 @@ class Timers:
         """Ask for a tick when one may be needed; something else wants one `also_at` this time."""
         now, patience = context.now.monotonic, context.options.patience
         at = now + _IDLE_S
+        peers = list(context.pool)
         if context.is_due:
             at = now
-        elif not is_done or context.pool.owes or any(peer.state is not PeerState.READY for peer in context.pool):
+        elif not is_done or any(peer.questions or peer.state is not PeerState.READY for peer in peers):
             rarer = 2 ** max(0, min(self._ticks - _STEADY_TICKS, 8))
             at = now + max(patience.stall_s / 2, min(rarer * patience.stall_s / 2, _LONGEST_S))
-        for peer in context.pool:
-            for since in peer.questions.values():
+        for peer in peers:
+            if peer.questions:
+                since = next(iter(peer.questions.values()))  # the oldest has waited longest
                 due = since + (patience.stall_s if peer.state is PeerState.READY else patience.reply_s)
                 at = min(at, max(due, now) + _AFTER_S)
-                break
         next_try = context.pool.next_try(context.now)
         if next_try is not None:
             at = min(at, max(next_try, now))
