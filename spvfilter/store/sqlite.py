@@ -135,8 +135,9 @@ class MarkedRows:
         return total & _M63
 
     def insert(self, table: str, row: Sequence[object]) -> None:
-        stated = mark(table, row)
-        self._db.execute(f"INSERT INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))  # noqa: S608
+        """Write a new row. In "meta", which no sum covers, it takes the place of the one with the same key."""
+        stated, over = mark(table, row), "OR REPLACE " if table == "meta" else ""
+        self._db.execute(f"INSERT {over}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))  # noqa: S608
         if table in self._sums:
             self._sums[table] = self._sums[table] + stated & _M63
 
@@ -148,8 +149,8 @@ class MarkedRows:
     def set_meta(self, key: str, value: bytes | None) -> None:
         if value is None:
             self.remove("meta", "key = ?", (key,))
-        else:  # no sum covers this table
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", (key, value, mark("meta", (key, value))))
+        else:
+            self.insert("meta", (key, value))
 
     def meta(self, key: str) -> bytes | None:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

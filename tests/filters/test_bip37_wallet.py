@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import random
 import warnings
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ import pytest
 from bitcoin.core import Hash160
 
 from spvfilter.errors import FpRateWarning, InexpressibleError, LostSpendsWarning, ParameterError
-from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
+from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, decoys
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.watchlist import WatchList
 from support import build
@@ -178,6 +179,14 @@ def test_decoys_are_the_same_for_the_same_secret_and_tweak_and_no_other() -> Non
         for key in (SECRET, bytes(SECRET), SECRET[::-1])
     }
     assert len(made) == 4
+
+
+@pytest.mark.parametrize("size", [16, 63, 64, 65, 200])
+def test_decoys_are_hmacs_with_the_secret(size: int) -> None:
+    key = bytes(range(size))
+    made = decoys(key, 250, 10)
+    assert made == [hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20] for number in range(250, 260)]
+    assert decoys(key, 0, 260)[250:] == made
 
 
 def test_new_outpoints_take_the_place_of_decoys() -> None:

@@ -100,6 +100,14 @@ def test_a_filter_without_an_output_is_false() -> None:
         assert judged(raw, block_hash, elements - {left_out}) == Judgement(Verdict.FALSE, f"it lacks the script {left_out.hex()}")
 
 
+def test_of_several_that_are_missing_the_first_is_named() -> None:
+    paid = [p2wsh(bytes((number,))) for number in range(1, 9)]
+    txs = [build_tx([p2wpkh(KEY).spends(OutPoint(b"\x07" * 32, 0))], [lock.pays(1) for lock in paid])]
+    raw = build_block(bytes(32), 1_700_000_000, [build_coinbase(7, [TxOut(1, b"\x51")], txs), *txs])
+    first = min(lock.script_pubkey for lock in paid)
+    assert judged(raw, sha256d(raw[:HEADER_SIZE]), set()) == Judgement(Verdict.FALSE, f"it lacks the script {first.hex()}")
+
+
 def test_a_filter_of_more_elements_than_the_block_can_have_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements | {b"more"}).verdict is Verdict.FALSE

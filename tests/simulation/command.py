@@ -176,7 +176,7 @@ def _table(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
         ))  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(value.rjust(width) for value, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([*lines, f"{seconds:.0f} s on {jobs} processes; lives/s and messages/s are of one process"])
+    return "\n".join([*lines, f"{seconds:.0f} s on {jobs} processes; lives/s and messages/s are of processor time"])
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Outcome:
     plan: Plan
     violation: Violation | None
     hours: float  # virtual
-    seconds: float  # real
+    seconds: float  # of processor time
     messages: int
     blocks: int
     restarts: int
@@ -70,7 +70,7 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
 
 
 def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] | None) -> Outcome:
-    begun = time.perf_counter()
+    begun = time.process_time()
     rng = random.Random(f"{plan.seed} {plan.mode}")
     folder = Path(tempfile.mkdtemp(prefix="spvfilter-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))
     violation = None
@@ -99,7 +99,7 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
         plan,
         violation,
         world.timeline.now / 3600,
-        time.perf_counter() - begun,
+        time.process_time() - begun,
         world.record.messages,
         len(world.truth.regtest.chain.blocks),
         world.restarts,

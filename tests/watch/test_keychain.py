@@ -48,6 +48,14 @@ def test_a_window_reaches_its_lookahead_beyond_the_last_use_and_never_shrinks() 
     assert script_at(44) not in watch
 
 
+def test_uses_are_told_in_the_order_of_what_used_them() -> None:
+    for _ in range(3):
+        watch, chain = kept()
+        indexes = random.sample(range(20), 12)
+        watch.windows.note(watch.table.scan_tx(pays(*indexes)))
+        assert watch.windows.take_fresh() == {chain.name: indexes}
+
+
 def test_windows_move_on_after_outpoints_were_forgotten() -> None:
     watch, chain = kept()
     (match,) = watch.match_tx(pays(3))

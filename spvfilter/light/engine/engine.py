@@ -475,10 +475,10 @@ class Engine:
         context.books.mark_proven(self.coverage.proven_matches)
         if self.coverage.debts and not awaits_witness:
             self._compact.pay_debts()
-        if context.rows.height == context.chain.height and not filters.is_hearing and self.status.may_say_synced():
-            if self.status.synced != context.chain.tip_hash:
-                vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
-                self.status.say_synced(vouching, proven=True)
+        is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
+        if is_agreed and self.status.may_say_synced() and self.status.synced != context.chain.tip_hash:
+            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
+            self.status.say_synced(vouching, proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

@@ -150,13 +150,13 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_allies(self) -> None:
-        """Give our headers up where peers state others and nobody that is left stands by ours."""
+        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say so."""
         apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
-        if not apart:
+        if not apart or any(standing.is_asked for standing in self._standings.values()):
             return
-        members = self.members
-        if len(apart) == len(members) and not any(standing.is_asked for standing in self._standings.values()):
-            self._give_up(min(apart))
+        first = min(apart)
+        if all(self._standing(peer).apart is not None or self._headers.knows(peer) < first for peer in self.members):
+            self._give_up(first)
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""
