@@ -31,13 +31,10 @@ def main() -> int:
         return _hunt(arguments.seed, arguments.lives, arguments.jobs)
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
-        return _trace(Plan(seed, Mode(arguments.mode or "compact"), arguments.faults, arguments.peers, arguments.plant, arguments.keychain))
+        return _trace(_plan(arguments, seed, Mode(arguments.mode or "compact")))
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
-    plans = (
-        Plan(number, modes[number % len(modes)], arguments.faults, arguments.peers, arguments.plant, arguments.keychain)
-        for number in count(seed)
-    )
+    plans = (_plan(arguments, number, modes[number % len(modes)]) for number in count(seed))
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
@@ -62,9 +59,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=_peers, help="behaviours of the peers besides an honest one, separated by commas; by default drawn")
     parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
     parser.add_argument("--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order")
+    parser.add_argument("--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
+
+
+def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
+    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain)
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ def replay(plan: Plan) -> str:
     """The command that shows a life again."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
     peers = "" if plan.peers is None else f" --peers {','.join(plan.peers)}"
-    bug = ("" if plan.bug is None else f" --plant {plan.bug}") + (" --keychain" if plan.keychain else "")
+    bug = ("" if plan.bug is None else f" --plant {plan.bug}") + " --schemes" * plan.schemes + " --keychain" * plan.keychain
     return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}"
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
-from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, Behaviour, named
+from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
 from simulation.keychain import Keychain
 from simulation.planted import planted
@@ -40,6 +40,7 @@ class Plan:
     faults: tuple[str, ...] = FAULTS
     peers: tuple[str, ...] | None = None  # behaviours of the peers besides an honest one; by default they are drawn
     bug: str | None = None  # a planted one
+    schemes: bool = False  # whether there are more peers, of the library's later part: other lives stay as they were
     keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
 
 
@@ -122,6 +123,16 @@ def _options(plan: Plan, rng: random.Random) -> Options:
 
 def _place(plan: Plan, rng: random.Random) -> list[Placed]:
     """At least one honest node with all services; the others are drawn."""
+    placed = _place_first(plan, rng)
+    if plan.schemes:
+        theirs = random.Random(f"{plan.seed} {plan.mode} schemes")
+        plot = theirs.choice(SCHEMES) if theirs.random() < 0.3 else None  # several of the same kind
+        for number in range(len(placed) + 1, len(placed) + theirs.choice([2, 2, 3, 4])):
+            placed.append(_at(plot or theirs.choice(SCHEMES), number, theirs, theirs.random() < 0.5))
+    return placed
+
+
+def _place_first(plan: Plan, rng: random.Random) -> list[Placed]:
     if plan.peers is not None:
         return [_at(kind, number, rng, "lies" in plan.faults) for number, kind in enumerate([HONEST, *map(named, plan.peers)], 1)]
     number = rng.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 8, 12])

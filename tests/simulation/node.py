@@ -101,8 +101,8 @@ class NodeEnd:
             self.session.receive_eof()
         else:
             self.session.receive_data(data)
-        if think_s := self.node.behaviour.think_s:
-            self.node.timeline.after(think_s * self.node.rng.random(), self.work)
+        if pause_s := self.node.behaviour.pause_s(self):
+            self.node.timeline.after(pause_s, self.work)
         else:
             self.work()
 

@@ -16,7 +16,12 @@ from spvfilter.light.events import Mode
 def failed_before() -> list[Plan]:
     lines = (Path(__file__).parent / "seeds.txt").read_text(encoding="ascii").splitlines()
     rows = [line.split() for line in lines if line and not line.startswith("#")]
-    return [Plan(int(seed), Mode(mode), peers=tuple(peers) or None) for seed, mode, *peers in rows]
+    return [_plan(*row) for row in rows]
+
+
+def _plan(seed: str, mode: str, *rest: str) -> Plan:
+    peers = tuple(name for name in rest if not name.startswith("+"))
+    return Plan(int(seed), Mode(mode), peers=peers or None, schemes="+schemes" in rest, keychain="+keychain" in rest)
 
 
 def check(plan: Plan) -> None:
@@ -43,6 +48,11 @@ def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
     outcome = live(plan, make, show=shown.append)
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
     assert any("PeerWarning" in line for line in shown)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_among_schemers(mode: Mode) -> None:
+    check(Plan(1, mode, schemes=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -13,7 +13,7 @@ from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.session import Session
 
 if TYPE_CHECKING:
-    from simulation.node import Node
+    from simulation.node import Node, NodeEnd
     from simulation.world import World
 
 FULL = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
@@ -58,6 +58,10 @@ class Behaviour:
         """Of a new connection to it."""
         rng = self.rng
         return Quality(rng.uniform(0.005, 0.15), rng.uniform(0, 0.1), rng.choice([2e5, 1e6, 1e7]), rng.choice([0, 0, 0, 0.2]))
+
+    def pause_s(self, end: NodeEnd) -> float:
+        """Seconds before it looks at what has just come."""
+        return self.think_s * end.node.rng.random() if self.think_s else 0.0
 
     def on_the_wire(self, data: bytes) -> bytes:
         """What becomes of the bytes that it sends."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Elements = Callable[[TreeBlock, set[bytes]], set[bytes]]
 
 
-class _FalseIndex(FilterIndex):
+class FalseIndex(FilterIndex):
     """Filters with other elements than the true ones."""
 
     def __init__(self, chain: BlockTree, change: Elements) -> None:
@@ -41,7 +41,7 @@ class FalseFilters(Liar):
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
-        self._index = _FalseIndex(world.truth.regtest.chain, self.change)
+        self._index = FalseIndex(world.truth.regtest.chain, self.change)
 
     def respond(self, view: Regtest, session: Session) -> Responder:
         made = super().respond(view, session)

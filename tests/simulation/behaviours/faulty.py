@@ -158,9 +158,11 @@ class Follower:
 
     def catch_up(self) -> None:
         """Take every block that is missing."""
-        chain = self._world.truth.regtest.chain
+        self.catch_up_to(self._world.truth.regtest.chain.tip)
+
+    def catch_up_to(self, block: TreeBlock | None) -> None:
+        """Take a block of the true chain, and those below it that are missing."""
         missing: list[TreeBlock] = []
-        block: TreeBlock | None = chain.tip
         while block is not None and block.hash not in self._view.chain.blocks:
             missing.append(block)
             block = block.previous
