@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from spvfilter.store.store import Store
 
 
-def check_balance(world: World, *, whole: bool = True) -> None:
-    """True: the views are what follows from the events and from the chain and, if `whole`, from the database's matches."""
+def check_balance(world: World, *, whole: bool = True, may_lack: bool = False) -> None:
+    """True: the views are what follows from the events and from the chain and, if `whole`, from the database's matches.
+
+    With `may_lack`, blocks of the chain were told as disputed.
+    """
     process = world.process
     assert process is not None
     store = process.disk.store
@@ -35,7 +38,7 @@ def check_balance(world: World, *, whole: bool = True) -> None:
         if {mark: place[:2] for mark, place in books.matches.items()} != {mark: place[:2] for mark, place in process.books.matches.items()}:
             raise Violation("true", f"the {whose} have other matches")
     is_whole = all(process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched if world.is_wanted(script))
-    if is_whole and not world.may_miss():
+    if is_whole and not may_lack and not world.may_miss():
         scripts = set(filter(world.is_wanted, world.truth.scripts()))
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
         if there != balance.confirmed + balance.immature:

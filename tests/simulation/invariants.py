@@ -95,6 +95,10 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
             check_searched(world, process, event)
 
 
+def _without(places: set[oracle.Place], heights: set[int]) -> set[oracle.Place]:
+    return {place for place in places if place.height not in heights} if heights else places
+
+
 def _chain(world: World) -> list[bytes]:
     return [block.raw for block in world.truth.regtest.chain.active]
 
@@ -123,7 +127,9 @@ def check_claims(world: World, when: str) -> None:
     ranges = {script: process.ranges_stored(script) for script in world.wishes.ever if script in process.watch}
     if outside := [each for script in ranges for each in ranges[script] if not 0 <= each[0] <= each[1] <= height]:
         raise Violation("honest", f"{when} blocks count as searched that are not there: {outside[0]}")
-    check_same(process.stored(), claimed(chain, ranges), f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
+    doubted = world.doubted(process.books.synced)
+    told, there = _without(process.stored(), doubted), _without(claimed(chain, ranges), doubted)
+    check_same(told, there, f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
 
 
 def check_modest(engine: EngineLike, store: Store) -> None:
@@ -194,17 +200,18 @@ def check_end(world: World, *, whole: bool = True) -> None:
         raise Violation("alive", f"no answer to {next(iter(world.wishes.waiting.values()))}")
     chain = _chain(world)
     wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)}
-    there = claimed(chain, wanted) if not world.may_miss() else set()
+    doubted = world.doubted(synced)
+    there = _without(claimed(chain, wanted), doubted) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a search from below, for another script, finds more
     check_claims(world, "at the end")
     if synced is not None and not world.may_withhold_synced():
         check_searched(world, process, synced)
-    check_same(process.books.confirmed(), there, "the events", allowed)
-    check_same(process.stored(), there, "the database's matches", allowed)
-    check_balance(world, whole=whole)
+    check_same(_without(process.books.confirmed(), doubted), there, "the events", allowed)
+    check_same(_without(process.stored(), doubted), there, "the database's matches", allowed)
+    check_balance(world, whole=whole, may_lack=bool(doubted))
     if world.keychain is not None:
         world.keychain.check_end(world, process)
-    if not world.may_miss():
+    if not world.may_miss() and not doubted:
         check_waiting(world)
     if gone := forgotten(world, process):
         raise Violation("alive", f"our transaction {gone[0][::-1].hex()}, which a peer has, was forgotten")

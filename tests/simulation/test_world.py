@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from simulation import oracle
-from simulation.behaviours import FAULTY, LIARS
+from simulation.behaviours import FAULTY, LIARS, SCHEMES, Behaviour
+from simulation.behaviours.compact import HidesBehindDoubt
 from simulation.pipe import Pipe, Quality
 from simulation.timeline import Timeline
 from simulation.truth import LONG, TEMPLATES, begin, template
 from simulation.weight import weigh
+from spvfilter.light.events import Mode, Synced
 from spvfilter.network import REGTEST
 from spvfilter.watch.watchlist import WatchList
 from support.locks import LOCKS
+from support.stage import Prompt, stage
 
 
 def test_what_is_due_together_happens_in_the_order_it_was_asked_for() -> None:
@@ -84,6 +88,15 @@ def test_a_life_leaves_the_template_as_it_was() -> None:
     assert after == before
 
 
+@pytest.mark.parametrize(("nodes", "heights"), [((Prompt, HidesBehindDoubt), {5, 6, 7}), ((Prompt, HidesBehindDoubt, Prompt), set[int]())])
+def test_a_dispute_excuses_what_is_missing_where_liars_are_of_as_many_networks(
+    tmp_path: Path, nodes: tuple[type[Behaviour], ...], heights: set[int]
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, *nodes) as world:
+        assert world.doubted(Synced(9, bytes(32), (), -1, ((5, 7),))) == heights
+        assert world.doubted(None) == set()
+
+
 def test_weight_counts_what_is_held_once() -> None:
     held = [bytes(1_000)] * 3
     assert weigh([held, held]) == (3, 1_000)
@@ -92,5 +105,7 @@ def test_weight_counts_what_is_held_once() -> None:
 def test_the_library_has_every_kind_of_behaviour() -> None:
     assert len(FAULTY) >= 15
     assert len(LIARS) >= 30
+    assert len(SCHEMES) >= 10
+    assert not set(SCHEMES) & {*FAULTY, *LIARS}
     assert all(kind.is_honest for kind in FAULTY)
     assert not any(kind.is_honest or kind.is_full for kind in LIARS)
