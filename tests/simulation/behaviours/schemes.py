@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
@@ -12,6 +13,7 @@ from simulation.behaviours.bloom import Liar
 from simulation.behaviours.compact import FalseIndex, Tampering
 from simulation.behaviours.faulty import Follower
 from simulation.truth import copy_chain
+from spvfilter.errors import RefusedError
 from spvfilter.filters.verify import witnesses
 from spvfilter.hashes import sha256d
 from spvfilter.node.blocktree import TipChange, TreeBlock
@@ -242,10 +244,24 @@ class Malleates(Liar):
     responder = _MalleatingResponder
 
 
+class _RelayingResponder(Responder):
+    def __init__(self, regtest: Regtest, session: Session, world: World) -> None:
+        super().__init__(regtest, session)
+        self._world = world
+
+    def on_tx(self, raw: bytes) -> None:
+        super().on_tx(raw)
+        with suppress(RefusedError):
+            self._world.truth.regtest.submit_tx(raw)
+
+
 class Rivals(Behaviour):
-    """A miner that has a block of its own at the height of many a new one, and tells of it first, until faults end."""
+    """A miner that has a block of its own at the height of many a new one, with what waits, and tells of it first, until faults end."""
 
     is_full = False
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        return _RelayingResponder(view, session, self.world)
 
     def view(self) -> Regtest:
         view = copy_chain(self.world.truth.regtest, self.world.true_wall)
@@ -268,6 +284,8 @@ class Rivals(Behaviour):
 
     def on_tx(self, tx: Transaction) -> None:
         """Callback of the true mempool."""
+        with suppress(RefusedError):
+            self._view.submit_tx(tx.raw)
 
 
 SCHEMES: list[type[Behaviour]] = [
