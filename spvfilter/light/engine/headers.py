@@ -122,6 +122,12 @@ class Headers:
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
             self._context.changed()
 
+    def ask_those_ahead(self) -> None:
+        """Ask peers again whose headers were ahead of our clock."""
+        for peer, view in self._views.items():
+            if view.is_future:
+                self.ask(peer)
+
     def _ask_on(self, peer: Peer, view: _View) -> None:
         """Ask a peer for more: now, or when the database has caught up, so that what waits for it stays little."""
 

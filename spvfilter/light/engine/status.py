@@ -29,7 +29,8 @@ class Status:
         self._warned: set[tuple[str, str]] = set()  # address and subject
         self._behind_since: float | None = None
         self._tip = b""
-        self._tip_since = 0.0  # when the best chain got its tip, or the run began
+        self._tip_since = 0.0  # when the best chain got its tip, the run began, or our clock was set right
+        self._is_clock_wrong = False  # by the median of the peers' clocks
         self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers; the middle of their clocks less our monotonic one
 
     def unsynced(self) -> None:
@@ -90,7 +91,9 @@ class Status:
             return False
         if self.awaits_others():
             return False
-        return self.clock_is_right() and self._somebody_has_tip()  # a wrong clock may be why nobody has it
+        if not self.clock_is_right() or self.awaits_others():  # it may just have been set right, and peers are asked again
+            return False
+        return self._somebody_has_tip()  # a wrong clock may be why nobody has it
 
     def awaits_others(self) -> bool:
         """Whether a peer has not had its time to tell of its headers. That time is as long as a stall, after each new tip."""
@@ -132,7 +135,12 @@ class Status:
             self._clocks = peers, ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
         median = min((each + now.monotonic - now.wall for each in self._clocks[1]), key=abs, default=0.0)
         if abs(median) <= MAX_CLOCK_OFFSET_S:
+            if self._is_clock_wrong:  # what was from the future by the wrong clock may be the best chain
+                self._is_clock_wrong = False
+                self._headers.ask_those_ahead()
+                self._tip_since = now.monotonic  # they have the same time as after a new tip
             return True
+        self._is_clock_wrong = True
         which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
         self._warn(peers[0], f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks: set it right")
         return False

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.faulty import Downloading, SkewedClock
+from simulation.behaviours.schemes import Lags
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -29,6 +30,22 @@ def test_with_a_clock_that_is_days_slow_nothing_is_called_synced(mode: Mode, tmp
         world.set_skew(0.0)
         world.wait_synced(within=3_600)
         assert world.has_found_all()
+
+
+@MODES
+def test_a_clock_that_is_set_right_makes_no_old_tip_synced(mode: Mode, tmp_path: Path) -> None:
+    """New blocks were from the future by the wrong clock; a node that lags behind is no reason to take the old tip for the best."""
+    with stage(tmp_path, mode, Lags, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.set_skew(-3.0 * DAY_S)
+        world.kill()
+        world.truth.mine(3)
+        world.pass_time(600)
+        before = len(world.synced)
+        world.set_skew(0.0)
+        world.wait_synced(within=20)
+        assert {event.hash for event in world.synced[before:]} == {world.truth.tip}
 
 
 @MODES
