@@ -71,8 +71,7 @@ class Books:
         self.batch = Batch()
 
     def _complete(self) -> None:
-        if fresh := self.watch.windows.take_fresh():
-            self.batch.keychains += (KeychainChange(name, used) for name, used in fresh.items())
+        self.batch.keychains += (KeychainChange(name, used) for name, used in self.watch.windows.take_fresh().items())
         if self._are_blocks_changed:
             self._are_blocks_changed, self.batch.searched = False, self.blocks.encode()
 
