@@ -169,7 +169,8 @@ def forgotten(world: World, process: Process) -> list[bytes]:
     lost = [txid for txid in sorted(world.answered) if process.disk.store.views.transaction(txid) is None]
     mined = {txid for block in regtest.chain.active for txid in block.txids} if lost else set()
     gone = [txid for txid in lost if txid not in mined and txid not in regtest.mempool]
-    once = {txid for block in regtest.chain.blocks.values() for txid in block.txids} if gone else set()
+    blocks = (*regtest.chain.blocks.values(), *world.truth.others_blocks.values()) if gone else ()
+    once = {txid for block in blocks for txid in block.txids}
     return [txid for txid in gone if txid not in once or world.truth.would_take(world.answered[txid])]
 
 
