@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError, StoreError
+from spvfilter.light.engine.effects import Commit, Emit
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Event, Synced
 from spvfilter.network import REGTEST
@@ -67,6 +68,27 @@ def test_of_blocks_below_the_tip_the_last_is_told_of_before_what_follows() -> No
     assert [event.sequence for event in out._events if isinstance(event, WalletEvent)] == [each.sequence for each in batch.events]
     assert [each.sequence for each in batch.events] == [1, 2, 3, 4, 5, 6, 7]
     assert batch.told == 8
+
+
+def test_a_block_that_waits_is_told_of_where_blocks_are_searched_again() -> None:
+    """It may be disconnected later, and nobody is told that a block is disconnected that was never connected."""
+    books = Books(WatchList(REGTEST), SavedBooks())
+    out = Outbox(books, chain_of(7), Journal())
+    out.emit(BlockConnected(5, TXID), BlockConnected(2, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID))
+    assert out._events == [BlockConnected(5, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID)]
+
+
+def test_a_block_that_waits_is_committed_with_the_cursor_that_moves_back() -> None:
+    books = Books(WatchList(REGTEST), SavedBooks())
+    out = Outbox(books, chain_of(7), Journal())
+    books.connect_empty(5)
+    out.emit(BlockConnected(5, TXID))
+    assert out.take()
+    books.rewind(2)
+    *_, commit, told = out.take()
+    assert isinstance(commit, Commit)
+    assert (commit.batch.cursor, commit.batch.told) == (2, 5)
+    assert told == Emit(BlockConnected(5, TXID))
 
 
 @pytest.mark.parametrize(

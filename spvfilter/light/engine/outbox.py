@@ -43,9 +43,16 @@ class Outbox:
 
     def flush(self) -> None:
         """Commit what the books have changed."""
+        self._tell_waiting(self._books.cursor)
         for batch in self._books.take_batches():
             self._issued += 1
             self._effects.append(Commit(self._issued, batch))
+
+    def _tell_waiting(self, cursor: int) -> None:
+        """Where blocks are searched again, tell of the block that waits to be told: it was connected, and may be disconnected."""
+        waiting = self.journal.connected
+        if waiting is not None and waiting.height > cursor:
+            self._events += self.journal.flush(self._books.batch)
 
     @property
     def is_backed_up(self) -> bool:
@@ -105,6 +112,7 @@ class Outbox:
         """
         for event in events:
             if type(event) is BlockConnected and event.height < self._chain.height:
+                self._tell_waiting(event.height - 1)
                 self.journal.connected = event  # nearly all events of a first sync
                 continue
             if isinstance(event, WalletEvent):
