@@ -44,8 +44,8 @@ class _Open:
         """Take filters, the first of them due at a place of a flight: all that follow in order, up to a false one. Their number."""
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
-        if flight.blocks[place : place + size] != run or not all(map(self.filters.__contains__, run)):
-            size, run = 1, blocks[:1]
+        if [*map(self.filters.get, run)] != [*zip(repeat(flight), range(place, place + size), strict=False)]:
+            size, run = 1, blocks[:1]  # they come in another order, or one is not owed, or for another flight
         hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
         if hashes != b"".join(due):
             size = next(at for at, each in enumerate(due) if each != hashes[HASH_SIZE * at : HASH_SIZE * at + HASH_SIZE])

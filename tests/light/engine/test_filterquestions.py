@@ -231,3 +231,15 @@ def test_a_run_over_two_questions_answers_both() -> None:
     assert asked.filters == [DATA]
     assert later == [DATA[:3]]
     assert asked.questions.flights(asked.peer) == 0
+
+
+def test_a_run_over_a_filter_that_came_and_was_asked_for_again_answers_both() -> None:
+    asked, again = Asked(), list[list[bytes]]()
+    assert asked.ask_filters()
+    asked.take(CFilter(0, BLOCKS[1], DATA[1]))
+    assert asked.questions.filters(asked.peer, FilterFlight(1, BLOCKS[1:2], HASHES[1:2], again.append))
+    asked.questions.take_filters(asked.peer, zip(BLOCKS, DATA, strict=True))
+    assert asked.filters == [DATA]
+    assert again == [DATA[1:2]]
+    assert not asked.peer.questions
+    assert asked.questions.flights(asked.peer) == 0
