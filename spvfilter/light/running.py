@@ -265,6 +265,7 @@ class Running:
         await self._database.drain()
         self.check()
         await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers before
+        await self._database.drain()  # what is answered is stored, even if the client is left at once
         self.check()
         if call.done():
             return call.result()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.errors import NotRunningError, ParameterError, StoreLockedError
+from spvfilter.light import database
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
@@ -138,3 +139,23 @@ async def test_history_follows_reorganisations(tmp_path: Path) -> None:
     with Store.open(path, REGTEST) as store:
         store.attach(world.watch())
         check_ledger(store)
+
+
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+async def test_a_transaction_that_a_peer_has_already_is_stored_once_broadcast_answers(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded and answered in the same step; the client may be left at once, and must know it as its own in the next run."""
+    monkeypatch.setattr(database, "_INTERVAL_S", 3_600)  # nothing begins that nobody waits for
+    world, path = World(3), tmp_path / "w.db"
+    world.receive()
+    world.regtest.mine()
+    raw = world.spending(change=LOCKS[1])
+    async with Node(world.regtest) as node, running(world, node, store=path, mode=mode, mempool=False) as run:
+        await run.synced(world)
+        world.regtest.submit_tx(raw)
+        assert (await run.client.broadcast(raw)).echoed == (where(node),)
+    with WalletStore.open(path) as wallet:
+        entry = wallet.transaction(Transaction.parse(raw).txid)
+        assert entry is not None
+        assert entry.is_own
