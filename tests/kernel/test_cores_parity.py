@@ -232,3 +232,23 @@ def a_life(rng: random.Random) -> int:
 def test_any_life_of_a_filter_is_the_same(seed: int) -> None:
     rng = random.Random(seed)
     assert sum(a_life(rng) for _ in range(LIVES)) > LIVES
+
+
+class Meter(type):
+    def __index__(cls) -> int:
+        return 4
+
+
+class Unlike(metaclass=Meter):
+    """Its class and each object have an `__index__`, but not its objects as such, and only that is what Python asks."""
+
+    def __init__(self) -> None:
+        self.__index__ = lambda: 5
+
+
+@pytest.mark.parametrize("encoding", NUMBERS)
+@pytest.mark.parametrize("call", ["add", "__contains__", "positions"])
+def test_the_type_of_a_key_says_whether_it_is_an_integer(call: str, encoding: Encoding) -> None:
+    arguments = {"cells": 64, "hash_funcs": 3, "family": Family.FAST, "key": bytes(16), "encoding": encoding}
+    twins = Twins("BitCore", arguments, bytes(8), "view")
+    assert twins.same(call, Unlike()) == (TypeError, "an int expected by a filter that encodes integers, not Unlike")

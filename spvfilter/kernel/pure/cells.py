@@ -66,9 +66,14 @@ def encode_uint32(key: object) -> bytes:
 
 
 def _integer(key: object) -> int:
-    if isinstance(key, bool) or not hasattr(key, "__index__"):
+    if isinstance(key, bool) or not (isinstance(key, int) or _has_index(type(key))):
         raise TypeError(f"an int expected by a filter that encodes integers, not {type(key).__name__}")
-    return index(key)
+    return index(key)  # type: ignore[arg-type]  # its type has an __index__
+
+
+def _has_index(kind: type) -> bool:
+    """Whether objects of a type are integers to Python, which asks neither the object itself nor its metaclass."""
+    return any("__index__" in vars(base) for base in kind.__mro__)
 
 
 _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
