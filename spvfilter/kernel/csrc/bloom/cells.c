@@ -34,18 +34,6 @@ enum { ROWS_AHEAD = 4 * SPV_AHEAD };
 #define LANES 8
 #define TARGET __attribute__((target("avx512f,avx512dq")))
 #include "bloom/lanes.h"
-#endif
-
-/* One key after the other. */
-static void hash_each(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
-    const spv_shape known = {.family = SPV_FAMILY_FAST, .seed = shape->seed};
-    for (size_t i = 0; i < count; i++) {
-        const spv_bytes key = spv_key_at(keys, from + i);
-        const spv_hash128 hashes = spv_two_hashes(&known, key.data, key.size);
-        to->x[i] = hashes.h1;
-        to->step[i] = hashes.h2;
-    }
-}
 
 /* Rows that come after those in hand, fetched while these are hashed: beyond a page, the processor does not fetch by itself. */
 SPV_INLINE void fetch_rows(const spv_keys *keys, size_t from, size_t count) {
@@ -78,6 +66,18 @@ SPV_INLINE void lay_out(const spv_keys *keys, size_t from, size_t count, size_t 
     for (size_t i = count; i % LANES_MOST; i++)
         for (size_t word = 0; 8 * word < size; word++)
             words[word][i] = 0;
+}
+#endif
+
+/* One key after the other. */
+static void hash_each(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
+    const spv_shape known = {.family = SPV_FAMILY_FAST, .seed = shape->seed};
+    for (size_t i = 0; i < count; i++) {
+        const spv_bytes key = spv_key_at(keys, from + i);
+        const spv_hash128 hashes = spv_two_hashes(&known, key.data, key.size);
+        to->x[i] = hashes.h1;
+        to->step[i] = hashes.h2;
+    }
 }
 
 static void fast(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
