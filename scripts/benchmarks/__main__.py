@@ -44,6 +44,7 @@ SUITES = {
     "addresses": pipeline.addresses,
     "start": pipeline.start,
     "generic": generic.generic,
+    "scalable": generic.scalable,
     "rates": generic.rates,
     "headers": headers.headers,
     "mainnet": mainnet.mainnet,

@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     import rbloom
 
 from spvfilter import BloomFilter
-from spvfilter.bloom import sizing
+from spvfilter.bloom import ScalableBloomFilter, sizing
 from spvfilter.kernel import BACKEND
 
 COUNT = 1_000_000 if BACKEND == "native" else 100_000  # the pure kernel is some hundred times slower
@@ -218,6 +218,39 @@ def buffers(count: int, width: int, rounds: int, most: float) -> list[Row]:
         )
         for name, best in zip(calls, best_of(rounds, *calls.values()), strict=True)
     ]
+
+
+def scalable(_: Path, rounds: int) -> list[Row]:
+    """A filter that has grown to ten times its initial capacity, beside a plain one made for as many keys: nanoseconds per key."""
+    keys, strangers = ([os.urandom(20) for _ in range(COUNT)] for _ in range(2))
+    made: dict[str, Callable[[], BloomFilter | ScalableBloomFilter]] = {
+        "grown": lambda: ScalableBloomFilter(COUNT // 10, RATE),
+        "plain": lambda: BloomFilter(COUNT, RATE),
+    }
+    grown, plain = (make() for make in made.values())
+    grown.update(keys)
+    plain.update(keys)
+    calls = {
+        ("add", 1.5): [partial(_added, make, keys) for make in made.values()],
+        ("update", None): [partial(_updated_fresh, make, keys) for make in made.values()],
+        ("in, hits", 2.5): [partial(asked, filled, keys) for filled in (grown, plain)],
+        ("in, misses", 2.5): [partial(asked, filled, strangers) for filled in (grown, plain)],
+        ("contains_many, hits", None): [partial(filled.contains_many, keys) for filled in (grown, plain)],
+        ("contains_many, misses", None): [partial(filled.contains_many, strangers) for filled in (grown, plain)],
+    }
+    rows = []
+    for (name, goal), pair in calls.items():
+        mine, other = (best * 1e6 / COUNT for best in best_of(rounds, *pair))
+        rows.append(Row(f"{BACKEND}, grown to 10 times its capacity, {name}, ns/key", mine, other, "BloomFilter made for as many", goal))
+    return rows
+
+
+def _added(make: Callable[[], BloomFilter | ScalableBloomFilter], keys: list[bytes]) -> None:
+    each(make().add, keys)
+
+
+def _updated_fresh(make: Callable[[], BloomFilter | ScalableBloomFilter], keys: list[bytes]) -> None:
+    make().update(keys)
 
 
 def rates(_: Path, rounds: int) -> list[Row]:
