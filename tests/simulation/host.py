@@ -26,9 +26,12 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode
 from spvfilter.light.sockets import stranger
+from spvfilter.light.status import ClientStatus
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
+from spvfilter.store.searched import BlockRange
 from spvfilter.store.store import Store
+from spvfilter.store.views import SearchedEntries
 from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
@@ -49,6 +52,7 @@ class EngineLike(Protocol):
     def books(self) -> WalletBooks: ...
     def start(self, now: Instant) -> list[Effect]: ...
     def step(self, input: Input, now: Instant) -> list[Effect]: ...
+    def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus: ...
 
 
 Make = Callable[[Options, WatchList, Store, int | None, list[str], random.Random], EngineLike]
@@ -146,6 +150,11 @@ class Process:
             return self.disk.store.views.searched_for([(EntryKind.SCRIPT, script)])
         except ParameterError:
             return ()
+
+    @property
+    def disputed(self) -> tuple[BlockRange, ...]:
+        """The ranges that the client's status tells as disputed."""
+        return self.engine.status_with(0, 0, ()).disputed
 
     @property
     def taken(self) -> set[bytes]:

@@ -215,12 +215,16 @@ class World:
         return self.options.mode is Mode.BIP37 and len(groups) >= WITNESSES
 
     def doubted(self, synced: Synced | None) -> set[int]:
-        """Heights that were told as disputed where liars are of as many networks as honest nodes, so that nobody can end a dispute."""
+        """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end a dispute.
+
+        A dispute that began after Synced is told by a warning and the status, not by another Synced for the same tip.
+        """
         honest = {group_of(node.host) for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest}
         lying = {group_of(node.host) for node in self.nodes if not node.behaviour.is_honest}
         if synced is None or len(lying) < len(honest):
             return set()
-        return {height for first, last in synced.disputed for height in range(first, last + 1)}
+        ranges = (*synced.disputed, *(self.process.disputed if self.process is not None else ()))
+        return {height for first, last in ranges for height in range(first, last + 1)}
 
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
