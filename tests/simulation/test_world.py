@@ -16,6 +16,8 @@ from simulation.truth import LONG, TEMPLATES, begin, template
 from simulation.weight import weigh
 from spvfilter.light.events import Mode, Synced
 from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.primitives import OutPoint
 from spvfilter.watch.watchlist import WatchList
 from support.locks import LOCKS
 from support.stage import Prompt, stage
@@ -86,6 +88,16 @@ def test_a_life_leaves_the_template_as_it_was() -> None:
         (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins)) for each in map(template, range(TEMPLATES))
     ]
     assert after == before
+
+
+def test_what_a_refused_transaction_would_replace_stays_in_the_mempool() -> None:
+    truth = begin(random.Random(3), lambda: 0.0)
+    lock = truth.locks[0]
+    coin = OutPoint(truth.regtest.pay(lock.pays(1_500)), 0)  # less than the fee of what would replace its spend
+    truth.mine()
+    waits = truth.regtest.submit_tx(build_tx([lock.spends(coin)], [lock.pays(1_000)]))
+    truth.replace()
+    assert [tx.txid for tx in truth.regtest.mempool] == [waits]
 
 
 @pytest.mark.parametrize(("nodes", "heights"), [((Prompt, HidesBehindDoubt), {5, 6, 7}), ((Prompt, HidesBehindDoubt, Prompt), set[int]())])

@@ -179,8 +179,12 @@ class Truth:
             for raw in self._rival(old.inputs, self.regtest.chain.coins):
                 self.regtest.mempool.remove_for([Transaction.parse(raw)])
                 self.regtest._wallet.recount()
-                with suppress(RefusedError):
+                try:
                     self.regtest.submit_tx(raw)
+                except RefusedError:  # then nothing is replaced
+                    for tx in waiting:
+                        if tx.txid not in self.regtest.mempool:
+                            self.regtest.mempool.add(tx)
 
     def _rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput]) -> list[bytes]:
         """A transaction that spends these outpoints to somebody else; none if nobody here could sign it."""
