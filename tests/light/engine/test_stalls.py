@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar
-from simulation.behaviours.compact import Tampering
+from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
-from simulation.truth import copy_chain
-from simulation.world import World
-from spvfilter.hashes import sha256d
 from spvfilter.light.events import Mode
-from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.filters import CFHeaders, GetCFilters
+from spvfilter.wire.messages.filters import GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
 from support.stage import Prompt, stage
 
@@ -62,26 +56,6 @@ def test_a_peer_that_repeats_headers_holds_up_nothing_that_it_withholds(mode: Mo
             world.wait_synced(within=30)
         assert world.has_found_all()
         assert not world.banned & {"10.3.0.3:18444", "10.4.0.4:18444"}
-
-
-class Misleads(Tampering):
-    """States another filter hash than that of the filter that it sends, of each new block."""
-
-    def __init__(self, rng: random.Random, world: World) -> None:
-        super().__init__(rng, world)
-        self._old = set(world.truth.regtest.chain.blocks)
-
-    def tamper(self, message: Message) -> Message | None:
-        if isinstance(message, CFHeaders) and message.stop_hash not in self._old and len(message.filter_hashes) == 1:
-            return CFHeaders(message.filter_type, message.stop_hash, message.previous, (sha256d(message.filter_hashes[0]),))
-        return message
-
-
-class Lags(Behaviour):
-    """Gets no new blocks, and stays connected."""
-
-    def view(self) -> Regtest:
-        return copy_chain(self.world.truth.regtest, self.world.true_wall)
 
 
 def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
