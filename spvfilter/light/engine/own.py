@@ -272,7 +272,7 @@ class OwnTxs:
 
     def announced(self, peer: Peer, own: OwnTx) -> None:
         """A peer announces a transaction of ours."""
-        if own.tx.txid not in self._fetchable.get(peer, {}) and peer.address not in own.sent:
+        if peer.address not in own.sent:  # whether or not it was offered it: who has not fetched it has it from others
             self._echo(own, peer)
         self.record(own)
         self._taken(own)

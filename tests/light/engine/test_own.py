@@ -173,6 +173,22 @@ def test_who_announces_it_by_itself_is_told_of(mode: Mode, tmp_path: Path) -> No
 
 
 @MODES
+def test_an_announcement_that_crosses_our_offer_is_an_echo(mode: Mode, tmp_path: Path) -> None:
+    """Who announces what it was offered and has not fetched has it from others; the answer to the call says so."""
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        raw = spend(world)
+        txid = send(world, raw=raw)
+        world.truth.regtest.submit_tx(raw)
+        for end in world.nodes[0].ends:
+            end.announce_tx(Transaction.parse(raw))  # at once, and not within seconds
+        world.pass_time(5)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert (known.sent, known.echoed) == ((), ("10.1.0.1:18444",))
+
+
+@MODES
 def test_an_echo_by_liars_keeps_it_from_nobody(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, FalseEcho, FalseEcho, FalseEcho, FalseEcho, FalseEcho, Prompt) as world:
         world.nodes[5].is_up = False
