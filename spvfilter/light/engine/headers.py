@@ -25,7 +25,8 @@ class _View:
 
     sync: HeaderSync
     best: bytes = b""  # hash of the last block that it is known to have
-    fence: int | None = None  # behind the question that is open
+    fence: int | None = None  # behind the last question; gone once that has led further
+    is_due: bool = False  # whether it is asked again at the fence
     told: int = -1  # height up to which its full messages have led
     repeats: int = 0  # full messages that led nowhere
     unconnected: int = 0
@@ -39,6 +40,9 @@ class Headers:
 
     A ping follows each getheaders: Core answers with an empty message if it has nothing new; other nodes do not answer at all, nor does
     Core in its initial block download. A pong without headers before it means the same.
+
+    A peer that sends more than it is asked for has no more questions of us than round trips: what leads no further calls for another
+    one only once the pong of the one before has come.
     """
 
     def __init__(self, context: Context, moved: Callable[[Update], None]) -> None:
@@ -73,9 +77,9 @@ class Headers:
         return view.best != chain.tip_hash and (chain.work_of(view.best) or 0) < chain.work
 
     def is_asked(self, peer: Peer) -> bool:
-        """Whether a peer owes headers, or is asked for more as soon as the database has caught up."""
+        """Whether a peer owes headers, or is asked for more as soon as the database, or itself, has caught up."""
         view = self._views.get(peer)
-        return _KEY in peer.questions or (view is not None and view.awaits_commit)
+        return _KEY in peer.questions or (view is not None and (view.awaits_commit or view.is_due))
 
     def progress(self) -> tuple[int, int]:
         """Height reached, and the greatest height that a connected peer states."""
@@ -114,12 +118,14 @@ class Headers:
     def ask(self, peer: Peer) -> None:
         """Ask a peer for the headers after those that it is known to have."""
         view = self._views[peer]
-        if not self.is_asked(peer):
+        if view.fence is not None and _KEY not in peer.questions:
+            view.is_due = True
+        elif not self.is_asked(peer):
             locator = tuple(view.sync.locator()[:101])
             if not view.best and len(locator) > 1 and locator[0] == self._context.chain.tip_hash:
                 locator = locator[1:]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
-            view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer))
+            view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))
             self._context.changed()
 
     def ask_those_ahead(self) -> None:
@@ -156,20 +162,24 @@ class Headers:
 
     # Answers
 
-    def _fenced(self, peer: Peer) -> None:
-        if self._context.pool.has(peer) and _KEY in peer.questions:
+    def _fenced(self, peer: Peer, view: _View) -> None:
+        is_due, view.fence, view.is_due = view.is_due, None, False
+        if not self._context.pool.has(peer):
+            return
+        if _KEY in peer.questions:
             self.take(peer, b"")
+        elif is_due:
+            self.ask(peer)
 
     def take(self, peer: Peer, headers: bytes) -> None:
         """Headers of one message (80 bytes each), asked for or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
         update, headers = self._receive(view, headers)
-        if update is None:  # they do not connect: ask for those between
-            self._answered(peer, view)
+        if update is None:  # they do not connect, so they answer nothing: ask for those between
             self.ask(peer)
             return
         view.unconnected = 0
-        self._answered(peer, view)
+        self._answered(peer, view, update)
         if headers:
             last = sha256d(headers[-HEADER_SIZE:])
             height = context.chain.height_of(last)
@@ -204,9 +214,9 @@ class Headers:
             return None, headers
         return update, headers
 
-    def _answered(self, peer: Peer, view: _View) -> None:
+    def _answered(self, peer: Peer, view: _View, update: Update) -> None:
         self._context.pool.answered(peer, _KEY, self._context.now)
-        if view.fence is not None:
+        if view.fence is not None and (update.stored or update.old_hashes):
             self._context.out.forget(view.fence)
             view.fence = None
 

@@ -15,7 +15,7 @@ from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Heard, Input, Instant, Tick
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, Input, Instant, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
@@ -82,8 +82,9 @@ class Run:
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
         self.engine = Engine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
         self.engine.start(NOW)
-        self.do(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
+        effects = self.do(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
         self.do(Heard(1, wire.Headers(())))
+        self.pong(effects)
 
     def do(self, event: Input) -> list[Effect]:
         return self.engine.step(event, NOW)
@@ -91,6 +92,10 @@ class Run:
     def commit(self) -> list[Effect]:
         """What was changed so far is durable."""
         return self.do(Committed(self.engine._context.out._issued))
+
+    def pong(self, effects: list[Effect]) -> list[Effect]:
+        """The peer has processed everything up to the fences of these effects."""
+        return [each for effect in effects if isinstance(effect, Fence) for each in self.do(Fenced(1, effect.token))]
 
     def sent(self, effects: list[Effect]) -> list[Message]:
         return [effect.message for effect in effects if isinstance(effect, Send)]
@@ -178,6 +183,28 @@ def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
         assert not any(isinstance(message, wire.GetHeaders) for message in run.sent(run.do(Committed(number))))
     (question,) = (message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders))
     assert question.locator[0] == run.engine.chain.tip_hash
+
+
+_BRANCH = split(chain_of(20).headers(1, 20))
+
+
+@pytest.mark.parametrize("messages", [
+    [wire.Headers(_BRANCH[:1]), *[wire.Headers(_BRANCH[5:])] * 3],  # those between do not come, as where our clock is slow
+    [wire.Headers(()), wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))] * 3,
+], ids=["unconnected", "announced"])  # fmt: skip
+def test_of_a_peer_that_sends_more_than_it_is_asked_for_no_more_is_asked_than_there_are_pongs(messages: list[Message]) -> None:
+    """Else each of its answers would call for more questions than it answers, without end."""
+    run = Run(Mode.COMPACT)
+    run.do(Heard(1, wire.Headers(_BRANCH[:1])))
+    waiting: list[Effect] = []
+    asked = 0
+    for _ in range(8):
+        effects = [each for message in messages for each in run.do(Heard(1, message))]
+        effects += run.pong(waiting)
+        waiting = [effect for effect in effects if isinstance(effect, Fence)]
+        asked += sum(isinstance(message, wire.GetHeaders) for message in run.sent(effects))
+        assert len(waiting) <= 2
+    assert 4 <= asked <= 9
 
 
 def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
