@@ -25,6 +25,7 @@ from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState, independent
 from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
+from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
@@ -42,6 +43,7 @@ class _Apart:
     first: int  # height of that block
     compared: int  # height up to which its filter hashes were compared with ours
     header: bytes  # its filter header there
+    is_ended: bool = False  # it is not compared any further
 
 
 @dataclass(slots=True)
@@ -238,7 +240,8 @@ class FilterHeaders:
         if standing.is_asked:
             return
         if standing.apart is not None:
-            self._compare(peer, standing.apart)
+            if not standing.apart.is_ended:
+                self._compare(peer, standing.apart)
             return
         if context.rows.height <= standing.vouched:
             return
@@ -358,7 +361,7 @@ class FilterHeaders:
         block_hash = self._context.chain.hash_at(height)
         undecided = self._undecided_of(peer.address)
         if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided:
-            self._end_dispute(peer, height)
+            self._end_dispute(peer, height, header)
             return
         self._standing(peer).is_asked = True
         self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged))
@@ -404,23 +407,33 @@ class FilterHeaders:
         if self._coverage.dispute(height, block_hash) and height <= books.cursor and books.blocks.has(height):
             books.rewind(height - 1)
 
-    def _end_dispute(self, peer: Peer, height: int) -> None:
+    def _end_dispute(self, peer: Peer, height: int, header: bytes) -> None:
         """A peer disputes block after block and none decides: the smaller side is let go of for a while.
 
-        That does not make the other one right: from the first disputed block on nothing is proven.
+        That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one peer makes room for
+        another that may tip the balance; where there is none, all stay, and nobody is heard any more about these filters.
         """
+        context, standing = self._context, self._standing(peer)
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
+        if standing.apart is None:  # it was let go of before
+            standing.apart = _Apart(height, height, header)
+        standing.apart.is_ended = True
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
-        first = min((each.first for each in apart.values()), default=height)
-        last = self._context.rows.height
-        if independent(apart) > independent(vouching):
+        balance = independent(apart) - independent(vouching)
+        first, last = min(each.first for each in apart.values()), context.rows.height
+        if balance > 0:
             for ally in vouching:
-                self._context.pool.drop(ally, error, self._context.now)
+                context.pool.drop(ally, error, context.now)
             self._give_up(first)
         else:
             self._coverage.uncontested(peer.address)
-            self._context.pool.drop(peer, error, self._context.now)
+            if balance < 0:
+                context.pool.drop(peer, error, context.now)
+            elif context.pool.has_substitute(peer):
+                context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
+            else:
+                context.out.emit(PeerWarning(peer.address, error, False))
         self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
-        self._context.changed()
+        context.changed()

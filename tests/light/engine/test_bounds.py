@@ -185,7 +185,7 @@ def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
     assert question.locator[0] == run.engine.chain.tip_hash
 
 
-_BRANCH = split(chain_of(20).headers(1, 20))
+_BRANCH = tuple(split(chain_of(20).headers(1, 20)))
 
 
 @pytest.mark.parametrize("messages", [

@@ -1,0 +1,110 @@
+"""Disputes over filter headers that no block decides: which side is let go of, and who may come in its place."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.compact import FalseFilters
+from spvfilter.light.engine import filterheaders
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.events import Mode
+from spvfilter.node.blocktree import TreeBlock
+from support.stage import Prompt, Stage, stage
+
+
+class OneTooMany(FalseFilters):
+    """Has one element too many where no block can show it."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
+        paid = {out.script_pubkey for tx in self.world.truth.regtest.chain.txs(block) for out in tx.outputs}
+        has_room = any(script[:1] == b"\x51" for script in spent & paid)
+        return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if has_room else elements
+
+
+@pytest.fixture(autouse=True)
+def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 3)
+
+
+def there(world: Stage) -> set[int]:
+    """The numbers of the nodes that are connected."""
+    assert world.process is not None
+    return {world.nodes.index(each.node) for each in world.process.connections.values() if each.is_ready}
+
+
+def trusted(world: Stage) -> set[int]:
+    """The numbers of the nodes that stand by our filter header of the tip."""
+    assert world.process is not None
+    engine = world.process.engine
+    assert isinstance(engine, Engine)
+    addresses = {peer.address for peer in engine._filter_headers.vouching(world.truth.height)}
+    return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
+
+
+def told_of(world: Stage) -> set[str]:
+    return {warning.address for warning in world.warnings if "no block decides" in str(warning.error)}
+
+
+def ends_a_dispute(world: Stage, number: int) -> None:
+    """A node comes, contradicts our filter headers, and goes."""
+    world.nodes[number].is_up = True
+    world.pass_time(700)
+    assert told_of(world) & set(world.nodes[number].addresses)
+    world.nodes[number].go_down()
+    world.pass_time(60)
+
+
+def test_of_two_that_differ_both_stay_where_nobody_else_is_known(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert told_of(world) == set(world.nodes[1].addresses)
+        told = len(world.warnings)
+        for _ in range(5):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=30)
+            world.pass_time(100)
+            assert there(world) == {0, 1}
+        assert len(world.warnings) == told
+        assert world.synced[-1].disputed
+        assert world.has_found_all()
+        world.nodes[0].go_down()
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert trusted(world) == {1}
+
+
+def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
+        world.nodes[1].is_up = world.nodes[2].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        ends_a_dispute(world, 1)
+        ends_a_dispute(world, 2)
+        assert trusted(world) == {0}
+        world.nodes[1].is_up = world.nodes[2].is_up = True
+        world.pass_time(1_000)
+        assert trusted(world) == {1, 2}
+        assert told_of(world) & set(world.nodes[0].addresses)
+        assert not world.banned
+
+
+def test_of_equal_sides_one_makes_room_for_a_peer_that_tips_the_balance(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt, max_peers=2) as world:
+        world.nodes[1].is_up = world.nodes[2].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[1].is_up = world.nodes[2].is_up = True
+        begun = world.timeline.now
+        while trusted(world) != {1, 2}:
+            assert world.timeline.now - begun < 7_200
+            world.pass_time(1)
+        assert not world.banned
