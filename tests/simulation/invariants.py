@@ -69,7 +69,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
         raise Violation("honest", f"Synced on the word of {unknown}")
     if event.proven_height > event.height or any(not 0 <= first <= last <= event.height for first, last in event.disputed):
         raise Violation("honest", f"Synced contradicts itself: {event}")
-    without = [address for address in event.peers if event.hash not in world.directory[address].view.chain.blocks]
+    without = [each for each in event.peers if not (node := world.directory[each]).behaviour.has_block(node.view, event.hash)]
     if without or not event.peers:
         raise Violation("honest", f"Synced at {event.height} on the word of {without or 'nobody'}, who do not have that block")
     if abs(world.skew_s) > _MOST_SKEW_S and world.most_clocks_are_right():

@@ -1,14 +1,14 @@
 """Search by BIP-37: every peer that serves it gets the filter and is asked for the same blocks, and their answers are compared.
 
 The first answer is recorded. What it leaves out shows where another peer proves a transaction of ours in the same block: then those that
-left it out have lied, and the blocks from there on are searched again. Heights that fewer than three independent peers have answered for
-are a debt, which is paid when further peers come, in this run or a later one.
+left it out have lied, and the blocks from there on are searched again; whoever leaves it out in that search has lied, too. Heights that
+fewer than three independent peers have answered for are a debt, which is paid when further peers come, in this run or a later one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -29,6 +29,7 @@ from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
 
 _MAX_PARTS = 64  # under way and being compared
+_MAX_SHOWN = 100  # blocks of which it is remembered what some left out, the latest; ours
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +63,7 @@ class BloomSearch:
         self._parts: deque[_Part] = deque()  # ascending; those that are recorded and still compared come first
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
+        self._shown: dict[bytes, dict[int, bytes]] = {}  # by block: positions and txids that one peer left out and another proved
         self._epoch = 0  # of the watch list
         self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
@@ -116,6 +118,7 @@ class BloomSearch:
         self._epoch += 1
         self._parts.clear()
         self._debts.clear()
+        self._shown.clear()
 
     def pause(self) -> None:
         """Give up what is under way: blocks are searched in another way now."""
@@ -221,6 +224,12 @@ class BloomSearch:
     def _landed(self, peer: Peer, part: _Part, blocks: list[ScannedBlock], whole: list[ScannedBlock]) -> None:
         if part not in self._parts and part not in self._debts:
             return
+        complete = {block.hash for block in whole}
+        for block in blocks:
+            omitted = self._shown.get(block.hash, {}).keys() - {tx.position for tx in block.txs}
+            if omitted and block.hash not in complete:
+                self._context.pool.drop(peer, _omitted(self._shown[block.hash][min(omitted)], block.height), self._context.now)
+                return
         part.answers[peer] = blocks
         for block in whole:
             if part.is_recorded:
@@ -237,11 +246,9 @@ class BloomSearch:
         books = self._context.books
         if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
             return
-        there = {hit.position for hit in books.watch.table.scan_block(raw)}
-        if there - books.positions_at(height).keys():
-            books.rewind(height - 1)
-            self.turned(height - 1)
-            self._context.changed()
+        there = {hit.position: hit.txid for hit in books.watch.table.scan_block(raw)}
+        if shown := there.keys() - books.positions_at(height).keys():
+            self._search_again(height, block_hash, {position: there[position] for position in shown})
 
     def _raw_came(self, block_hash: bytes, raw: bytes) -> None:
         self._raws[block_hash] = raw
@@ -319,13 +326,20 @@ class BloomSearch:
     def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
         """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched again."""
         positions = set(shown)
-        txid = next(Transaction.parse(tx.raw).txid for tx in block.txs if tx.position in positions)
+        txids = {tx.position: Transaction.parse(tx.raw).txid for tx in block.txs if tx.position in positions}
         for other, blocks in list(part.answers.items()):
             same = next((each for each in blocks if each.hash == block.hash), None)
             if same is not None and same.raw is None and not any(tx.position in positions for tx in same.txs):
-                self._context.pool.drop(other, _omitted(txid, block.height), self._context.now)
-        self._context.books.rewind(block.height - 1)
-        self.turned(block.height - 1)
+                self._context.pool.drop(other, _omitted(txids[min(txids)], block.height), self._context.now)
+        self._search_again(block.height, block.hash, txids)
+
+    def _search_again(self, height: int, block_hash: bytes, shown: Mapping[int, bytes]) -> None:
+        """A block has what is not recorded. Those that left it out may have answered for another part than who shows it."""
+        self._shown[block_hash] = {**self._shown.pop(block_hash, {}), **shown}
+        while len(self._shown) > _MAX_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        self._context.books.rewind(height - 1)
+        self.turned(height - 1)
         self._context.changed()
 
     # Witness debts

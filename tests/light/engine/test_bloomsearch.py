@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from simulation.behaviours.bloom import OmitsAll
+from simulation.pipe import Quality
 from spvfilter.kernel import Hit
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
@@ -44,3 +46,36 @@ def test_blocks_with_nothing_in_them_are_recorded_together(tmp_path: Path, monke
             world.truth.mine()
         world.wait_synced(within=120)
         assert [event.height for event in world.told if isinstance(event, BlockConnected)][-1] == world.truth.height
+
+
+class OmitsSlowly(OmitsAll):
+    """Answers after the others, but before a second question can be answered."""
+
+    def quality(self) -> Quality:
+        return Quality(0.043, 0.0, 1e7, 0)
+
+
+class OmitsAtOnce(OmitsAll):
+    """Answers before the others."""
+
+    def quality(self) -> Quality:
+        return Quality(0.01, 0.0, 1e7, 0)
+
+
+def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_their_connections(tmp_path: Path) -> None:
+    """The honest peer is asked as soon as one liar has answered, and its answer comes before those of the other two."""
+    with stage(tmp_path, Mode.BIP37, OmitsAtOnce, OmitsSlowly, OmitsSlowly, Prompt) as world:
+        world.nodes[3].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        assert not world.has_found_all()
+        world.kill()
+        world.nodes[3].is_up = True
+        world.truth.receive()
+        world.truth.mine()
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.banned == {address for node in world.nodes[:3] for address in node.addresses}
+        world.pass_time(60)
+        hashes = [event.hash for event in world.told if isinstance(event, BlockConnected) and event.height == world.truth.height]
+        assert len(hashes) <= 4

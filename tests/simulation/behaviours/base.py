@@ -46,6 +46,10 @@ class Behaviour:
         """The chain it shows; here the true one. Called once."""
         return self.world.truth.regtest
 
+    def has_block(self, view: Regtest, block_hash: bytes) -> bool:
+        """Whether it can be said to have a block."""
+        return block_hash in view.chain.blocks
+
     def settings(self, view: Regtest) -> Settings:
         """Of its version message."""
         return Settings(REGTEST, self.services, relay=self.relay, start_height=view.height, ping_interval_s=_QUIET_S)

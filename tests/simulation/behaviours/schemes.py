@@ -128,6 +128,9 @@ class Wavers(Behaviour):
             self._other = self._branch(view)
         return _WaveringResponder(view, session, self.rng, self._other)
 
+    def has_block(self, view: Regtest, block_hash: bytes) -> bool:
+        return super().has_block(view, block_hash) or (self._other is not None and super().has_block(self._other, block_hash))
+
     def _branch(self, view: Regtest) -> Regtest:
         other = copy_chain(view, self.world.true_wall)
         length = self.rng.randrange(2, 12)
