@@ -326,7 +326,8 @@ class Store:
         """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
 
         Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it; None
-        is where the wallet's first search began. Raises KeychainMismatchError.
+        is the lowest height from which the wallet was ever searched, as it is for what a window gains that the database knows. Raises
+        KeychainMismatchError.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -353,7 +354,10 @@ class Store:
                 keep_keychains(self.keychains, watch, self._ids)
                 self._ledger.settle()  # of those that have another label
                 if len(watch) > len(known):
-                    first = (searched.start or 0) if since is None else max(since, 0)
+                    lowest, names = searched.start or 0, {each.name for each in keychains}
+                    places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
+                    has_grown = bool(names) and any(place is not None and place[0].name in names for place in places)
+                    first = lowest if since is None else min(lowest, max(since, 0)) if has_grown else max(since, 0)
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))

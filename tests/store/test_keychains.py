@@ -110,6 +110,22 @@ def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched
         assert narrower.advance() == narrower.widen(0, {"mine"}) == []
 
 
+def test_what_a_known_window_gains_is_searched_for_from_where_the_wallet_ever_was(tmp_path: Path) -> None:
+    """A run that is given a later start concerns entries of its own; what was paid to the keychain may be as old as the wallet."""
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(headers=REGTEST.genesis, cursor=0))
+        store.attach(wallet())
+        assert store.cursor == -1
+        store.commit(Batch(cursor=0))
+        other = WatchList(REGTEST)
+        other.add_script(b"\x00\x14" + bytes(20))
+        store.attach(other, since=1)
+        assert store.cursor == 0
+        store.attach(wallet(lookahead=GAP_LIMIT + 7), since=1)
+        assert store.cursor == -1
+
+
 def test_another_function_under_the_same_name_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 15, 30))
