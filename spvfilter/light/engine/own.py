@@ -216,10 +216,14 @@ class OwnTxs:
 
     def _offer(self, peer: Peer, own: OwnTx) -> None:
         """Announce a transaction to a peer, and ask for it: the answer shows whether the peer has it already."""
-        before = own.offers.get(peer)
-        if before is None or before.is_settled:
-            own.offers[peer] = Offer(self._context.now.monotonic)
+        offer = own.offers.get(peer)
+        if offer is None or offer.is_settled:
+            offer = own.offers[peer] = Offer(self._context.now.monotonic)
         self._context.out.send(peer.number, Inv((_item(peer, own, InvType.TX),)))
+        self._ask(peer, own, offer)
+
+    def _ask(self, peer: Peer, own: OwnTx, offer: Offer) -> None:
+        offer.is_asked = True
         self._context.out.send(peer.number, GetData((_item(peer, own, InvType.WITNESS_TX),)))
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
@@ -272,7 +276,12 @@ class OwnTxs:
 
     def announced(self, peer: Peer, own: OwnTx) -> None:
         """A peer announces a transaction of ours."""
-        if peer.address not in own.sent:  # whether or not it was offered it: who has not fetched it has it from others
+        if peer.address not in own.sent:
+            if own.tx.txid in self._fetchable.get(peer, {}):  # it may only repeat what it was told; that it has it shows when it gives it
+                offer = own.offers.setdefault(peer, Offer(self._context.now.monotonic, is_asked=False))
+                if not offer.is_asked:
+                    self._ask(peer, own, offer)
+                return
             self._echo(own, peer)
         self.record(own)
         self._taken(own)
@@ -296,7 +305,10 @@ class OwnTxs:
         """A peer does not have a transaction."""
         own = self._by_hash.get(tx_hash)
         offer = own.offers.get(peer) if own is not None else None
-        if own is None or offer is None or offer.fetched_at is None or offer.is_settled or offer.is_answered:
+        if own is None or offer is None:
+            return
+        offer.is_asked = False
+        if offer.fetched_at is None or offer.is_settled or offer.is_answered:
             return
         offer.is_answered = True
         if offer.probes < len(_PROBES):

@@ -20,6 +20,7 @@ class Offer:
     """A transaction that one peer was offered, in one connection."""
 
     at: float
+    is_asked: bool = True  # by us, with the offer: whether the peer has it already
     is_awaited: bool = False  # it was asked for, and is sent once it is in the database
     fetched_at: float | None = None
     probes: int = 0  # times it was asked for it since
