@@ -138,7 +138,10 @@ class Database:
         """The time for the next transaction has come."""
         self._timer = None
         if self._busy is None and self._waiting and not self._is_closed:
-            self._commit()
+            try:
+                self._commit()
+            except Exception as error:  # nobody else would hear of it, and what waits would wait for ever
+                self._fail(error)
 
     def _commit(self) -> None:
         if self._timer is not None:

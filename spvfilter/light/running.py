@@ -166,16 +166,15 @@ class Running:
         self._inputs.append(event)
         if len(self._inputs) > 1:
             return
-        while self._inputs:
-            try:
+        try:
+            while self._inputs:
                 self._carry_out(self.engine.step(self._inputs[0], self._now()))
-            except Exception as error:
-                self.fail(error)
-                return
-            if self._inputs:
-                self._inputs.popleft()
-        if self.engine.awaits_commit:
-            self._database.hurry()
+                if self._inputs:
+                    self._inputs.popleft()
+            if self.engine.awaits_commit and not self.has_ended:
+                self._database.hurry()
+        except Exception as error:
+            self.fail(error)
 
     def _tick(self) -> None:
         self._timer = None

@@ -16,12 +16,14 @@ from spvfilter.light.engine.inputs import Committed, Input
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Event, Phase, Progress, Synced
 from spvfilter.network import REGTEST
+from spvfilter.node.server import Node
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
+from support.lightworld import World, running
 
 PROGRESS = Emit(Progress(Phase.FILTERS, 1, 2))
 SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
@@ -138,6 +140,35 @@ async def test_a_database_that_is_closed_begins_no_transaction(monkeypatch: pyte
     run.database.close()
     await run.ring()
     assert run.thread.transactions == [1]
+
+
+async def test_a_timer_that_cannot_begin_a_transaction_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    failed: list[Exception] = []
+    run.database._fail = failed.append
+    await run.commit()
+    await run.commit()
+
+    def submit(_: Callable[[], object]) -> Future[object]:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(run.thread, "submit", submit)
+    await run.ring()
+    assert [str(error) for error in failed] == ["cannot schedule new futures after shutdown"]
+
+
+async def test_where_the_transaction_that_is_waited_for_cannot_begin_the_run_ends_and_no_peer_is_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hurry(_: Database) -> None:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(Database, "hurry", hurry)
+    world = World(5)
+    with pytest.raises(RuntimeError, match="after shutdown"):  # at the parameters of the filter, which must be durable before their use
+        async with Node(world.regtest) as node, running(world, node) as run:
+            await run.until(lambda books: books.warnings)
+    assert not run.books.warnings
 
 
 def test_it_is_known_whether_something_goes_on_once_a_commit_is_durable() -> None:
