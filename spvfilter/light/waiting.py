@@ -27,7 +27,7 @@ async def wait_synced(running: Running) -> Synced:
     while True:
         running.check()
         changed, synced, engine = running.hub.changed, running.hub.synced, running.engine
-        if synced is not None and synced.hash == engine.chain.tip_hash == engine.status.synced:
+        if synced is not None and synced is engine.status.told and synced.hash == engine.chain.tip_hash:
             return synced
         order, warnings = running.hub.warnings(order)
         for warning in warnings:

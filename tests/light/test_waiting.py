@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from spvfilter.errors import NotConfirmedError, NotRunningError, ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
+from spvfilter.light.events import Synced
+from spvfilter.light.stream import EventHub
+from spvfilter.light.waiting import wait_synced
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.server import Node
@@ -69,6 +74,20 @@ async def test_waits_end_when_the_client_is_left() -> None:
             await run.client.wait_synced()
         with pytest.raises(NotRunningError, match="was left"):
             await wait
+
+
+async def test_synced_that_holds_no_more_is_not_taken_for_the_one_that_is_on_its_way() -> None:
+    """Blocks were searched again, for the same tip: the new Synced is told once what was found is stored."""
+    tip = bytes(32)
+    old, new = Synced(7, tip, ("10.1.0.1:1",)), Synced(7, tip, ("10.2.0.2:1",))
+    hub = EventHub(0, cast(Any, None))
+    hub.put([old])
+    engine = SimpleNamespace(chain=SimpleNamespace(tip_hash=tip), status=SimpleNamespace(told=new))
+    waiting = asyncio.create_task(wait_synced(cast(Any, SimpleNamespace(check=hub.check, hub=hub, engine=engine))))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    hub.put([new])
+    assert await waiting is new
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])

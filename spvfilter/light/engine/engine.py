@@ -242,6 +242,7 @@ class Engine:
                 break
             context.is_due = False
             self._advance()
+        self.status.look_back()
         if self._way is not Way.WAIT:
             self._mempool.record()
         self._save_notes()

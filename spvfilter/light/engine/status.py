@@ -22,7 +22,7 @@ class Status:
         self._context = context
         self._headers = headers
         self._coverage = coverage
-        self.synced: bytes | None = None  # the tip that Synced was last emitted for
+        self.told: Synced | None = None  # the last one, while it holds
         self._followed: Peer | None = None
         self._progress: Progress | None = None
         self._first = context.books.cursor + 1  # height at which the present search began
@@ -33,9 +33,19 @@ class Status:
         self._is_clock_wrong = False  # by the median of the peers' clocks
         self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers; the middle of their clocks less our monotonic one
 
+    @property
+    def synced(self) -> bytes | None:
+        """The tip that Synced was last emitted for, while it holds."""
+        return None if self.told is None else self.told.hash
+
     def unsynced(self) -> None:
         """The next time that everything is searched, Synced is emitted, even for the same tip."""
-        self.synced = None
+        self.told = None
+
+    def look_back(self) -> None:
+        """Synced holds no more for this tip where the search has gone back below it, as when those on whose word it rests have lied."""
+        if self.synced == self._context.chain.tip_hash and self._context.books.cursor < self._context.chain.height:
+            self.unsynced()
 
     # Progress
 
@@ -157,7 +167,6 @@ class Status:
         context, chain = self._context, self._context.chain
         if self.synced == chain.tip_hash or not peers:
             return
-        self.synced = chain.tip_hash
         for peer in peers:
             context.pool.did_well(peer)
         age = context.now.wall - chain.header_at(chain.height).time
@@ -167,4 +176,5 @@ class Status:
         height = min(self._coverage.proven, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
         skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))
-        context.out.emit(Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped))
+        self.told = Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped)
+        context.out.emit(self.told)

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from simulation.behaviours.bloom import OmitsAll
+from simulation.behaviours.compact import OmitsScripts
 from simulation.behaviours.faulty import Downloading, SkewedClock
 from simulation.behaviours.schemes import Lags
+from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
-from support.stage import Prompt, stage
+from support.stage import Kind, Prompt, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400
@@ -90,6 +93,32 @@ def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: P
         world.pass_time(300)
         assert set(process.books.waiting()) == waiting
         assert not [event for event in world.told if isinstance(event, MatchWithdrawn)]
+
+
+@pytest.mark.parametrize(("mode", "liar"), [(Mode.BIP37, OmitsAll), (Mode.COMPACT, OmitsScripts)])
+def test_what_is_searched_again_is_not_synced_and_then_told_anew(mode: Mode, liar: Kind, tmp_path: Path) -> None:
+    """Synced rests on the word of a liar, who is alone at first: once it is exposed, neither the status nor the last Synced says so."""
+    with stage(tmp_path, mode, liar, Prompt) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        assert not world.has_found_all()
+        process, before, searching = world.process, len(world.synced), 0
+        assert process is not None
+        engine = process.engine
+        assert isinstance(engine, Engine)
+        world.nodes[1].is_up = True
+        while len(world.synced) == before:
+            world.pass_time(0.05)
+            height = engine.books.cursor
+            if height < world.truth.height:
+                assert not engine.status_with(engine.chain.height, height, ()).is_synced
+                searching += 1
+            assert world.timeline.now < 300
+        assert searching
+        assert world.has_found_all()
+        assert world.synced[-1].hash == world.synced[-2].hash == world.truth.tip
+        assert world.synced[-1].peers == tuple(world.nodes[1].addresses)
 
 
 class Fast(SkewedClock):
