@@ -58,6 +58,7 @@ class Unconfirmed:
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
         self._by_hash: dict[bytes, bytes] = {}  # txid and wtxid → txid
+        self._wtxids: dict[bytes, bytes] = {}  # txid → wtxid
         self._ages: dict[bytes, int] = {}  # txid → number; the higher, the later it was seen
         self._seen = 0  # of these numbers
         self._rivals: dict[bytes, None] = {}  # txids of those that were replaced
@@ -88,6 +89,10 @@ class Unconfirmed:
         """The txid of a transaction by its txid or wtxid."""
         return self._by_hash.get(tx_hash)
 
+    def wtxid_of(self, txid: bytes) -> bytes | None:
+        """The wtxid of a transaction that is there."""
+        return self._wtxids.get(txid)
+
     def is_live(self, txid: bytes) -> bool:
         """Whether a transaction is there and counts."""
         return txid in self.pending and txid not in self._rivals
@@ -96,12 +101,16 @@ class Unconfirmed:
         """Keep a transaction that is not there yet, as the one seen last."""
         self.pending[tx.txid] = pending
         self.size += len(pending.raw)
-        self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = tx.txid
+        self._name(tx)
         self.see(tx.txid)
         if pending.status is TxStatus.REPLACED:
             self._rivals[tx.txid] = None
         for outpoint in tx.inputs:
             self._spenders.setdefault(outpoint, {})[tx.txid] = None
+
+    def _name(self, tx: Transaction) -> None:
+        self._wtxids[tx.txid] = wtxid = tx.wtxid
+        self._by_hash[tx.txid] = self._by_hash[wtxid] = tx.txid
 
     def see(self, txid: bytes) -> None:
         """A transaction was seen last."""
@@ -114,8 +123,8 @@ class Unconfirmed:
         self.size += len(pending.raw) - len(before.raw)
         self.pending[txid] = pending
         if pending.raw != before.raw:
-            self._by_hash.pop(Transaction.parse(before.raw).wtxid, None)
-            self._by_hash[txid] = self._by_hash[Transaction.parse(pending.raw).wtxid] = txid
+            self._by_hash.pop(self._wtxids[txid], None)
+            self._name(Transaction.parse(pending.raw))
         self._rivals.pop(txid, None)
         if pending.status is TxStatus.REPLACED:
             self._rivals[txid] = None
@@ -158,7 +167,7 @@ class Unconfirmed:
                 del self._spenders[outpoint]
         self._rivals.pop(txid, None)
         del self._ages[txid]
-        for tx_hash in dict.fromkeys((txid, tx.wtxid)):
+        for tx_hash in (txid, self._wtxids.pop(txid)):
             self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 

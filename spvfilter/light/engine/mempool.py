@@ -42,6 +42,7 @@ class _Stand:
     announced: deque[InvItem] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))  # not asked for yet
     was_asked_for_all: bool = False  # by a mempool message
     heard: dict[bytes, None] = field(default_factory=dict)  # txids and wtxids that it announced, the latest last
+    later: set[bytes] = field(default_factory=set)  # txids of what came later than its rival, as it told
 
 
 class MempoolWatch:
@@ -89,16 +90,20 @@ class MempoolWatch:
         self._ask(peer, stand, wanted)
 
     def _order(self, stand: _Stand, items: Sequence[InvItem]) -> None:
-        """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late."""
+        """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late.
+
+        It tells that once of each: a few bytes may move many matches, and must not move them back and forth.
+        """
         unconfirmed = self._context.books.unconfirmed
         for item in items[-_MAX_ORDERED:]:
             if item.hash in stand.heard:
                 continue
             txid = unconfirmed.find(item.hash)
-            if txid is not None and not unconfirmed.is_live(txid):
+            if txid is not None and txid not in stand.later and not unconfirmed.is_live(txid):
                 rival = unconfirmed.pending[txid].rival or b""
-                known = unconfirmed.pending.get(rival)
-                if rival in stand.heard or (known is not None and Transaction.parse(known.raw).wtxid in stand.heard):
+                is_later = rival in stand.heard or unconfirmed.wtxid_of(rival) in stand.heard
+                if is_later and len(stand.later) < _MAX_ORDERED:
+                    stand.later.add(txid)
                     self._context.out.emit(*self._context.books.see_again(txid))
             stand.heard[item.hash] = None
             if len(stand.heard) > _MAX_ORDERED:
@@ -134,6 +139,7 @@ class MempoolWatch:
         self.own.again()
         for stand in self._stands.values():
             stand.was_asked_for_all = False
+            stand.later.clear()
 
     # Transactions
 
