@@ -385,6 +385,11 @@ class Queue:
         """Whether `put` takes another transaction."""
         return len(self._waiting) < self.MOST and self._size < self.MOST_SIZE
 
+    @property
+    def is_half_free(self) -> bool:
+        """Whether there is room for so much that what did not fit may be asked for again."""
+        return len(self._waiting) <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
+
     def put(self, raw: bytes) -> bool:
         """Add a transaction; whether there was room."""
         if not self.has_room:

@@ -84,7 +84,9 @@ class MempoolWatch:
             self._context.changed()
             return
         unasked = [item for item in items if item.hash not in stand.asked]
-        wanted = unasked[: MAX_ASKED - len(stand.asked)]
+        wanted = unasked[: MAX_ASKED - len(stand.asked)] if self._queue.has_room else []
+        if unasked and not self._queue.has_room:
+            stand.was_asked_for_all = False  # it is asked for them when there is room
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
         link.unanswered.update(item.hash for item in wanted)
         self._ask(peer, stand, wanted)
@@ -122,10 +124,12 @@ class MempoolWatch:
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
+        if not self._queue.is_half_free:
+            return  # else each transaction that finds no room would call for all again
         if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
             self._context.out.send(peer.number, Mempool())
-        if not by_filter and self._queue.has_room:
+        if not by_filter:
             wanted: dict[bytes, InvItem] = {}
             while stand.announced and len(wanted) + len(stand.asked) < MAX_ASKED_UNFILTERED:
                 item = stand.announced.popleft()
@@ -188,12 +192,13 @@ class MempoolWatch:
         """Record some of what waits; once in a step, after blocks."""
         if self._context.out.is_busy:
             return  # a commit calls for another round
+        was_short = not self._queue.is_half_free
         for _ in range(min(_AT_ONCE, len(self._queue))):
             events = self._context.books.add_unconfirmed(self._queue.take(), self._context.stamp())
             self._context.out.emit(*events)
             self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
             self.own.look()
-        if self._queue:
+        if self._queue or was_short:
             self._context.changed()
 
     def abandon(self, txid: bytes) -> None:

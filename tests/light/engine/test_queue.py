@@ -1,0 +1,105 @@
+"""Where what peers announce finds no room, they are not asked for it again and again, and are when there is room."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from light.engine.test_bounds import NOW, OURS, Run
+from spvfilter.hashes import sha256d
+from spvfilter.light.engine.effects import Wake, Work
+from spvfilter.light.engine.inputs import Committed, Heard, Tick, Worked
+from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
+from spvfilter.primitives import Header
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.unconfirmed import Queue
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from spvfilter.wire.messages.table import InvItem, InvType, Message
+from support.build import TxIn, TxOut, tx
+
+RNG = random.Random(1)
+MOST, PAYMENTS = 40, 100
+
+
+class Announcing:
+    """A client at the tip, with a peer that has payments to it in its mempool."""
+
+    def __init__(self, mode: Mode) -> None:
+        self.run = Run(mode)
+        effects = self.run.commit()
+        if mode is Mode.BIP37:
+            genesis = Header.parse(REGTEST.genesis)
+            effects += self.run.do(Heard(1, MerkleBlock.from_txids(genesis, [genesis.merkle_root], [])))
+            self.run.commit()
+            effects += self.run.pong(effects)
+            self.run.commit()
+        else:
+            tip, empty = self.run.engine.chain.tip_hash, b"\x00"  # a filter without elements
+            self.run.do(Heard(1, wire.CFHeaders(0, tip, bytes(32), (sha256d(empty),))))
+            for effect in self.run.do(Heard(1, wire.CFilter(0, tip, empty))):
+                if isinstance(effect, Work):
+                    effects += self.run.do(Worked(effect.token, effect.function()))
+            self.run.commit()
+        assert self.run.engine.status.synced == self.run.engine.chain.tip_hash
+        payments = [Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])) for _ in range(PAYMENTS)]
+        self.mempool = {each.txid: each.raw for each in payments}
+        self.sent: Counter[str] = Counter()
+        self.waiting: list[Message] = self.answers(self.run.sent(effects)) or [self.inventory()]
+
+    def inventory(self) -> wire.Inv:
+        return wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in self.mempool))
+
+    def answers(self, questions: list[Message]) -> list[Message]:
+        answers: list[Message] = []
+        for each in questions:
+            self.sent[type(each).__name__] += 1
+            if isinstance(each, wire.Mempool):
+                answers.append(self.inventory())
+            elif isinstance(each, wire.GetData):
+                answers += (wire.Tx(self.mempool[item.hash]) for item in each.items if item.hash in self.mempool)
+        return answers
+
+    def round_trip(self) -> None:
+        """The peer's answers come, each by itself, and it answers what they call for."""
+        effects = [effect for message in self.waiting for effect in self.run.do(Heard(1, message))]
+        self.waiting = self.answers(self.run.sent(effects))
+
+    def recorded(self) -> int:
+        return len(self.mempool.keys() & self.run.engine.books.unconfirmed.pending.keys())
+
+
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+def test_while_the_database_lags_a_peer_is_not_asked_again_and_again_and_then_nothing_is_missing(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A liar fills the queue; else every payment of an honest peer would call for its whole mempool once more."""
+    monkeypatch.setattr(Queue, "MOST", MOST)
+    world = Announcing(mode)
+    out = world.run.engine._context.out
+    out._issued += 40  # the database is busy
+    for _ in range(8):
+        world.round_trip()
+    assert not world.waiting
+    assert world.sent["Mempool"] <= 2
+    assert world.sent["GetData"] <= 2
+    assert not world.recorded()
+    for _ in range(100):
+        world.waiting += world.answers(world.run.sent([*world.run.do(Committed(out._issued)), *world.run.do(Tick())]))
+        world.round_trip()
+    assert world.recorded() == PAYMENTS
+    assert world.sent["Mempool"] <= 12
+
+
+def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "MOST", 4)
+    world = Announcing(Mode.COMPACT)
+    for _ in range(4):
+        assert world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
+    effects = world.run.do(Heard(1, world.inventory()))
+    assert not world.run.engine._mempool._queue
+    assert Wake(NOW.monotonic) in effects
+    assert any(isinstance(message, wire.GetData) for message in world.run.sent(world.run.do(Tick())))
