@@ -20,6 +20,7 @@ class Lie(StrEnum):
     FILTERED_OUT_TX = "a transaction that the filter does not match"
     OMITTED_TX = "a transaction of ours that another peer proved"
     FALSE_BLOCK = "a block that is not what its header commits to"
+    IMPOSSIBLE_TX = "a transaction that no block can have"
     UNASKED_FILTER = "a compact filter or filter headers nobody asked for"
     FALSE_FILTER = "a compact filter that is not what its header commits to"
     FALSE_FILTER_HEADER = "a filter header that commits to a false filter"

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
-from spvfilter.protocol import MAX_BLOCK_WEIGHT, MAX_MONEY
+from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
+from spvfilter.wallet.amounts import are_amounts
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
@@ -348,14 +349,14 @@ def why_impossible(tx: Transaction) -> str | None:
 
     A coinbase is in a block, but never in a mempool.
     """
-    inputs, values = tx.inputs, [output.value for output in tx.outputs]
-    if not inputs or not values:
+    inputs = tx.inputs
+    if not inputs or not tx.span.outputs:
         return "it has no inputs" if not inputs else "it has no outputs"
     if tx.is_coinbase:
         return "it is a coinbase"
     if NULL_OUTPOINT in inputs or len(set(inputs)) < len(inputs):
         return "it spends the null outpoint" if NULL_OUTPOINT in inputs else "it spends an output twice"
-    if not all(0 <= value <= MAX_MONEY for value in values) or sum(values) > MAX_MONEY:
+    if not are_amounts(tx.raw, tx.span):
         return "its outputs are no amounts"
     if len(tx.raw) > MAX_BLOCK_WEIGHT // 4 and tx.weight > MAX_BLOCK_WEIGHT:
         return f"its weight of {tx.weight:,} is above {MAX_BLOCK_WEIGHT:,}"

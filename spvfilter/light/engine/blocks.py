@@ -8,7 +8,7 @@ from functools import partial
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import check_block, walk_block
+from spvfilter.kernel import check_block, txid, walk_block
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import Peer, PeerState
@@ -17,6 +17,7 @@ from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
 
 MAX_PER_PEER = 16  # blocks asked of one peer; ours
@@ -163,12 +164,16 @@ class BlockRequests:
 
 
 def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
-    """What is wrong with a block that its header's hash does not show."""
+    """What is wrong with a block that its header's hash does not show. Of consensus only amounts are looked at: what the books count."""
     block_hash = sha256d(raw[:HEADER_SIZE])
     try:
         check_block(raw)
     except FormatError as error:
         return LieError(f"block {hash_to_hex(block_hash)}: {error}", cause=Lie.FALSE_BLOCK)
+    for span in walk_block(raw):
+        if not are_amounts(raw, span):
+            told = f"block {hash_to_hex(block_hash)}: the outputs of transaction {hash_to_hex(txid(raw, span))} are no amounts"
+            return LieError(told, cause=Lie.IMPOSSIBLE_TX)
     if must_have_witness and _is_stripped(raw):
         return UselessPeerError(f"sends block {hash_to_hex(block_hash)} without the witnesses that it commits to")
     return None

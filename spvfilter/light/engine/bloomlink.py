@@ -16,6 +16,7 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
@@ -150,6 +151,9 @@ class BloomLink:
                 where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
                 raise LieError(f"transaction {where}", cause=Lie.WITHHELD_TX)
             self.judge(raw, in_block=True)
+            if not are_amounts(raw, Transaction.parse(raw).span):
+                where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
+                raise LieError(f"the outputs of transaction {where} are no amounts", cause=Lie.IMPOSSIBLE_TX)
             found.append(FoundTx(proved.position, raw))
         current.block.txs = found
         if not current.proof.ambiguous and not current.proof.trusted_with(tx.raw for tx in found):

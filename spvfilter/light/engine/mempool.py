@@ -23,7 +23,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_INVENTORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, WalletEvent
-from spvfilter.wallet.unconfirmed import Queue
+from spvfilter.wallet.unconfirmed import Queue, why_impossible
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
 MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
@@ -148,7 +148,7 @@ class MempoolWatch:
     # Transactions
 
     def take(self, peer: Peer, raw: bytes) -> None:
-        """A transaction came. Raises LieError for one that was not asked for, FormatError."""
+        """A transaction came. Raises LieError for one that was not asked for or that no block can have, FormatError."""
         tx = Transaction.parse(raw)
         link = self._bloom.link(peer)
         if link.tx(tx.txid, raw):
@@ -159,6 +159,8 @@ class MempoolWatch:
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
+        if (reason := why_impossible(tx)) is not None:
+            raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
             stand.asked.pop(each, None)
         self.own.given(peer, tx.txid)  # it may have it with another witness, and announce that

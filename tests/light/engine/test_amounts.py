@@ -1,0 +1,80 @@
+"""A transaction that pays what cannot be is in no valid block: the books do not count it, and who sends it is dropped for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from light.engine.test_bounds import OURS
+from light.engine.test_queue import Announcing
+from spvfilter.errors import LieError
+from spvfilter.hashes import sha256d
+from spvfilter.light.engine.blocks import _flaw
+from spvfilter.light.engine.effects import Effect, Emit
+from spvfilter.light.engine.inputs import Heard
+from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.light.lies import Lie
+from spvfilter.network import REGTEST
+from spvfilter.primitives import Header
+from spvfilter.protocol import MAX_MONEY
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from spvfilter.wire.messages.table import InvItem, InvType
+from support import build
+from support.build import TxIn, TxOut, tx
+
+IMPOSSIBLE = pytest.mark.parametrize("values", [(-1,), (-(2**63),), (2**63 - 1,), (MAX_MONEY + 1,), (MAX_MONEY, 1)])
+POSSIBLE = [(0,), (MAX_MONEY,), (MAX_MONEY - 1, 1)]
+
+
+def paying(*values: int) -> bytes:
+    return tx([TxIn(b"\x07" * 32, 0)], [TxOut(value, OURS) for value in values])
+
+
+def block(txs: list[bytes]) -> bytes:
+    return build.block(sha256d(REGTEST.genesis), txs, mined=True)
+
+
+def bans(effects: list[Effect]) -> list[str]:
+    """The causes for which peers are banned."""
+    told = [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, PeerWarning)]
+    return [each.error.cause for each in told if each.banned and isinstance(each.error, LieError)]
+
+
+@IMPOSSIBLE
+def test_a_whole_block_with_it_is_refused_wherever_it_is(values: tuple[int, ...]) -> None:
+    for txs in ([build.coinbase(1), paying(1), paying(*values)], [build.coinbase(1, [TxOut(value, OURS) for value in values])]):
+        found = _flaw(block(txs), must_have_witness=False)
+        assert isinstance(found, LieError)
+        assert found.cause is Lie.IMPOSSIBLE_TX
+
+
+@pytest.mark.parametrize("values", POSSIBLE)
+def test_amounts_up_to_all_coins_are_none_of_these(values: tuple[int, ...]) -> None:
+    assert _flaw(block([build.coinbase(1), paying(*values)]), must_have_witness=False) is None
+
+
+@pytest.mark.parametrize(("values", "is_possible"), [((-1,), False), ((2**63 - 1,), False), ((MAX_MONEY, 1), False), ((MAX_MONEY,), True)])
+def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...], is_possible: bool) -> None:
+    world = Announcing(Mode.BIP37)
+    run = world.run
+    txs = [build.coinbase(1), paying(*values)]
+    header = Header.parse(block(txs)[:80])
+    effects = run.do(Heard(1, wire.Headers((bytes(header),))))
+    assert any(isinstance(message, wire.GetData) for message in run.sent(effects))
+    effects += run.do(Heard(1, MerkleBlock.from_txids(header, [Transaction.parse(each).txid for each in txs], [1])))
+    effects += run.do(Heard(1, wire.Tx(txs[1])))
+    effects += run.pong(effects)
+    assert bool(list(run.engine.books.matches())) == is_possible
+    assert bans(effects) == ([] if is_possible else [Lie.IMPOSSIBLE_TX])
+
+
+@IMPOSSIBLE
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+def test_who_sends_it_unconfirmed_is_banned(mode: Mode, values: tuple[int, ...]) -> None:
+    run = Announcing(mode).run
+    raw = paying(*values)
+    effects = run.do(Heard(1, wire.Inv((InvItem(InvType.TX, Transaction.parse(raw).txid),))))
+    assert any(isinstance(message, wire.GetData) for message in run.sent(effects))
+    assert bans(run.do(Heard(1, wire.Tx(raw)))) == [Lie.IMPOSSIBLE_TX]
+    assert not run.engine.books.unconfirmed.pending
