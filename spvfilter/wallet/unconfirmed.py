@@ -27,6 +27,7 @@ MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; th
 MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
 MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
 MAX_DISPLACED_MATCHES = 1_000  # matches of these; ours
+MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
 
@@ -174,17 +175,33 @@ class Unconfirmed:
 
     def descendants(self, txids: Iterable[bytes]) -> list[bytes]:
         """Transactions and all that spend from them, directly or through others."""
+        return [txid for txid, _ in self._family(txids)]
+
+    def _family(self, txids: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+        """Transactions and all that spend from them, each with the number of its outputs; its children are looked for when it is taken."""
         family = list(dict.fromkeys(txids))
         members = set(family)
         for parent in family:  # grows while it is walked
             raw = self.pending.get(parent)
             outputs = len(Transaction.parse(raw.raw).span.outputs) if raw is not None else 0
+            yield parent, outputs
             for index in range(outputs):
                 for child in self.spenders(parent + index.to_bytes(4, "little")):
                     if child not in members:
                         members.add(child)
                         family.append(child)
-        return family
+
+    def _displaced(self, rivals: Iterable[bytes]) -> set[bytes] | None:
+        """Those and their descendants, where they count; None as soon as these are too much, so that looking costs little however many."""
+        displaced, outputs, matches = set[bytes](), 0, 0
+        for txid, count in self._family(rivals):
+            outputs += count
+            if self.is_live(txid):
+                displaced.add(txid)
+                matches += len(self.hits(txid))
+            if len(displaced) > MAX_DISPLACED or matches > MAX_DISPLACED_MATCHES or outputs > MAX_DISPLACED_OUTPUTS:
+                return None
+        return displaced
 
     def older_than(self, since: int, began: int, proven: int) -> list[bytes]:
         """The transactions that arrived at `since` or before; of those that did before `began`, which arrived at `proven` or before."""
@@ -212,10 +229,8 @@ class Unconfirmed:
         rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {tx.txid}
         if len(rivals) > MAX_DISPLACED:
             return None
-        displaced = {txid for txid in self.descendants(rivals) if self.is_live(txid)}
-        if any(parent in displaced for member in members for parent in self._parents(member)):
-            return None
-        if len(displaced) > MAX_DISPLACED or sum(len(self.hits(txid)) for txid in displaced) > MAX_DISPLACED_MATCHES:
+        displaced = self._displaced(rivals)
+        if displaced is None or any(parent in displaced for member in members for parent in self._parents(member)):
             return None
         if sum(len(member.span.outputs) for member in members[:-1]) > MAX_DISPLACED_MATCHES:
             return None
