@@ -227,14 +227,17 @@ class OwnTxs:
         self._context.out.send(peer.number, GetData((_item(peer, own, InvType.WITNESS_TX),)))
 
     def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
-        """Answer a getdata."""
-        fetchable, missing = self._fetchable.get(peer, {}), []
+        """Answer a getdata: with each transaction once, by whatever names and kinds it is asked for."""
+        fetchable, missing, asked = self._fetchable.get(peer, {}), [], set[bytes]()
         for item in dict.fromkeys(items):
             txid = fetchable.get(item.hash, b"")
+            if txid in asked:
+                continue
             own = self._own.get(txid)
             if own is None:
                 missing.append(item)
                 continue
+            asked.add(txid)
             self.record(own)
             if txid not in self._own:  # it cannot count any more
                 missing.append(item)

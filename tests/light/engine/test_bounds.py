@@ -111,6 +111,17 @@ def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> No
     assert sum(isinstance(effect, Fence) for effect in effects) <= 1
 
 
+def test_a_transaction_that_is_asked_for_by_many_names_at_once_is_sent_once() -> None:
+    """Once it is stored, each item would be answered at once."""
+    run = Run(Mode.COMPACT)
+    made = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0, witness=(b"\x01",))], [TxOut(1_000, OURS)]))
+    run.do(Broadcast(made.raw))
+    run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, made.wtxid),))))
+    run.commit()
+    names = tuple(InvItem(kind, tx_hash) for kind in range(20_000) for tx_hash in (made.txid, made.wtxid))
+    assert run.sent(run.do(Heard(1, wire.GetData(names)))) == [wire.Tx(made.raw)]
+
+
 def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
     run = Run(Mode.COMPACT)
     known = run.engine.chain.hash_at(0)
