@@ -49,6 +49,7 @@ class _Part:
     is_matching: bool = False
     candidates: list[int] = field(default_factory=list)  # heights at which a filter matched, ascending
     asked: set[Peer] = field(default_factory=set)
+    asked_at: float = 0.0  # when the last of these was
     raws: dict[bytes, bytes] = field(default_factory=dict)  # candidates that have come
 
     @property
@@ -158,14 +159,20 @@ class FilterSearch:
         self._context.changed()
 
     def _ask(self) -> None:
-        """Ask for parts that nobody was asked for, or only peers that stall."""
-        for part in self._parts:
-            if part.filters is None and part.is_read and not any(peer.state is PeerState.READY for peer in part.asked):
-                self._ask_for(part)
+        """Ask for parts that nobody was asked for, or only peers that stall; then who is idle, for what another one sends bit by bit."""
+        now, patience = self._context.now.monotonic, self._context.options.patience
+        missing = [part for part in self._parts if part.filters is None and part.is_read]
+        for part in missing:
+            if not any(peer.state is PeerState.READY for peer in part.asked):
+                self._ask_for(part, patience.filter_flights)
+        for part in missing:
+            if part.asked and now - part.asked_at >= patience.stall_s:
+                self._ask_for(part, 1)
 
-    def _ask_for(self, part: _Part) -> None:
+    def _ask_for(self, part: _Part, flights: int) -> None:
+        """Ask one that owes fewer flights than that."""
         able = [peer for peer in self._headers.vouching(part.last) if peer not in part.asked]
-        able = [peer for peer in able if self._questions.flights(peer) < self._context.options.patience.filter_flights]
+        able = [peer for peer in able if self._questions.flights(peer) < flights]
         if part.asked:
             able = [peer for peer in able if peer.state is PeerState.READY]
         if not able:
@@ -175,6 +182,7 @@ class FilterSearch:
         flight = FilterFlight(part.first, part.hashes, part.digests, partial(self._came, part, peer))
         if self._questions.filters(peer, flight):
             part.asked.add(peer)
+            part.asked_at = self._context.now.monotonic
 
     def _came(self, part: _Part, peer: Peer, filters: list[bytes]) -> None:
         self._context.pool.served_filters(peer)

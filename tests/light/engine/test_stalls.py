@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from simulation.behaviours.bloom import Liar
 from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
+from spvfilter.light.engine.options import Patience
 from spvfilter.light.events import Mode
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.filters import GetCFilters
+from spvfilter.wire.messages.filters import CFilter, GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
+from spvfilter.wire.session import Session
 from support.stage import Prompt, stage
 
 
@@ -56,6 +60,47 @@ def test_a_peer_that_repeats_headers_holds_up_nothing_that_it_withholds(mode: Mo
             world.wait_synced(within=30)
         assert world.has_found_all()
         assert not world.banned & {"10.3.0.3:18444", "10.4.0.4:18444"}
+
+
+class _Dripping(Responder):
+    """Holds its compact filters back."""
+
+    def __init__(self, regtest: Regtest, session: Session) -> None:
+        super().__init__(regtest, session)
+        self.held: deque[Message] = deque()
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, CFilter):
+            self.held.append(message)
+        else:
+            super().send(message)
+
+
+class Drips(Liar):
+    """Sends one compact filter after the other, each just before that would be a stall."""
+
+    responder = _Dripping
+
+    def begin(self, node: Node) -> None:
+        self.world.timeline.after(1.5, lambda: self._drip(node))
+
+    def _drip(self, node: Node) -> None:
+        for end in list(node.ends):
+            if end.is_open and isinstance(end.responder, _Dripping) and end.responder.held:
+                end.session.send(end.responder.held.popleft())
+                end.work()
+        self.world.timeline.after(1.5, lambda: self._drip(node))
+
+
+@pytest.mark.parametrize("drips", [1, 2])
+def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_time_for(drips: int, tmp_path: Path) -> None:
+    """Each is headway, so it stalls never: what it was asked for would take minutes, and so would all that comes behind that."""
+    with stage(tmp_path, Mode.COMPACT, *[Drips] * drips, Prompt, Prompt, patience=Patience(filters=20)) as world:
+        world.truth.mine(800)
+        world.boot()
+        world.wait_synced(within=15)
+        assert world.has_found_all()
+        assert not world.banned
 
 
 def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
