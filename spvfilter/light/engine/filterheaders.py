@@ -10,7 +10,7 @@ filters say, and so is every later block where the two filters differ. So a bogu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from spvfilter._dataclass import dataclass
@@ -23,7 +23,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState, independent
+from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
 from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import Lie
@@ -421,7 +421,7 @@ class FilterHeaders:
         standing.apart.is_ended = True
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
-        balance = independent(apart) - independent(vouching)
+        balance = _independent(apart) - _independent(vouching)
         first, last = min(each.first for each in apart.values()), context.rows.height
         if balance > 0:
             for ally in vouching:
@@ -437,3 +437,8 @@ class FilterHeaders:
                 context.out.emit(PeerWarning(peer.address, error, False))
         self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
         context.changed()
+
+
+def _independent(peers: Iterable[Peer]) -> int:
+    """The number of network groups among peers."""
+    return len({peer.group for peer in peers})

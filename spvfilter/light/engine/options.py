@@ -23,6 +23,7 @@ class Patience:
 
     reply_s: float = 120.0  # silence after a question; then the peer is dropped
     stall_s: float = 2.0  # silence after a question while another peer could answer; then that one is asked too
+    answer_s: float = 30.0  # for an answer in parts; then others are asked too, and nothing waits for it; ours
     retry_s: float = 1.0  # before a peer is tried again; doubles with each failure, up to max_retry_s; ours
     max_retry_s: float = 300.0  # ours
     ban_s: float = 86_400.0  # after a proven lie; Core's default for bans

@@ -50,6 +50,7 @@ class Peer:
     profile: Connected | None = None
     group: str = ""  # peers of one group may be one party
     questions: dict[Hashable, float] = field(default_factory=dict)  # open ones in order, and since when each has made no headway
+    turn: float = 0.0  # since when the oldest of these is the oldest
     services: int = 0  # bits of wire.Service
     purpose: Purpose = Purpose.NAMED
     fee_filter: int | None = None  # satoshi / kvB below which it takes no transaction, if it has told
@@ -83,6 +84,10 @@ class Peer:
     def silent_for(self, now: float) -> float:
         """For how many seconds a question has made no headway; 0 if none is open."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
+
+    def is_late(self, now: float, patience: Patience) -> bool:
+        """Whether it owes an answer for longer than others take: it is silent, or sends it bit by bit."""
+        return self.silent_for(now) >= patience.stall_s or (bool(self.questions) and now - self.turn >= patience.answer_s)
 
     def made_headway(self, key: Hashable, now: float) -> None:
         """A part of an answer came: the question, and those behind it, have waited from now on.
@@ -456,12 +461,16 @@ class PeerPool:
 
     def ask(self, peer: Peer, key: Hashable, now: Instant, *messages: Message) -> None:
         """Send messages that the peer owes an answer to, until `answered` is called with the same key."""
+        if not peer.questions:
+            peer.turn = now.monotonic
         peer.questions.setdefault(key, now.monotonic)
         for message in messages:
             self._out.send(peer.number, message)
 
     def answered(self, peer: Peer, key: Hashable, now: Instant) -> None:
         """The peer has answered a question."""
+        if next(iter(peer.questions), None) == key:
+            peer.turn = now.monotonic
         self.heard(peer, key, now)
         peer.questions.pop(key, None)
 
@@ -470,7 +479,7 @@ class PeerPool:
         if key not in peer.questions:
             return
         peer.made_headway(key, now.monotonic)
-        if peer.state is PeerState.SUSPECT and peer.silent_for(now.monotonic) < self._patience.stall_s:
+        if peer.state is PeerState.SUSPECT and not peer.is_late(now.monotonic, self._patience):
             self.move(peer, PeerState.READY)
 
     def check_patience(self, now: Instant) -> None:
@@ -484,12 +493,7 @@ class PeerPool:
                 place.chances = min(place.chances + 1, _MAX_CHANCES)
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
-            elif silent >= self._patience.stall_s and peer.state is PeerState.READY:
+            elif peer.is_late(now.monotonic, self._patience) and peer.state is PeerState.READY:
                 self.move(peer, PeerState.SUSPECT)
                 if place.chances and place.failures == _MAX_FAILURES:
                     place.failures += 1  # that was its chance
-
-
-def independent(peers: Iterable[Peer]) -> int:
-    """The number of network groups among peers."""
-    return len({peer.group for peer in peers})

@@ -10,8 +10,11 @@ import pytest
 from simulation.behaviours.bloom import Liar
 from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
+from simulation.pipe import Quality
 from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
@@ -101,6 +104,48 @@ def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_
         world.wait_synced(within=15)
         assert world.has_found_all()
         assert not world.banned
+
+
+class Crawls(Liar):
+    """From its first filtered block on it sends one message after the other, each just before that would be a stall."""
+
+    def begin(self, node: Node) -> None:
+        self._node = node
+        self._held: deque[bytes] = deque()
+        self.world.timeline.after(1.5, self._crawl)
+
+    def quality(self) -> Quality:
+        return Prompt.quality(Prompt(self.rng, self.world))
+
+    def on_the_wire(self, data: bytes) -> bytes:
+        if not self._held and b"merkleblock" not in data:
+            return data
+        self._held.extend(REGTEST.magic + each for each in data.split(REGTEST.magic)[1:])
+        return b""
+
+    def _crawl(self) -> None:
+        if self._held and self._node.ends:
+            self._node.ends[-1].pipe.send(self._held.popleft())
+        self.world.timeline.after(1.5, self._crawl)
+
+
+@pytest.mark.parametrize("crawling", [1, 3])
+def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(crawling: int, tmp_path: Path) -> None:
+    """All who answer promptly are compared before Synced is told; who needs minutes for one question answers so no more."""
+    with stage(tmp_path, Mode.BIP37, *[Crawls] * crawling, Prompt, Prompt, Prompt) as world:
+        world.truth.mine(800)
+        for node in world.nodes[crawling:]:
+            node.is_up = False
+        world.boot()
+        world.pass_time(1)
+        for node in world.nodes[crawling:]:
+            node.is_up = True
+        world.wait_synced(within=40)
+        assert world.has_found_all()
+        assert not world.banned
+        world.pass_time(400)
+        pool = world.process.engine.pool  # type: ignore[union-attr]
+        assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)  # once it has answered, it counts again
 
 
 def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
