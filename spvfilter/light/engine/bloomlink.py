@@ -55,6 +55,7 @@ class BloomLink:
         self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
         self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
+        self.is_reloading = False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 

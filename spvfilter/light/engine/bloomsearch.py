@@ -28,6 +28,7 @@ from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
 
+_RELOAD = "filterload"  # question, which a pong answers
 _MAX_PARTS = 64  # under way and being compared
 _MAX_SHOWN = 100  # blocks of which it is remembered what some left out, the latest; ours
 
@@ -142,8 +143,8 @@ class BloomSearch:
             is_old = link.filter is None or link.epoch != self._epoch
             link.must_reload = is_old or link.is_in_doubt or (link.filter is not None and self._filters.has_drifted(link.filter))
             if link.must_reload:
-                if link.flights:
-                    continue  # what is under way was tested with the filter before
+                if link.flights or (link.is_reloading and not is_old):
+                    continue  # what is under way was tested with the filter before; what a peer calls for, it gets once in a round trip
                 made = self._filters.make()
                 if made is None:
                     return
@@ -151,6 +152,16 @@ class BloomSearch:
                 link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
                 self.has_told = True
+                if not is_old and not link.is_reloading:
+                    link.is_reloading = True
+                    self._context.pool.ask(peer, _RELOAD, self._context.now)
+                    self._context.out.fence(peer.number, partial(self._reloaded, peer, link))
+
+    def _reloaded(self, peer: Peer, link: BloomLink) -> None:
+        """A peer has the filter that it was given anew."""
+        link.is_reloading = False
+        self._context.pool.answered(peer, _RELOAD, self._context.now)
+        self._context.changed()
 
     def teach(self) -> None:
         """Give every peer's filter the elements that are new and that it cannot know from what it served."""

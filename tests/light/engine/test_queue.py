@@ -9,7 +9,7 @@ import pytest
 
 from light.engine.test_bounds import NOW, OURS, Run
 from spvfilter.hashes import sha256d
-from spvfilter.light.engine.effects import Wake, Work
+from spvfilter.light.engine.effects import Effect, Wake, Work
 from spvfilter.light.engine.inputs import Committed, Heard, Tick, Worked
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
@@ -103,3 +103,20 @@ def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monke
     assert not world.run.engine._mempool._queue
     assert Wake(NOW.monotonic) in effects
     assert any(isinstance(message, wire.GetData) for message in world.run.sent(world.run.do(Tick())))
+
+
+def test_a_filter_that_a_peer_brings_into_doubt_is_loaded_anew_once_in_a_round_trip() -> None:
+    """What it announces and does not have, and then what the filter does not match, are 300 bytes; a filter may be 36,000."""
+    world = Announcing(Mode.BIP37)
+    run, loads, effects = world.run, 0, list[Effect]()
+    for _ in range(4):
+        run.pong(effects)
+        effects = []
+        for _ in range(10):
+            missing, other = RNG.randbytes(32), Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1, bytes(22))]))
+            effects += run.do(Heard(1, wire.Inv((InvItem(InvType.TX, missing),))))
+            effects += run.do(Heard(1, wire.NotFound((InvItem(InvType.TX, missing),))))
+            effects += run.do(Heard(1, wire.Inv((InvItem(InvType.TX, other.txid),))))
+            effects += run.do(Heard(1, wire.Tx(other.raw)))
+        loads += sum(isinstance(message, wire.FilterLoad) for message in run.sent(effects))
+    assert 1 <= loads <= 4
