@@ -398,8 +398,9 @@ class Engine:
         if self._way is Way.WAIT:
             return
         pool.settle(COMPACT_FILTERS if self._way is Way.COMPACT else BLOOM, context.now)
-        if context.books.searched < 0 and not context.is_held:
-            self.changes.begin_search()
+        if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
+            self.status.somebody_has_tip()  # else they are named
+            return
         if self._way is Way.COMPACT:
             self._advance_compact()
         else:

@@ -103,7 +103,7 @@ class Status:
             return False
         if not self.clock_is_right() or self.awaits_others():  # it may just have been set right, and peers are asked again
             return False
-        return self._somebody_has_tip()  # a wrong clock may be why nobody has it
+        return self.somebody_has_tip()  # a wrong clock may be why nobody has it
 
     def awaits_others(self) -> bool:
         """Whether a peer has not had its time to tell of its headers. That time is as long as a stall, after each new tip."""
@@ -117,7 +117,7 @@ class Status:
             for peer in self._context.pool
         )
 
-    def _somebody_has_tip(self) -> bool:
+    def somebody_has_tip(self) -> bool:
         """Whether a peer that is there knows the best chain's tip; those that do not are named after a while."""
         context, now = self._context, self._context.now.monotonic
         ready = context.pool.ready()

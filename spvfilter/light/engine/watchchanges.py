@@ -38,14 +38,20 @@ class WatchChanges:
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)
 
-    def begin_search(self) -> None:
-        """A new wallet's search begins where it was told to; above the tip is the next block."""
+    def begin_search(self) -> bool:
+        """A new wallet's search begins where it was told to; above the tip is the next block.
+
+        False if there is no chain yet, of the network's minimum work: who has none must not decide where it begins.
+        """
         books, chain = self._context.books, self._context.chain
+        if chain.work < chain.network.min_chain_work:
+            return False
         first = min(self._start.first(chain), chain.height + 1)
         if books.blocks.start != first or books.blocks.wanted is not None:
             books.begin_at(first)
         if first > 0:
             books.skip_to(first - 1)
+        return True
 
     def ask(self, token: int, request: Request) -> None:
         """Carry a request out when it is its turn."""
