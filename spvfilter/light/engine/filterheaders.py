@@ -198,13 +198,14 @@ class FilterHeaders:
         return is_there and self._headers.knows(peer) > self._context.rows.height
 
     def _choose_leader(self) -> Peer | None:
-        """The peer that knows the most blocks, and is not in dispute."""
+        """The peer that knows the most blocks, and is not in dispute, nor about to say whether it is."""
 
         def rank(peer: Peer) -> tuple[bool, int, int]:
             return peer.state is PeerState.READY, self._headers.knows(peer), self._standing(peer).vouched
 
         knowing = [peer for peer in self.members if self._headers.knows(peer) > self._context.rows.height]
-        able = [peer for peer in knowing if self._standing(peer).apart is None and not self.verdicts.has_case(peer)]
+        standings = ((peer, self._standing(peer)) for peer in knowing if not self.verdicts.has_case(peer))
+        able = [peer for peer, standing in standings if standing.apart is None and not standing.is_asked]
         return max(able, key=rank, default=None)
 
     def _take(self, peer: Peer, first: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:

@@ -8,14 +8,16 @@ import time
 import pytest
 
 from spvfilter.chain import HeaderChain
+from spvfilter.filters.bip158 import filter_header
+from spvfilter.hashes import sha256d
 from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.effects import Commit, Effect, Fence, Send
+from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, Input, Instant, Tick
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, Input, Instant, Lost, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
@@ -229,3 +231,21 @@ def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
     assert len(requests._pruners) == MAX_NAMED
     assert headers._undecided_of(address) == {bytes(32)}
     assert address in requests._pruners
+
+
+def test_filter_headers_that_do_not_follow_ours_are_not_asked_for_again_before_it_is_heard_why() -> None:
+    """Each copy of the answer would count as that to the next question, and call for one more."""
+    run = Run(Mode.COMPACT)
+    run.do(Heard(1, wire.Headers(_BRANCH[:5])))
+    stop = sha256d(_BRANCH[4])
+    run.do(Heard(1, wire.CFHeaders(0, run.engine.chain.hash_at(0), bytes(32), (bytes(32),))))
+    run.do(Heard(1, wire.CFHeaders(0, stop, filter_header(bytes(32), bytes(32)), (bytes(32),) * 5)))
+    assert run.engine._context.rows.height == 5
+    run.do(Lost(1, ConnectionResetError("gone")))
+    later = Instant(NOW.monotonic + 10.0, NOW.wall + 10.0)
+    (number,) = (effect.peer for effect in run.engine.step(Tick(), later) if isinstance(effect, Connect))
+    run.engine.step(Connected(number, "10.1.0.1", 0x4D, 10, True, True, "/test/", int(later.wall)), later)
+    run.engine.step(Heard(number, wire.Headers(_BRANCH[:10])), later)
+    answer = wire.CFHeaders(0, sha256d(_BRANCH[9]), b"\x07" * 32, (bytes(32),) * 5)
+    asked = [message for _ in range(10) for message in run.sent(run.engine.step(Heard(number, answer), later))]
+    assert 1 <= sum(isinstance(message, wire.GetCFHeaders) for message in asked) <= 2
