@@ -11,6 +11,7 @@ MAX_COMPACT_SIZE = 0x02000000  # Core serialize.h MAX_SIZE: no length on the wir
 # Consensus
 MAX_BLOCK_SIZE = 4_000_000  # bytes, Core consensus/consensus.h MAX_BLOCK_SERIALIZED_SIZE
 MAX_BLOCK_WEIGHT = 4_000_000  # Core consensus/consensus.h
+MAX_STANDARD_TX_WEIGHT = 400_000  # Core policy/policy.h: a heavier transaction is relayed by nobody
 MAX_BLOCK_TRANSACTIONS = MAX_BLOCK_WEIGHT // 240  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
 MAX_MONEY = 21_000_000 * 100_000_000  # satoshi, Core consensus/amount.h
 COINBASE_MATURITY = 100  # blocks, Core consensus/consensus.h

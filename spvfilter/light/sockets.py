@@ -121,7 +121,11 @@ class Sockets:
         while True:
             await connection.drain()  # a peer that does not read what it asked for is not read
             events = await connection.receive_together()
+            is_first = True
             for each in inputs_of(peer, events, lambda nonce: self._fences[peer].pop(nonce, None)):
+                if not is_first:
+                    await asyncio.sleep(0)  # nobody waits for all that a peer sends at once
+                is_first = False
                 self._report(each)
 
 

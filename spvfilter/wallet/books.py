@@ -280,16 +280,24 @@ class Books:
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` if we broadcast it, first `seen` now or earlier. Raises FormatError."""
-        events, waiting = list[WalletEvent](), [(raw, now)]
-        while waiting:
-            each, since = waiting.pop()
-            first = seen if each is raw and seen is not None else since
-            found, made = self._add(Transaction.parse(each), first, since, own and each is raw)
+        events, made = self._add(Transaction.parse(raw), now if seen is None else seen, now, own)
+        self.unconfirmed.follow(made)
+        while (late := self.unconfirmed.unfinished.take_late()) is not None:
+            found, made = self._add(Transaction.parse(late[0]), late[1], late[1], own=False)
             events += found
-            for outpoint in made:
-                waiting += self.unconfirmed.take_waiting(outpoint)
+            self.unconfirmed.follow(made)
         self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
         return events
+
+    def go_on(self) -> list[WalletEvent]:
+        """Do some of what is `unfinished`."""
+        if (found := self.unconfirmed.unfinished.take_match()) is not None:
+            txid, hits = found
+            events, made = self._record_unconfirmed(hits if hits and self.unconfirmed.is_live(txid) else self._hits_of(txid))
+            self.unconfirmed.follow(made)
+            return events
+        late = self.unconfirmed.unfinished.take_late()
+        return self.add_unconfirmed(*late) if late is not None else []
 
     def _add(self, tx: Transaction, seen: int, since: int, own: bool) -> tuple[list[WalletEvent], list[bytes]]:
         """Its events, and the outpoints that became known."""
@@ -307,14 +315,15 @@ class Books:
         spender = self.spender_of(tx)
         if spender is not None:
             if hits:
-                self._note_conflict(tx, hits, spender, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
+                made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
+                self.ended.put_conflict(tx.txid, made, hits, spender, self._kept.get(spender), self.batch)
             return [], []
-        contest = self.unconfirmed.contest(tx)
+        contest = self.unconfirmed.contest(tx, own=own)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since)
             if contest is None or contest.revived:
                 return [], []
-            freed = self._inputs_of(contest.displaced)
+            freed = self.unconfirmed.inputs_of(contest.displaced)
             events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
             self._trim(contest.displaced)
             return events, []
@@ -324,42 +333,35 @@ class Books:
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
-        return self._count(tx.txid, contest)
-
-    def _note_conflict(self, tx: Transaction, hits: Iterable[Hit], spender: bytes, made: StoredTx) -> None:
-        """Keep a transaction that spends what a block has spent: what spends from it cannot count either."""
-        block = self._kept.get(spender)
-        if block is not None and block.height is not None:
-            end = Ending(TxStatus.CONFLICTED, Reason.CONFLICT, block.height, block.block_hash, spender)
-            self.ended.put(tx.txid, end.of(made, hits), self.batch)
+        return self._count(tx.txid, contest, hits)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:
         """A transaction is known to have come after what replaced it: it counts again."""
         pending = self.unconfirmed.pending.get(txid)
-        contest = self.unconfirmed.contest(Transaction.parse(pending.raw)) if pending is not None else None
-        if contest is None or self.unconfirmed.is_live(txid):
+        if pending is None or self.unconfirmed.is_live(txid):
             return []
-        return self._count(txid, contest)[0]
+        contest = self.unconfirmed.contest(Transaction.parse(pending.raw), own=pending.own)
+        return [] if contest is None else self._count(txid, contest)[0]
 
-    def _count(self, txid: bytes, contest: Contest) -> tuple[list[WalletEvent], list[bytes]]:
-        """A transaction counts from now on, and its ancestors with it; its events, and the outpoints that became known."""
-        freed = self._inputs_of(contest.displaced)
+    def _count(self, txid: bytes, contest: Contest, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
+        """A transaction, with these hits, counts from now on, and its ancestors; its events, and the outpoints that became known."""
+        freed = self.unconfirmed.inputs_of(contest.displaced)
         events, made = self._displace(contest.displaced, txid), list[bytes]()
         for each in (*contest.revived, txid):
             self.unconfirmed.see(each)
-            found, known = self._make_live(each)
+            found, known = self._make_live(each, None if contest.revived else hits)
             events += found
             made += known
-            freed += self.unconfirmed.outpoints(each)
+            freed += self.unconfirmed.outpoints(each) if self.unconfirmed.has_rivals else ()
         events += self._come_back(freed)
         self._trim(contest.displaced)
         return events, made
 
-    def _make_live(self, txid: bytes) -> tuple[list[WalletEvent], list[bytes]]:
+    def _make_live(self, txid: bytes, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
         live = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
         self.batch.transactions[txid] = live
         self.unconfirmed.replace(txid, live)
-        return self._record_unconfirmed(self._hits_of(txid))
+        return self._record_unconfirmed(self._hits_of(txid) if hits is None else hits)
 
     def _displace(self, txids: Sequence[bytes], by: bytes) -> list[WalletEvent]:
         """Transactions count no more, because another came that spends the same. They are kept as rivals."""
@@ -385,28 +387,25 @@ class Books:
         for txid in self.unconfirmed.comebacks(freed):
             yield from self._make_live(txid)[0]
 
-    def _inputs_of(self, txids: Iterable[bytes]) -> list[bytes]:
-        return [outpoint for txid in txids for outpoint in Transaction.parse(self.unconfirmed.pending[txid].raw).inputs]
-
     def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
         events: list[WalletEvent] = []
         made: list[bytes] = []
         waiting = deque([hits])
         while waiting:
-            found = waiting.popleft()
+            found = self.unconfirmed.fresh(waiting.popleft())
             self.watch.table.learn(found)
             self.watch.windows.note(found)  # for the next address; an invented payment moves no window
             children: dict[bytes, None] = {}
             for hit in found:
-                if self.unconfirmed.record(hit):
-                    self.batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
-                    events.append(MatchFound(self.match_of(hit)))
-                    if not hit.spend:
-                        made.append(hit.outpoint)
-                        if not self.unconfirmed.pending[hit.txid].own:
-                            self._invented.add(hit.outpoint)
-                        children.update(dict.fromkeys(self.unconfirmed.spenders(hit.outpoint)))
+                self.unconfirmed.record(hit)
+                self.batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
+                events.append(MatchFound(self.match_of(hit)))
+                if not hit.spend:
+                    made.append(hit.outpoint)
+                    if not self.unconfirmed.pending[hit.txid].own:
+                        self._invented.add(hit.outpoint)
+                    children.update(dict.fromkeys(self.unconfirmed.spenders(hit.outpoint)))
             waiting.extend(self._hits_of(txid) for txid in children)
         return events, made
 
@@ -467,7 +466,7 @@ class Books:
 
     def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
-        rivals = (each for outpoint in self._inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint) if not refused)
+        rivals = (each for outpoint in self.unconfirmed.inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint) if not refused)
         own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
         why = (TxStatus.REFUSED, Reason.REFUSED) if refused else (TxStatus.ABANDONED, Reason.ABANDONED)
         end, freed = Ending(*why, self.cursor), list[bytes]()
@@ -479,7 +478,7 @@ class Books:
         family = [each for each in self.unconfirmed.descendants([txid]) if each in self.unconfirmed.pending]
         self._unwrite(map(self.unconfirmed.hits, family))
         for each in family:
-            freed += self._inputs_of([each])
+            freed += self.unconfirmed.inputs_of([each])
             before, hits = self.unconfirmed.pending[each], self.unconfirmed.remove(each) or {}
             self.ended.put(each, end.of(before, hits.values()), self.batch)
             yield from self._withdraw(hits, end.reason, end.by)
@@ -492,6 +491,7 @@ class Books:
 
     def _withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
         """Matches of an unconfirmed transaction hold no more; `_unwrite` must have been called with them."""
+        self.unconfirmed.unfinished.spend(len(hits))
         self.batch.withdrawn += hits
         yield from (MatchWithdrawn(self.match_of(hit), reason, by) for hit in hits.values())
 

@@ -7,10 +7,11 @@ missing, and none is given twice, whenever the process is killed.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints  # values of every field
 
 from spvfilter._public import deferred
@@ -18,8 +19,8 @@ from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import StoredEvent
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, WalletEvent
-from spvfilter.watch.match import Match
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.watch.match import Completeness, Match, MatchKind
 
 if TYPE_CHECKING:
     import json
@@ -63,7 +64,8 @@ class Journal:
 
     def _number(self, event: WalletEvent, batch: Batch) -> WalletEvent:
         self.sequence += 1
-        numbered = replace(event, sequence=self.sequence)
+        cls: Any = type(event)
+        numbered: WalletEvent = cls(*_values(event), sequence=self.sequence)
         batch.events.append(StoredEvent(self.sequence, self.now, _NAMES[type(event)], encode(event)))
         if isinstance(event, BlockConnected):
             batch.told = event.height
@@ -77,22 +79,41 @@ class Journal:
 
 def encode(event: WalletEvent) -> bytes:
     """The bytes of an event, without its number."""
-    return json.dumps(_plain(event), separators=(",", ":")).encode("ascii")
+    return _encoder().encode(_plain(event)).encode("ascii")
 
 
-def _plain(value: object) -> object:
-    match value:
-        case bytes():
-            return value.hex()
-        case OutPoint():
-            return bytes(value).hex()
-        case Enum():
-            return value.value
-        case Match() | MatchFound() | MatchConfirmed() | MatchWithdrawn() | BlockConnected() | BlockDisconnected():
-            cls: Any = type(value)
-            return [_plain(getattr(value, name)) for name in _fields(cls)]
-        case _:
-            return value
+@cache
+def _encoder() -> json.JSONEncoder:
+    return json.JSONEncoder(separators=(",", ":"))
+
+
+def _plain(value: Any) -> list[object]:
+    """The fields of an event or a match."""
+    made: list[object] = []
+    for each in _values(value):
+        convert = _CONVERSIONS.get(type(each))
+        made.append(each if convert is None else convert(each))
+    return made
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    """What is stored of an event or a match."""
+    cls: Any = type(value)
+    found: tuple[Any, ...] = _getter(cls)(value)
+    return found
+
+
+@cache
+def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*_fields(cls))
+
+
+_CONVERSIONS: dict[type, Callable[[Any], object]] = {
+    bytes: bytes.hex,
+    OutPoint: lambda point: bytes(point).hex(),
+    **dict.fromkeys((Completeness, MatchKind, Reason), attrgetter("value")),
+    Match: _plain,
+}
 
 
 @cache

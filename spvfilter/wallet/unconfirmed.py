@@ -10,7 +10,7 @@ unconfirmed payments.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
@@ -18,6 +18,7 @@ from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.amounts import are_amounts
+from spvfilter.wallet.unfinished import Unfinished
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
@@ -26,7 +27,8 @@ MAX_PENDING_SIZE = 50_000_000  # bytes of these; those beyond are found once a b
 MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
 MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
 MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
-MAX_DISPLACED_MATCHES = 1_000  # matches of these; ours
+MAX_DISPLACED_MATCHES = 1_000  # matches of these, where it is ours; ours
+MAX_INVENTED_MATCHES = 200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
 MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
@@ -71,6 +73,7 @@ class Unconfirmed:
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
         for hit in hits:
             self.record(hit)
+        self.unfinished = Unfinished(self.pending)
 
     def __len__(self) -> int:
         return len(self.pending)
@@ -98,6 +101,11 @@ class Unconfirmed:
     def is_live(self, txid: bytes) -> bool:
         """Whether a transaction is there and counts."""
         return txid in self.pending and txid not in self._rivals
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether there is one that does not count."""
+        return bool(self._rivals)
 
     def add(self, tx: Transaction, pending: StoredTx) -> None:
         """Keep a transaction that is not there yet, as the one seen last."""
@@ -135,16 +143,29 @@ class Unconfirmed:
         """Remove and return the matches of a transaction that counts no more."""
         return self._hits.pop(txid, {})
 
-    def record(self, hit: Hit) -> bool:
-        """Keep a match of a transaction; whether it is new."""
-        known = self._hits.setdefault(hit.txid, {})
-        if identity(hit) in known:
-            return False
-        known[identity(hit)] = hit
-        return True
+    def record(self, hit: Hit) -> None:
+        """Keep a match of a transaction."""
+        self._hits.setdefault(hit.txid, {})[identity(hit)] = hit
+
+    def fresh(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The matches of a transaction that are not kept and may be recorded now; those left over are `unfinished`."""
+        if not hits:
+            return []
+        txid, unfinished, found = hits[0].txid, self.unfinished, list[Hit]()
+        known = self._hits.get(txid, {})
+        unfinished.matches.pop(txid, None)
+        for at, hit in enumerate(hits):
+            if unfinished.left <= 0:
+                unfinished.matches[txid] = hits[at:]
+                break
+            if identity(hit) not in known:
+                found.append(hit)
+                unfinished.left -= 1
+        return found
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> dict[bytes, list[Hit]]:
         """Change all hits; those for which there is none are removed and returned, by txid."""
+        self.unfinished.match_again()
         lost: dict[bytes, list[Hit]] = {}
         for txid, hits in self._hits.items():
             self._hits[txid] = {mark: made for mark, hit in hits.items() if (made := hit_of(hit)) is not None}
@@ -182,6 +203,7 @@ class Unconfirmed:
         family = list(dict.fromkeys(txids))
         members = set(family)
         for parent in family:  # grows while it is walked
+            self.unfinished.looked_at(1)
             raw = self.pending.get(parent)
             outputs = len(Transaction.parse(raw.raw).span.outputs) if raw is not None else 0
             yield parent, outputs
@@ -191,15 +213,15 @@ class Unconfirmed:
                         members.add(child)
                         family.append(child)
 
-    def _displaced(self, rivals: Iterable[bytes]) -> set[bytes] | None:
-        """Those and their descendants, where they count; None as soon as these are too much, so that looking costs little however many."""
+    def _displaced(self, rivals: Iterable[bytes], most: int) -> set[bytes] | None:
+        """Those and their descendants, where they count, of at most so many matches; None as soon as it is too much, however much it is."""
         displaced, outputs, matches = set[bytes](), 0, 0
         for txid, count in self._family(rivals):
             outputs += count
             if self.is_live(txid):
                 displaced.add(txid)
                 matches += len(self.hits(txid))
-            if len(displaced) > MAX_DISPLACED or matches > MAX_DISPLACED_MATCHES or outputs > MAX_DISPLACED_OUTPUTS:
+            if len(displaced) > MAX_DISPLACED or matches > most or outputs > MAX_DISPLACED_OUTPUTS:
                 return None
         return displaced
 
@@ -210,12 +232,13 @@ class Unconfirmed:
 
     # Rivals
 
-    def contest(self, tx: Transaction) -> Contest | None:
+    def contest(self, tx: Transaction, *, own: bool = False) -> Contest | None:
         """What becomes of others if a transaction counts; None if it cannot.
 
         That is so if it spends what one of its ancestors spends, or from two that spend the same, if too many ancestors would have to
         count again, or if too much would count no more: a few bytes of a stranger's are not to move thousands of matches.
         """
+        most = MAX_DISPLACED_MATCHES if own else MAX_INVENTED_MATCHES
         family = self._replaced_ancestors(tx)
         if family is None:
             return None
@@ -229,11 +252,12 @@ class Unconfirmed:
         rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {tx.txid}
         if len(rivals) > MAX_DISPLACED:
             return None
-        displaced = self._displaced(rivals)
+        displaced = self._displaced(rivals, most)
         if displaced is None or any(parent in displaced for member in members for parent in self._parents(member)):
             return None
         if sum(len(member.span.outputs) for member in members[:-1]) > MAX_DISPLACED_MATCHES:
             return None
+        self.unfinished.looked_at(len(members) + len(displaced))
         return Contest(family, sorted(displaced, key=self._ages.__getitem__))
 
     def own(self) -> list[bytes]:
@@ -263,12 +287,17 @@ class Unconfirmed:
             if txid not in parents:
                 parents[txid] = self._parents(Transaction.parse(self.pending[txid].raw)) & self._rivals.keys()
                 waiting += sorted(parents[txid])
+                self.unfinished.looked_at(2)
             if len(parents) > MAX_FAMILY:
                 return None
         found: dict[bytes, None] = {}
         while len(found) < len(parents):  # a transaction is not its own ancestor: its txid is a hash over theirs
             found.update(dict.fromkeys(txid for txid in parents if parents[txid] <= found.keys()))
         return list(found)
+
+    def inputs_of(self, txids: Iterable[bytes]) -> list[bytes]:
+        """The outpoints that they spend."""
+        return [outpoint for txid in txids for outpoint in Transaction.parse(self.pending[txid].raw).inputs]
 
     def outpoints(self, txid: bytes) -> list[bytes]:
         """The outpoints of its outputs."""
@@ -346,6 +375,11 @@ class Unconfirmed:
     def take_waiting(self, outpoint: bytes) -> list[tuple[bytes, int]]:
         """Remove and return the unmatched transactions (raw, and when each arrived) that spend an outpoint."""
         return [self._drop_unmatched(txid) for txid in list(self._waiting.get(outpoint, ()))]
+
+    def follow(self, made: Iterable[bytes]) -> None:
+        """Outputs became known: unmatched transactions that spend them are `unfinished`."""
+        for outpoint in made:
+            self.unfinished.late += self.take_waiting(outpoint)
 
     def take_unmatched(self) -> list[tuple[bytes, int]]:
         """Remove all unmatched transactions; those that no block can have yet (raw, and when each arrived).

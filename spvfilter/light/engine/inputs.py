@@ -8,7 +8,7 @@ from typing import NamedTuple
 from spvfilter._dataclass import dataclass
 from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
-from spvfilter.wire.messages.table import Message
+from spvfilter.wire.messages.table import Addr, AddrV2, Block, GetData, Headers, Inv, Message, NotFound, Tx
 
 
 class Instant(NamedTuple):
@@ -42,7 +42,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A peer sent a message."""
+    """A peer sent a message, or a part of one whose items are many."""
 
     peer: int
     message: Message
@@ -132,15 +132,29 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
+MAX_WORK = 2_000  # of one input, in units of about a microsecond, unless it is a single message that cannot be cut; ours
+_CUT_AT = 2_000  # items of a part of an inv, getdata or notfound
+
+
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
-    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a fence's nonce."""
+    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a fence's nonce.
+
+    It comes in order, in inputs of which each is little work for the engine: its shell can do something else between two of them.
+    """
     heard: list[wire.Received | wire.ReceivedFilters] = []
+    work = 0
     for event in events:
         if isinstance(event, wire.Received | wire.ReceivedFilters):
-            heard.append(event)
+            for part in _parts(event):
+                more = _work(part)
+                if work + more > MAX_WORK:
+                    yield from _heard(peer, heard)
+                    heard, work = [], 0
+                heard.append(part)
+                work += more
             continue
         yield from _heard(peer, heard)
-        heard = []
+        heard, work = [], 0
         match event:
             case wire.Fenced(nonce):
                 token = token_of(nonce)
@@ -151,6 +165,34 @@ def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable
             case _:
                 pass
     yield from _heard(peer, heard)
+
+
+def _parts(event: wire.Received | wire.ReceivedFilters) -> Iterator[wire.Received | wire.ReceivedFilters]:
+    """A message as several, where each of its items means the same in either."""
+    match event:
+        case wire.Received(Inv(items) | GetData(items) | NotFound(items) as message) if len(items) > _CUT_AT:
+            for at in range(0, len(items), _CUT_AT):
+                yield wire.Received(type(message)(items[at : at + _CUT_AT]))
+        case _:
+            yield event
+
+
+def _work(event: wire.Received | wire.ReceivedFilters) -> int:
+    """How much work an event may be, in units of about a microsecond."""
+    match event:
+        case wire.ReceivedFilters(filters):
+            return 2 * len(filters)
+        case wire.Received(Headers(headers)):
+            return 40 + 2 * len(headers)
+        case wire.Received(Inv(items) | GetData(items) | NotFound(items)):
+            return 10 + len(items)
+        case wire.Received(Addr(addresses) | AddrV2(addresses)):
+            return 10 + 4 * len(addresses)
+        case wire.Received(Tx(raw)):
+            return 20 + len(raw) // 50
+        case wire.Received(Block(raw)):
+            return 50 + len(raw) // 200
+    return 20
 
 
 def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iterator[Input]:

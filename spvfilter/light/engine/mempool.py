@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
@@ -20,8 +21,9 @@ from spvfilter.light.engine.privately import PrivateRelay
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import MAX_INVENTORY
+from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.wallet.unconfirmed import Queue, why_impossible
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
@@ -30,7 +32,8 @@ MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter 
 MAX_ASKED_UNFILTERED = 625  # ours: the same without a filter
 _MAX_HEARD = 50_000  # txids and wtxids that are remembered; ours
 _MAX_ORDERED = 2_000  # announcements of each peer whose order is remembered; ours
-_AT_ONCE = 20  # transactions recorded in one step
+_AT_ONCE = 60  # units of work in one step, of which a plain payment takes three (wallet.unfinished); ours
+_PER_UNIT = 1_000  # bytes of a transaction that are read for one; ours
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
@@ -56,6 +59,7 @@ class MempoolWatch:
         self._stands: dict[Peer, _Stand] = {}
         self._queue = Queue()
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
+        self._later: dict[bytes, None] = {}  # txids of what is known to have come after what replaced it
         outcomes = Outcomes(context)
         self.own = OwnTxs(context, outcomes, self._recorded)
         self.private = PrivateRelay(context, self.own, outcomes, private)
@@ -106,7 +110,8 @@ class MempoolWatch:
                 is_later = rival in stand.heard or unconfirmed.wtxid_of(rival) in stand.heard
                 if is_later and len(stand.later) < _MAX_ORDERED:
                     stand.later.add(txid)
-                    self._context.out.emit(*self._context.books.see_again(txid))
+                    self._later[txid] = None
+                    self._context.changed()
             stand.heard[item.hash] = None
             if len(stand.heard) > _MAX_ORDERED:
                 del stand.heard[next(iter(stand.heard))]
@@ -149,8 +154,11 @@ class MempoolWatch:
 
     def take(self, peer: Peer, raw: bytes) -> None:
         """A transaction came. Raises LieError for one that was not asked for or that no block can have, FormatError."""
-        tx = Transaction.parse(raw)
         link = self._bloom.link(peer)
+        if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self.own.has_size(len(raw)):
+            link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
+            return
+        tx = Transaction.parse(raw)
         if link.tx(tx.txid, raw):
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
@@ -168,7 +176,7 @@ class MempoolWatch:
             was_missing = ids & link.unanswered
             link.unanswered -= was_missing
             link.judge(raw, in_block=False)
-        if self._context.options.mempool and not ids & self._heard.keys():
+        if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
             self._put(stand, tx)
         self._context.changed()
 
@@ -192,16 +200,32 @@ class MempoolWatch:
 
     def record(self) -> None:
         """Record some of what waits; once in a step, after blocks."""
-        if self._context.out.is_busy:
+        unfinished = self._context.books.unconfirmed.unfinished
+        if self._context.out.is_busy or not (self._later or self._queue or unfinished):
             return  # a commit calls for another round
         was_short = not self._queue.is_half_free
-        for _ in range(min(_AT_ONCE, len(self._queue))):
-            events = self._context.books.add_unconfirmed(self._queue.take(), self._context.stamp())
+        unfinished.left = _AT_ONCE
+        while unfinished.left > 0 and (self._later or self._queue or unfinished):
+            events = self._record_one(self._context.books)
             self._context.out.emit(*events)
             self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
-            self.own.look()
-        if self._queue or was_short:
+        unfinished.left = inf
+        self.own.look()
+        if self._later or self._queue or unfinished or was_short:
             self._context.changed()
+
+    def _record_one(self, books: Books) -> list[WalletEvent]:
+        unfinished = books.unconfirmed.unfinished
+        unfinished.spend(1)
+        if unfinished:
+            return books.go_on()
+        if self._later:
+            txid = next(iter(self._later))
+            del self._later[txid]
+            return books.see_again(txid)
+        raw = self._queue.take()
+        unfinished.spend(len(raw) / _PER_UNIT)
+        return books.add_unconfirmed(raw, self._context.stamp())
 
     def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""

@@ -55,6 +55,10 @@ class OwnTxs:
         """A transaction of ours by its txid or wtxid."""
         return self._by_hash.get(tx_hash)
 
+    def has_size(self, size: int) -> bool:
+        """Whether one of them has so many bytes."""
+        return any(len(own.tx.raw) == size for own in self._own.values())
+
     def load(self) -> None:
         """Take what the books have of ours: at the start, and after a reorganisation or what else brings some back."""
         found: dict[bytes, OwnTx] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,12 +13,12 @@ from spvfilter.filters.bip158 import filter_header
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Send
+from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, Input, Instant, Lost, Tick
+from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, HeardTogether, Input, Instant, Lost, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
@@ -27,9 +28,11 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Received
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, p2wpkh, tx
@@ -38,6 +41,7 @@ from support.headerchains import chain_of, regular, split
 NOW = Instant(0.0, 1_700_000_000.0)
 OURS = p2wpkh(b"\x01" * 20)
 RNG = random.Random(1)
+MAX_TOLD = 300  # events of the wallet in one step
 
 
 def books() -> Books:
@@ -249,3 +253,78 @@ def test_filter_headers_that_do_not_follow_ours_are_not_asked_for_again_before_i
     answer = wire.CFHeaders(0, sha256d(_BRANCH[9]), b"\x07" * 32, (bytes(32),) * 5)
     asked = [message for _ in range(10) for message in run.sent(run.engine.step(Heard(number, answer), later))]
     assert 1 <= sum(isinstance(message, wire.GetCFHeaders) for message in asked) <= 2
+
+
+def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
+    """The peer sends transactions that it was asked for: what each step tells of the wallet."""
+    peer = run.engine.pool.get(1)
+    assert peer is not None
+    run.engine._mempool._stand(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
+    together = HeardTogether(1, tuple(Received(wire.Tx(raw)) for raw in raws))
+    return [told(run.do(together)), *settle(run)]
+
+
+def settle(run: Run) -> list[list[WalletEvent]]:
+    """Time passes until a commit and a tick call for nothing more."""
+    steps: list[list[WalletEvent]] = []
+    while run.engine._context.is_due or not steps:
+        steps += told(run.commit()), told(run.do(Tick()))
+    return steps
+
+
+def told(effects: list[Effect]) -> list[WalletEvent]:
+    return [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, WalletEvent)]
+
+
+def announce(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
+    items = tuple(InvItem(InvType.TX, Transaction.parse(raw).txid) for raw in raws)
+    return [told(run.do(Heard(1, wire.Inv(items)))), *settle(run)]
+
+
+def invented(number: int, inputs: Sequence[bytes], value: int = 1_000) -> bytes:
+    return tx([TxIn(each, 0) for each in inputs], [TxOut(value, OURS)] * number)
+
+
+def test_a_payment_with_thousands_of_outputs_to_us_is_told_in_many_steps() -> None:
+    run = Run(Mode.COMPACT)
+    steps = hear(run, invented(2_900, [RNG.randbytes(32)]))
+    assert max(map(len, steps)) <= MAX_TOLD
+    indexes = [event.match.index for step in steps for event in step if isinstance(event, MatchFound)]
+    assert sorted(indexes) == list(range(2_900))
+
+
+def test_a_thousand_rivals_that_are_announced_again_count_again_in_many_steps() -> None:
+    run = Run(Mode.COMPACT)
+    coins = [RNG.randbytes(32) for _ in range(500)]
+    first, second = ([invented(1, [coin], value) for coin in coins] for value in (1_000, 1_001))
+    hear(run, *first)
+    hear(run, *second)
+    announce(run, *second)
+    steps = announce(run, *first)
+    assert max(map(len, steps)) <= MAX_TOLD
+    live = run.engine.books.unconfirmed
+    assert all(live.is_live(Transaction.parse(raw).txid) for raw in first)
+    assert not any(live.is_live(Transaction.parse(raw).txid) for raw in second)
+
+
+def test_what_spends_from_a_payment_that_comes_late_is_recorded_in_many_steps() -> None:
+    run = Run(Mode.COMPACT)
+    parent = invented(400, [RNG.randbytes(32)])
+    children = [tx([TxIn(Transaction.parse(parent).txid, at)], [TxOut(1, p2wpkh(b"\x07" * 20))]) for at in range(400)]
+    hear(run, *children)
+    assert not len(run.engine.books.unconfirmed)
+    steps = hear(run, parent)
+    assert max(map(len, steps)) <= MAX_TOLD
+    assert len(run.engine.books.unconfirmed) == 401
+
+
+def test_a_transaction_heavier_than_nodes_pass_on_waits_for_a_block_unless_it_is_ours() -> None:
+    run = Run(Mode.COMPACT)
+    heavy = invented(4_000, [RNG.randbytes(32)])  # 496 kWU
+    huge = invented(15_000, [RNG.randbytes(32)])  # 465 kB
+    assert not any(hear(run, heavy, huge))
+    assert not len(run.engine.books.unconfirmed)
+    assert run.engine.pool.get(1) is not None
+    run.do(Broadcast(huge))
+    assert announce(run, huge)
+    assert Transaction.parse(huge).txid in run.engine.books.unconfirmed.pending

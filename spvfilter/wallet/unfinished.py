@@ -1,0 +1,47 @@
+"""What is left to do of unconfirmed transactions, where not all of it is to be done at once: anybody can invent what is much work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from spvfilter.kernel import Hit
+
+_FREE = 4  # transactions that are looked at for a unit of work
+
+
+class Unfinished:
+    """How much may be done now, and what waits for another time. A unit of work is a match recorded or withdrawn, some 20 us.
+
+    Nothing of it is in the database: after a restart each unconfirmed transaction is matched again.
+    """
+
+    def __init__(self, txids: Iterable[bytes]) -> None:
+        self.left = inf  # units that may be done now; without a limit where nobody sets one
+        self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)  # those that are not recorded; None: it is to be scanned
+        self.late: deque[tuple[bytes, int]] = deque()  # transactions whose parents have become known (raw, and when each arrived)
+
+    def __len__(self) -> int:
+        return len(self.matches) + len(self.late)
+
+    def match_again(self) -> None:
+        """The entries of the watch list have other numbers."""
+        self.matches = dict.fromkeys(self.matches)
+
+    def take_match(self) -> tuple[bytes, Sequence[Hit] | None] | None:
+        """A transaction whose matches may not all be recorded, with the others; None if there is none."""
+        self.looked_at(1)
+        return self.matches.popitem() if self.matches else None
+
+    def take_late(self) -> tuple[bytes, int] | None:
+        """A transaction whose parent has become known, if it may be looked at now."""
+        return self.late.pop() if self.late and self.left > 0 else None
+
+    def spend(self, units: float) -> None:
+        """So much is being done."""
+        self.left -= units
+
+    def looked_at(self, txs: int) -> None:
+        """So many transactions were looked at."""
+        self.left -= txs / _FREE

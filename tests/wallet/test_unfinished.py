@@ -1,0 +1,108 @@
+"""What is much work about unconfirmed transactions is done in parts, and all of it in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
+from support.build import TxIn, TxOut, tx, txid
+from wallet.test_rivals import OURS, THEIRS, Wallet, coin, pay
+
+NUMBER = 130
+
+
+@pytest.fixture
+def wallet() -> Wallet:
+    return Wallet()
+
+
+def wide(number: int, spends: bytes = coin(1)) -> bytes:
+    return tx([TxIn(spends[:32], 0)], [TxOut(1, OURS)] * number)
+
+
+def begin(wallet: Wallet, raw: bytes, units: int) -> list[object]:
+    """A transaction comes, of which only so much may be done at once."""
+    wallet.books.unconfirmed.unfinished.left = units
+    return list(wallet.hear(raw))
+
+
+def go_on(wallet: Wallet, units: int = 40) -> list[object]:
+    """Do the rest, in parts."""
+    unfinished, told = wallet.books.unconfirmed.unfinished, list[object]()
+    while unfinished:
+        unfinished.left = units
+        events = wallet.tell(wallet.books.go_on())
+        assert len(events) <= units
+        told += events
+    return told
+
+
+def test_the_matches_of_one_payment_are_recorded_in_parts(wallet: Wallet) -> None:
+    first = begin(wallet, wide(NUMBER), 40)
+    assert len(first) == wallet.pending == 40
+    rest = go_on(wallet)
+    assert len({event.match.index for event in first + rest if isinstance(event, MatchFound)}) == len(first + rest) == NUMBER
+    assert wallet.pending == NUMBER
+
+
+def test_what_was_not_recorded_when_the_process_ended_is_recorded_by_the_next_one(wallet: Wallet) -> None:
+    begin(wallet, wide(NUMBER), 40)
+    wallet.restart()
+    assert len(go_on(wallet)) == NUMBER - 40
+    assert wallet.pending == NUMBER
+    wallet.restart()
+    assert not go_on(wallet)
+
+
+@pytest.mark.parametrize("units", [40, 90, NUMBER])
+def test_a_block_that_has_it_meanwhile_confirms_each_match_once(wallet: Wallet, units: int) -> None:
+    begin(wallet, wide(NUMBER), units)
+    events = wallet.mine(wide(NUMBER))
+    assert sum(isinstance(event, MatchConfirmed) for event in events) == units
+    assert sum(isinstance(event, MatchFound) for event in events) == NUMBER - units
+    assert not go_on(wallet)
+    assert wallet.store.views.balance().confirmed == NUMBER
+
+
+def test_a_rival_that_comes_meanwhile_withdraws_what_was_told_and_nothing_else(wallet: Wallet) -> None:
+    begin(wallet, wide(NUMBER), 40)
+    wallet.books.unconfirmed.unfinished.left = 1_000
+    events = wallet.hear(pay(5, coin(1)))
+    assert [type(event) for event in events] == [MatchWithdrawn] * 40 + [MatchFound]
+    assert not go_on(wallet)
+    assert wallet.pending == 5
+    wallet.mine(pay(9, coin(1), to=THEIRS))
+    assert wallet.pending == 0
+
+
+def test_payments_whose_parent_comes_late_are_recorded_in_parts(wallet: Wallet) -> None:
+    parent = tx([TxIn(coin(1)[:32], 0)], [TxOut(10, OURS)] * NUMBER)
+    children = [tx([TxIn(txid(parent), at)], [TxOut(1, THEIRS)]) for at in range(NUMBER)]
+    for raw in children:
+        assert not wallet.hear(raw)
+    begin(wallet, parent, 40)
+    assert 0 < len(wallet.books.unconfirmed) < NUMBER
+    go_on(wallet)
+    assert len(wallet.books.unconfirmed) == NUMBER + 1
+    assert wallet.pending == 0
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_only_a_block_and_the_user_displace_hundreds_of_matches_at_once(wallet: Wallet, own: bool) -> None:
+    wallet.hear(wide(MAX_INVENTED_MATCHES + 1))
+    events = wallet.hear(pay(5, coin(1)), own=own)
+    assert wallet.pending == (5 if own else MAX_INVENTED_MATCHES + 1)
+    assert bool(events) is own
+    events = wallet.mine(pay(6, coin(1)))
+    assert sum(isinstance(event, MatchWithdrawn) and event.reason is Reason.CONFLICT for event in events) in (1, MAX_INVENTED_MATCHES + 1)
+    assert wallet.store.views.balance().confirmed == 6
+
+
+def test_entries_that_are_removed_meanwhile_are_not_matched(wallet: Wallet) -> None:
+    begin(wallet, wide(NUMBER), 40)
+    told: list[object] = []
+    wallet.books.remove_entries([0], lambda *events: told.extend(events))
+    wallet.store.commit(*wallet.books.take_batches())
+    assert len(told) == 40
+    assert not go_on(wallet)
