@@ -101,7 +101,8 @@ class LightClient:
     unconfirmed again.
 
     Synced is emitted when every block up to the tip was searched, the connected peers were heard, one of them has the tip, the chain has
-    the network's minimum work, and our clock agrees with the median of theirs within 70 minutes.
+    the network's minimum work, and our clock agrees with the median of theirs within 70 minutes. It is emitted again for the same tip when
+    blocks were searched again, and when more heights have come to be disputed.
 
     Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find, NotRunningError where it is
     running already, KeychainMismatchError for another keychain of the same name. Where the client ends by itself, as on a full disk, every

@@ -51,6 +51,9 @@ class Synced:
     if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers differed, and either no block decided, or
     the one that contradicted is gone and its filters were not compared. The blocks in the ranges of `skipped` were not searched for all
     entries of the watch list, since the search began above them: `rescan` does it.
+
+    It may be told again for the same tip: after blocks were searched again, and where more heights have come to be disputed than it told,
+    with growing pauses. What is disputed no more is told with the next tip, and by `status()` at once.
     """
 
     height: int

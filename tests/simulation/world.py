@@ -217,7 +217,7 @@ class World:
     def doubted(self, synced: Synced | None) -> set[int]:
         """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end a dispute.
 
-        A dispute that began after Synced is told by a warning and the status, not by another Synced for the same tip.
+        A dispute that began after Synced is told by another one for the same tip after a pause, by a warning and the status at once.
         """
         honest = {group_of(node.host) for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest}
         lying = {group_of(node.host) for node in self.nodes if not node.behaviour.is_honest}

@@ -394,8 +394,9 @@ class _Watch:
             if event.skipped:
                 shown.complain(never_searched(event.skipped))
         if self._json:
-            skipped = {"skipped": event.skipped} if event.skipped else {}
-            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **skipped})
+            ranges = {"disputed": event.disputed, "skipped": event.skipped}
+            named = {name: each for name, each in ranges.items() if each}
+            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **named})
         elif self._once:
             count = len(self._balances)
             shown.clear()

@@ -194,6 +194,11 @@ class Coverage:
             self.unheard, self.is_changed = None, True
 
     @property
+    def has_doubt(self) -> bool:
+        """Whether there may be heights in doubt: `in_doubt` tells which."""
+        return bool(self.doubted or self.contests or self.unheard)
+
+    @property
     def in_doubt(self) -> Ranges:
         """The heights where peers differ, or differed, and what follows from that was not searched."""
         contests = [*self.contests.values(), *((self.unheard,) if self.unheard is not None else ())]

@@ -246,8 +246,8 @@ class Engine:
         if self._way is not Way.WAIT:
             self._mempool.record()
         self._save_notes()
-        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at)
-        self._timers.set(context, also_at, is_done=self.status.synced == context.chain.tip_hash)
+        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at)
+        self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 
     def _save_notes(self) -> None:
@@ -478,7 +478,7 @@ class Engine:
         if self.coverage.debts and not awaits_witness:
             self._compact.pay_debts()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
-        if is_agreed and self.status.may_say_synced() and self.status.synced != context.chain.tip_hash:
+        if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
             vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
             self.status.say_synced(vouching, proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from spvfilter._dataclass import dataclass
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.store.searched import Ranges, join
 
 MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers', Core timeoffsets.h
 MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What Synced has told for a tip: the heights in doubt, all together; when it was last told, and how often."""
+
+    doubt: Ranges = ()
+    at: float = 0.0
+    times: int = 0
+
+    def plus(self, doubt: Ranges, now: float) -> Told:
+        """It is told again."""
+        return Told(join((*self.doubt, *doubt)), now, self.times + 1)
+
+    def next_at(self, doubt: Ranges, patience: Patience) -> float:
+        """When it may be told again; never, if nothing is in doubt that was not told. The pauses double."""
+        if join((*self.doubt, *doubt)) == self.doubt:
+            return inf
+        return self.at + min(patience.stall_s * 2.0 ** min(self.times - 1, 16), patience.max_retry_s)
 
 
 class Status:
@@ -23,6 +46,7 @@ class Status:
         self._headers = headers
         self._coverage = coverage
         self.told: Synced | None = None  # the last one, while it holds
+        self._doubts = Told()
         self._followed: Peer | None = None
         self._progress: Progress | None = None
         self._first = context.books.cursor + 1  # height at which the present search began
@@ -162,17 +186,36 @@ class Status:
             self._warned.add((peer.address, text))
             self._context.out.emit(PeerWarning(peer.address, UselessPeerError(text), False))
 
+    @property
+    def is_synced_due(self) -> bool:
+        """Whether Synced was not emitted for the tip, or more is in doubt than it told, and the pause before it is told again is over."""
+        return self.synced != self._context.chain.tip_hash or self._again_at() <= self._context.now.monotonic
+
+    @property
+    def next_at(self) -> float:
+        """When a pause ends after which Synced is due again, by the monotonic clock."""
+        at = self._again_at() if self.synced == self._context.chain.tip_hash else inf
+        return at if at > self._context.now.monotonic else inf
+
+    def _again_at(self) -> float:
+        """When Synced may be emitted again for the tip that it was emitted for; never without a reason."""
+        if not self._coverage.has_doubt:
+            return inf
+        return self._doubts.next_at(self._coverage.in_doubt, self._context.options.patience)
+
     def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
-        """Emit Synced for the tip on the word of peers, unless there are none or that was done."""
+        """Emit Synced for the tip on the word of peers, unless there are none or it is not due."""
         context, chain = self._context, self._context.chain
-        if self.synced == chain.tip_hash or not peers:
+        if not peers or not self.is_synced_due:
             return
+        doubt = self._coverage.in_doubt
+        self._doubts = (self._doubts if self.synced == chain.tip_hash else Told()).plus(doubt, context.now.monotonic)
         for peer in peers:
             context.pool.did_well(peer)
         age = context.now.wall - chain.header_at(chain.height).time
         if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
-        disputed = tuple((first, last) for first, last in self._coverage.in_doubt)
+        disputed = tuple((first, last) for first, last in doubt)
         height = min(self._coverage.proven, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
         skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))

@@ -10,12 +10,13 @@ from simulation.behaviours.bloom import OmitsAll
 from simulation.behaviours.compact import OmitsScripts
 from simulation.behaviours.faulty import Downloading, SkewedClock
 from simulation.behaviours.schemes import Lags
+from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
-from support.stage import Kind, Prompt, stage
+from support.stage import Kind, Prompt, Stage, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400
@@ -182,3 +183,52 @@ def test_a_transaction_of_ours_comes_back_from_under_hundreds_of_blocks_after_a_
         entry = world.process.disk.store.views.transaction(Transaction.parse(raw).txid)
         assert entry is not None
         assert (entry.status, entry.is_own) == (TxStatus.PENDING, True)
+
+
+def coverage_of(world: Stage) -> Coverage:
+    assert world.process is not None
+    engine = world.process.engine
+    assert isinstance(engine, Engine)
+    return engine.coverage
+
+
+def told_since(world: Stage, before: int) -> list[tuple[tuple[int, int], ...]]:
+    """What each Synced since then told as disputed; all of them are of the same tip."""
+    assert {event.hash for event in world.synced[before:]} <= {world.truth.tip}
+    return [event.disputed for event in world.synced[before:]]
+
+
+@MODES
+def test_a_dispute_that_begins_after_synced_is_told_by_another_one(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        before = len(world.synced)
+        world.pass_time(60)
+        assert told_since(world, before) == []
+        coverage = coverage_of(world)
+        coverage.doubt(5, 7)
+        world.pass_time(60)
+        assert told_since(world, before) == [((5, 7),)]
+        coverage.doubted.clear()
+        world.pass_time(60)
+        coverage.doubt(6, 7)  # nothing that was not told
+        world.pass_time(60)
+        assert told_since(world, before) == [((5, 7),)]
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert world.synced[-1].disputed == ((6, 7),)
+
+
+def test_a_dispute_that_grows_and_grows_is_told_ever_more_rarely(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        before = len(world.synced)
+        coverage = coverage_of(world)
+        for height in range(1, 31):
+            coverage.doubted = [(1, height)]
+            world.pass_time(10)
+        assert 3 <= len(told_since(world, before)) <= 8
+        world.pass_time(300)
+        assert told_since(world, before)[-1] == ((1, 30),)
