@@ -25,6 +25,7 @@ from spvfilter.wallet.kept import KeptTransactions, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, made_by, why_impossible
+from spvfilter.wallet.words import Groups
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -278,12 +279,12 @@ class Books:
 
     # Unconfirmed transactions
 
-    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None) -> list[WalletEvent]:
-        """Record an unconfirmed transaction, `own` if we broadcast it, first `seen` now or earlier. Raises FormatError."""
-        events, made = self._add(Transaction.parse(raw), now if seen is None else seen, now, own)
+    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
+        """Record an unconfirmed transaction, `own` if we broadcast it, else on the `words` of network groups. Raises FormatError."""
+        events, made = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
         self.unconfirmed.follow(made)
         while (late := self.unconfirmed.unfinished.take_late()) is not None:
-            found, made = self._add(Transaction.parse(late[0]), late[1], late[1], own=False)
+            found, made = self._add(Transaction.parse(late[0]), late[1], late[1], own=False, words=())
             events += found
             self.unconfirmed.follow(made)
         self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
@@ -296,16 +297,16 @@ class Books:
             events, made = self._record_unconfirmed(hits if hits and self.unconfirmed.is_live(txid) else self._hits_of(txid))
             self.unconfirmed.follow(made)
             return events
-        late = self.unconfirmed.unfinished.take_late()
-        return self.add_unconfirmed(*late) if late is not None else []
+        return self.add_unconfirmed(*late) if (late := self.unconfirmed.unfinished.take_late()) is not None else []
 
-    def _add(self, tx: Transaction, seen: int, since: int, own: bool) -> tuple[list[WalletEvent], list[bytes]]:
+    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups) -> tuple[list[WalletEvent], list[bytes]]:
         """Its events, and the outpoints that became known."""
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
                 before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, before)
+                self.unconfirmed.words.forget(tx.txid)
             return (self.see_again(tx.txid) if own else []), []
         if why_impossible(tx) is not None:
             return [], []
@@ -325,14 +326,20 @@ class Books:
                 return [], []
             freed = self.unconfirmed.inputs_of(contest.displaced)
             events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
-            self._trim(contest.displaced)
+            self.unconfirmed.trim(contest.displaced, self.batch)
             return events, []
-        if contest is None or self.ended.rules_out(tx, own=own) or not (own or self.unconfirmed.has_room(tx.raw)):
+        crowded_out = [] if own else self.unconfirmed.crowded_out(tx, words)
+        if contest is None or self.ended.rules_out(tx, own=own) or crowded_out is None:
             return [], []
+        if crowded_out:
+            gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
+            events, known = self._add(tx, seen, since, own, words)
+            return gone + events, known
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
+        self.unconfirmed.words.said(tx.txid, *words)
         return self._count(tx.txid, contest, hits)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:
@@ -354,12 +361,11 @@ class Books:
             made += known
             freed += self.unconfirmed.outpoints(each) if self.unconfirmed.has_rivals else ()
         events += self._come_back(freed)
-        self._trim(contest.displaced)
+        self.unconfirmed.trim(contest.displaced, self.batch)
         return events, made
 
     def _make_live(self, txid: bytes, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
-        live = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
-        self.batch.transactions[txid] = live
+        live = self.batch.transactions[txid] = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
         self.unconfirmed.replace(txid, live)
         return self._record_unconfirmed(self._hits_of(txid) if hits is None else hits)
 
@@ -376,12 +382,6 @@ class Books:
             events += self._withdraw(hits, Reason.REPLACED, by)
         return events
 
-    def _trim(self, replaced: Sequence[bytes]) -> None:
-        """Forget the oldest rivals where these have become too many; last of all, since until then one may count again."""
-        for each in self.unconfirmed.excess(replaced):
-            self.unconfirmed.remove(each)
-            self.batch.transactions[each] = None
-
     def _come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Rivals count again against which nothing stands any more."""
         for txid in self.unconfirmed.comebacks(freed):
@@ -389,8 +389,7 @@ class Books:
 
     def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
-        events: list[WalletEvent] = []
-        made: list[bytes] = []
+        events, made = list[WalletEvent](), list[bytes]()
         waiting = deque([hits])
         while waiting:
             found = self.unconfirmed.fresh(waiting.popleft())
@@ -459,18 +458,19 @@ class Books:
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62) -> list[WalletEvent]:
         """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late."""
-        end, freed = Ending(TxStatus.EXPIRED, Reason.EXPIRED, self.cursor), list[bytes]()
         old = self.unconfirmed.older_than(now - MEMPOOL_EXPIRY_S, began, proven - MEMPOOL_EXPIRY_S)
-        events = [event for txid in old for event in self._end(txid, end, freed)]
-        return [*events, *self._come_back(freed)]
+        return self._end_all(old, TxStatus.EXPIRED, Reason.EXPIRED)
 
     def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
         rivals = (each for outpoint in self.unconfirmed.inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint) if not refused)
         own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
         why = (TxStatus.REFUSED, Reason.REFUSED) if refused else (TxStatus.ABANDONED, Reason.ABANDONED)
-        end, freed = Ending(*why, self.cursor), list[bytes]()
-        events = [event for each in dict.fromkeys([txid, *own]) for event in self._end(each, end, freed)]
+        return self._end_all(dict.fromkeys([txid, *own]), *why)
+
+    def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
+        end, freed = Ending(status, reason, self.cursor), list[bytes]()
+        events = [event for txid in txids for event in self._end(txid, end, freed)]
         return [*events, *self._come_back(freed)]
 
     def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
@@ -480,7 +480,7 @@ class Books:
         for each in family:
             freed += self.unconfirmed.inputs_of([each])
             before, hits = self.unconfirmed.pending[each], self.unconfirmed.remove(each) or {}
-            self.ended.put(each, end.of(before, hits.values()), self.batch)
+            self.ended.put(each, end.of(before, hits.values()) if end.reason is not Reason.SIZELIMIT else None, self.batch)
             yield from self._withdraw(hits, end.reason, end.by)
 
     def _unwrite(self, gone: Iterable[Mapping[Identity, Hit]]) -> None:

@@ -41,10 +41,12 @@ class Endings:
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
 
-    def put(self, txid: bytes, tx: StoredTx, batch: Batch) -> None:
-        """Keep a transaction that has ended."""
+    def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
+        """Keep a transaction that has ended; None: nothing of it."""
         self.forget(txid)
         batch.transactions[txid] = tx
+        if tx is None:
+            return
         if tx.status is TxStatus.ABANDONED:
             self._abandoned.add(txid)
         if tx.status is TxStatus.CONFLICTED:

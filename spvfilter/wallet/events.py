@@ -19,6 +19,7 @@ class Reason(StrEnum):
     ABANDONED = "abandoned"  # given up by `abandon`, or a descendant of such a transaction
     REMOVED = "removed"  # the entry that it matches is no longer watched
     EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
+    SIZELIMIT = "sizelimit"  # of too many unconfirmed ones on one network's word it was among the latest; a block may have it yet
     REFUSED = "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
 
 

@@ -9,16 +9,18 @@ unconfirmed payments.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.unfinished import Unfinished
+from spvfilter.wallet.words import Groups, Words
 
 MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
 MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
@@ -30,6 +32,7 @@ MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy
 MAX_DISPLACED_MATCHES = 1_000  # matches of these, where it is ours; ours
 MAX_INVENTED_MATCHES = 200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
 MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
+MAX_SPARED = 25  # transactions that make room for one that other peers tell of, Core's longest chain of unconfirmed ones
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
 
@@ -74,6 +77,7 @@ class Unconfirmed:
         for hit in hits:
             self.record(hit)
         self.unfinished = Unfinished(self.pending)
+        self.words = Words(txid for txid, each in self.pending.items() if not each.own)
 
     def __len__(self) -> int:
         return len(self.pending)
@@ -89,6 +93,25 @@ class Unconfirmed:
     def has_room(self, raw: bytes) -> bool:
         """Whether there is room for another transaction."""
         return len(self.pending) < MAX_PENDING and self.size + len(raw) <= MAX_PENDING_SIZE
+
+    def crowded_out(self, tx: Transaction, groups: Groups) -> list[bytes] | None:
+        """Which transactions make room for one of a stranger's, on the word of network groups; None if there is none for it.
+
+        Who invents payments has at most its share: the room is taken from the group on whose word alone there are most.
+        """
+        if self.has_room(raw := tx.raw):
+            return []
+        for txid in self.words.spare(groups):
+            family = self.descendants([txid], MAX_SPARED)
+            size = sum(len(self.pending[each].raw) for each in family)
+            if len(family) <= MAX_SPARED and size >= self.size + len(raw) - MAX_PENDING_SIZE and not any(map(self._is_kept, family)):
+                return family
+        self.words.refused.append(tx.txid)
+        return None
+
+    def _is_kept(self, txid: bytes) -> bool:
+        """Whether it is ours, or on the word of several."""
+        return self.pending[txid].own or self.words.is_of_several(txid)
 
     def find(self, tx_hash: bytes) -> bytes | None:
         """The txid of a transaction by its txid or wtxid."""
@@ -189,14 +212,15 @@ class Unconfirmed:
             if not spenders:
                 del self._spenders[outpoint]
         self._rivals.pop(txid, None)
+        self.words.forget(txid)
         del self._ages[txid]
         for tx_hash in (txid, self._wtxids.pop(txid)):
             self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 
-    def descendants(self, txids: Iterable[bytes]) -> list[bytes]:
-        """Transactions and all that spend from them, directly or through others."""
-        return [txid for txid, _ in self._family(txids)]
+    def descendants(self, txids: Iterable[bytes], enough: int = MAX_PENDING) -> list[bytes]:
+        """Transactions and all that spend from them, directly or through others; the walk ends once there are more than `enough`."""
+        return [txid for txid, _ in islice(self._family(txids), enough + 1)]
 
     def _family(self, txids: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
         """Transactions and all that spend from them, each with the number of its outputs; its children are looked for when it is taken."""
@@ -346,6 +370,12 @@ class Unconfirmed:
                     found.update(dict.fromkeys(family))
         return list(found)
 
+    def trim(self, replaced: Iterable[bytes], batch: Batch) -> None:
+        """Forget the oldest rivals where these have become too many; last of all, since until then one may count again."""
+        for each in self.excess(replaced):
+            self.remove(each)
+            batch.transactions[each] = None
+
     # Without a match so far
 
     def set_aside(self, tx: Transaction, seen: int) -> None:
@@ -415,41 +445,3 @@ def why_impossible(tx: Transaction) -> str | None:
 def made_by(hits: Iterable[Hit]) -> Iterator[bytes]:
     """The outpoints of the outputs among the hits."""
     return (hit.outpoint for hit in hits if not hit.spend)
-
-
-class Queue:
-    """Transactions that wait to be recorded, in order of arrival, bounded in number and bytes."""
-
-    MOST = 10_000
-    MOST_SIZE = 20_000_000  # bytes
-
-    def __init__(self) -> None:
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether `put` takes another transaction."""
-        return len(self._waiting) < self.MOST and self._size < self.MOST_SIZE
-
-    @property
-    def is_half_free(self) -> bool:
-        """Whether there is room for so much that what did not fit may be asked for again."""
-        return len(self._waiting) <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
-
-    def put(self, raw: bytes) -> bool:
-        """Add a transaction; whether there was room."""
-        if not self.has_room:
-            return False
-        self._waiting.append(raw)
-        self._size += len(raw)
-        return True
-
-    def take(self) -> bytes:
-        """The oldest transaction."""
-        raw = self._waiting.popleft()
-        self._size -= len(raw)
-        return raw

@@ -25,7 +25,7 @@ from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
-from spvfilter.wallet import unconfirmed
+from spvfilter.wallet import queue
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
 from support.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, place, running, where
@@ -158,8 +158,8 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str
 @pytest.mark.parametrize("nodes", [1, 3])
 async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
-    monkeypatch.setattr(unconfirmed.Queue, "MOST", 50)
-    monkeypatch.setattr(unconfirmed.Queue, "MOST_SIZE", 20_000)
+    monkeypatch.setattr(queue.Queue, "MOST", 50)
+    monkeypatch.setattr(queue.Queue, "MOST_SIZE", 20_000)
     world = World(7)
 
     def busy() -> set[bytes]:

@@ -25,7 +25,8 @@ from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchFound, WalletEvent
-from spvfilter.wallet.unconfirmed import Queue, why_impossible
+from spvfilter.wallet.queue import Queue
+from spvfilter.wallet.unconfirmed import why_impossible
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
 MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
@@ -81,21 +82,22 @@ class MempoolWatch:
             own = self.own.find(item.hash)
             if own is not None:
                 self.own.announced(peer, own)
-        self._order(stand, items)
+        self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
             stand.announced.extend(items)
             self._context.changed()
             return
         unasked = [item for item in items if item.hash not in stand.asked]
-        wanted = unasked[: MAX_ASKED - len(stand.asked)] if self._queue.has_room else []
-        if unasked and not self._queue.has_room:
+        has_room = self._queue.has_room(peer.group)
+        wanted = unasked[: MAX_ASKED - len(stand.asked)] if has_room else []
+        if unasked and not has_room:
             stand.was_asked_for_all = False  # it is asked for them when there is room
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
         link.unanswered.update(item.hash for item in wanted)
         self._ask(peer, stand, wanted)
 
-    def _order(self, stand: _Stand, items: Sequence[InvItem]) -> None:
+    def _order(self, peer: Peer, stand: _Stand, items: Sequence[InvItem]) -> None:
         """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late.
 
         It tells that once of each: a few bytes may move many matches, and must not move them back and forth.
@@ -105,6 +107,8 @@ class MempoolWatch:
             if item.hash in stand.heard:
                 continue
             txid = unconfirmed.find(item.hash)
+            if txid is not None:
+                unconfirmed.words.said(txid, peer.group)
             if txid is not None and txid not in stand.later and not unconfirmed.is_live(txid):
                 rival = unconfirmed.pending[txid].rival or b""
                 is_later = rival in stand.heard or unconfirmed.wtxid_of(rival) in stand.heard
@@ -129,7 +133,7 @@ class MempoolWatch:
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
-        if not self._queue.is_half_free:
+        if not self._queue.is_half_free(peer.group):
             return  # else each transaction that finds no room would call for all again
         if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
@@ -177,14 +181,19 @@ class MempoolWatch:
             link.unanswered -= was_missing
             link.judge(raw, in_block=False)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
-            self._put(stand, tx)
+            self._put(peer, stand, tx)
         self._context.changed()
 
-    def _put(self, stand: _Stand, tx: Transaction) -> None:
-        if not self._queue.put(tx.raw):  # it is asked for again when there is room
+    def _put(self, peer: Peer, stand: _Stand, tx: Transaction) -> None:
+        gone = self._queue.put(tx.raw, peer.group)
+        if gone is None:  # it is asked for again when there is room
             stand.announced.append(InvItem(InvType.WITNESS_TX, tx.txid))
             stand.was_asked_for_all = False
             return
+        for raw in gone:  # it may come again
+            other = Transaction.parse(raw)
+            self._heard.pop(other.txid, None)
+            self._heard.pop(other.wtxid, None)
         self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
         while len(self._heard) > _MAX_HEARD:
             del self._heard[next(iter(self._heard))]
@@ -203,7 +212,7 @@ class MempoolWatch:
         unfinished = self._context.books.unconfirmed.unfinished
         if self._context.out.is_busy or not (self._later or self._queue or unfinished):
             return  # a commit calls for another round
-        was_short = not self._queue.is_half_free
+        was_short = not self._queue.is_half_free()
         unfinished.left = _AT_ONCE
         while unfinished.left > 0 and (self._later or self._queue or unfinished):
             events = self._record_one(self._context.books)
@@ -223,9 +232,17 @@ class MempoolWatch:
             txid = next(iter(self._later))
             del self._later[txid]
             return books.see_again(txid)
-        raw = self._queue.take()
+        raw, group = self._queue.take()
         unfinished.spend(len(raw) / _PER_UNIT)
-        return books.add_unconfirmed(raw, self._context.stamp())
+        tx = Transaction.parse(raw)
+        ids = {tx.txid, tx.wtxid}
+        groups = dict.fromkeys([group, *(peer.group for peer, stand in self._stands.items() if not ids.isdisjoint(stand.heard))])
+        events = books.add_unconfirmed(raw, self._context.stamp(), words=groups)
+        if refused := books.unconfirmed.words.refused:
+            refused.clear()
+            for each in ids:  # it may come again, on the word of others
+                self._heard.pop(each, None)
+        return events
 
     def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""

@@ -8,6 +8,7 @@ import pytest
 
 from simulation.behaviours.floods import Invents, InventsChains, InventsConflicts, InventsLarge, InventsMany
 from spvfilter.light.events import Mode
+from spvfilter.wallet import unconfirmed
 from support.stage import Prompt, stage
 
 KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
@@ -35,3 +36,28 @@ def test_invented_payments_delay_no_block_and_no_start(mode: Mode, kind: type[In
         world.wait_synced(within=30)
         assert world.has_found_all()
         assert not world.banned & {address for node in world.nodes[1:] for address in node.addresses}
+
+
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 100)
+    with stage(tmp_path, mode, InventsMany, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(2_400)
+        assert world.process is not None
+        books = world.process.engine.books
+        assert len(books.unconfirmed) == 100
+        for _ in range(5):
+            world.truth.receive()
+            payment = world.truth.coins[-1].outpoint.txid
+            world.pass_time(60)
+            assert payment in books.unconfirmed.pending
+        world.pass_time(2_400)
+        assert payment in books.unconfirmed.pending
+        assert len(books.unconfirmed) == 100
+        world.truth.mine()
+        world.wait_synced(within=10)
+        assert world.has_found_all()

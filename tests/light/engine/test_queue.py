@@ -15,7 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.unconfirmed import Queue
+from spvfilter.wallet.queue import Queue
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message

@@ -1,0 +1,148 @@
+"""On whose word unconfirmed transactions rest, and whose make room; the queue before them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spvfilter.wallet import unconfirmed
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.queue import Queue
+from spvfilter.wallet.words import Words
+from support.build import txid
+from wallet.test_rivals import Wallet, coin, out, pay
+
+
+def name(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def test_room_is_made_by_the_group_on_whose_word_alone_there_are_most() -> None:
+    words = Words([])
+    for number in range(10):
+        words.said(name(number), "a")
+    words.said(name(10), "b")
+    assert list(words.spare(["a"])) == []
+    assert next(words.spare(["b"])) == name(9)
+    assert next(words.spare(["c"])) == name(8)  # the latest, but for those that were given before
+
+
+def test_what_several_groups_say_makes_no_room() -> None:
+    words = Words([])
+    for number in range(4):
+        words.said(name(number), "a")
+    for number in (2, 3):
+        words.said(name(number), "b")
+    assert words.is_of_several(name(3))
+    assert set(words.spare(["c"])) == {name(0), name(1)}
+    assert set(words.spare(["a", "c"])) == {name(0), name(1)}  # what two say is kept before what one says
+    words.forget(name(1))
+    assert list(words.spare(["c"])) == []  # it would have as many
+
+
+def test_what_an_earlier_run_has_left_is_on_nobodys_word_until_it_is_told_again() -> None:
+    words = Words(map(name, range(5)))
+    assert set(words.spare(["a"])) == set(map(name, range(5)))
+    words.said(name(0), "a")
+    assert not words.is_of_several(name(0))
+    words.said(name(0), "b")
+    assert words.is_of_several(name(0))
+
+
+def test_words_that_are_kept_are_those_of_what_is_kept() -> None:
+    rng, words, kept = random.Random(2), Words([]), dict[bytes, set[str]]()
+    for _ in range(5_000):
+        txid, group = name(rng.randrange(40)), rng.choice("abc")
+        if rng.random() < 0.3:
+            words.forget(txid)
+            kept.pop(txid, None)
+        else:
+            words.said(txid, group)
+            kept.setdefault(txid, set()).add(group)
+        assert all(words.is_of_several(each) is (len(groups) > 1) for each, groups in kept.items())
+        alone = {each: [txid for txid, groups in kept.items() if groups == {each}] for each in "abc"}
+        given = list(words.spare(["d"]))
+        most = max(map(len, alone.values()))
+        assert bool(given) is (most > 1)
+        assert not given or any(set(given) <= set(txids) and len(txids) == most for txids in alone.values())
+
+
+def test_who_invents_payments_keeps_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 20)
+    wallet = Wallet()
+    books = wallet.books
+
+    def hear(raw: bytes, word: str) -> list[object]:
+        return list(wallet.tell(books.add_unconfirmed(raw, wallet.now, words=[word])))
+
+    invented = [pay(1, coin(number)) for number in range(1, 41)]
+    first = pay(5, coin(100))
+    hear(first, "10.2.0.0/16")
+    for raw in invented:
+        hear(raw, "10.1.0.0/16")
+    assert len(books.unconfirmed) == 20
+    honest = [pay(7, coin(101)), pay(8, coin(102))]
+    honest.append(pay(3, out(honest[1])))
+    for raw in honest:
+        withdrawn, found, *_ = hear(raw, "10.2.0.0/16")
+        assert isinstance(withdrawn, MatchWithdrawn)
+        assert withdrawn.reason is Reason.SIZELIMIT
+        assert isinstance(found, MatchFound)
+    for raw in invented:
+        assert not hear(raw, "10.1.0.0/16")
+    assert all(txid(raw) in books.unconfirmed.pending for raw in (first, *honest))
+    assert len(books.unconfirmed) == 20
+    wallet.restart()
+    assert len(wallet.books.unconfirmed) == 20
+
+
+def test_what_makes_room_goes_with_what_spends_from_it_and_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 6)
+    wallet = Wallet()
+    chain = [pay(9, coin(1))]
+    chain += [pay(8, out(chain[0]))]
+    own = pay(6, out(chain[1]))
+    other = [pay(9, coin(number)) for number in (2, 3, 4)]
+    for raw in (*chain, *other[:1]):
+        wallet.tell(wallet.books.add_unconfirmed(raw, wallet.now, words=["a"]))
+    wallet.hear(own, own=True)
+    for raw in other[1:]:
+        wallet.tell(wallet.books.add_unconfirmed(raw, wallet.now, words=["a"]))
+    assert len(wallet.books.unconfirmed) == 6
+    for number in range(10, 14):
+        wallet.tell(wallet.books.add_unconfirmed(pay(4, coin(number)), wallet.now, words=["b"]))
+    assert all(txid(raw) in wallet.books.unconfirmed.pending for raw in (*chain, own))
+    assert len(wallet.books.unconfirmed) == 6
+    assert txid(pay(4, coin(10))) in wallet.books.unconfirmed.pending
+
+
+def test_the_queue_takes_groups_in_turn_and_room_from_the_one_that_has_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "MOST", 10)
+    queue = Queue()
+    flood = [b"a%d" % number for number in range(12)]
+    assert [queue.put(raw, "a") for raw in flood] == [[]] * 10 + [None] * 2
+    assert not queue.has_room("a")
+    assert queue.has_room("b")
+    assert queue.put(b"b0", "b") == [b"a9"]
+    assert queue.put(b"b1", "b") == [b"a8"]
+    assert len(queue) == 10
+    assert [queue.take() for _ in range(5)] == [(b"a0", "a"), (b"b0", "b"), (b"a1", "a"), (b"b1", "b"), (b"a2", "a")]
+    assert [queue.take()[0] for _ in range(len(queue))] == flood[3:8]
+
+
+def test_the_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "MOST_SIZE", 1_000)
+    queue, rng, held = Queue(), random.Random(1), 0
+    for _ in range(2_000):
+        raw, group = rng.randbytes(rng.randrange(1, 100)), rng.choice("aaab")
+        if rng.random() < 0.2 and len(queue):
+            held -= len(queue.take()[0])
+        elif (gone := queue.put(raw, group)) is not None:
+            held += len(raw) - sum(map(len, gone))
+        assert held == queue._size <= 1_000 + 2 * 100
+    while len(queue):
+        queue.take()
+    assert not queue._size
+    assert not queue._waiting
+    assert not queue._sizes
