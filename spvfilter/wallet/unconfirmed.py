@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
@@ -61,6 +62,7 @@ class Unconfirmed:
 
     def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
         self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
+        self._since: float = inf  # no one of them arrived before
         self.size = 0  # bytes
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
@@ -133,6 +135,7 @@ class Unconfirmed:
     def add(self, tx: Transaction, pending: StoredTx) -> None:
         """Keep a transaction that is not there yet, as the one seen last."""
         self.pending[tx.txid] = pending
+        self._since = min(self._since, pending.since or 0)
         self.size += len(pending.raw)
         self._name(tx)
         self.see(tx.txid)
@@ -251,8 +254,12 @@ class Unconfirmed:
 
     def older_than(self, since: int, began: int, proven: int) -> list[bytes]:
         """The transactions that arrived at `since` or before; of those that did before `began`, which arrived at `proven` or before."""
-        ages = ((txid, pending.since or 0) for txid, pending in self.pending.items())
-        return [txid for txid, age in ages if age <= (since if age >= began else min(since, proven))]
+        if since < self._since:  # mostly: they may be many
+            return []
+        ages = {txid: pending.since or 0 for txid, pending in self.pending.items()}
+        found = [txid for txid, age in ages.items() if age <= (since if age >= began else min(since, proven))]
+        self._since = min(ages.values(), default=inf)
+        return found
 
     # Rivals
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.store.ledger import StoredTx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
 from support.build import TxIn, TxOut, tx, txid
@@ -106,3 +110,36 @@ def test_entries_that_are_removed_meanwhile_are_not_matched(wallet: Wallet) -> N
     wallet.store.commit(*wallet.books.take_batches())
     assert len(told) == 40
     assert not go_on(wallet)
+
+
+class Counted(dict[bytes, StoredTx]):
+    """Counts how often all of it is looked at."""
+
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+
+def test_the_look_for_what_has_expired_walks_through_all_only_where_something_may_have(wallet: Wallet) -> None:
+    first, second = pay(5, coin(1)), pay(6, coin(2))
+    wallet.hear(first)
+    wallet.now += 1_000
+    wallet.hear(second)
+    pending = wallet.books.unconfirmed.pending = Counted(wallet.books.unconfirmed.pending)
+    since = wallet.now + MEMPOOL_EXPIRY_S
+    for _ in range(10):
+        assert not wallet.books.expire(since - 2_000)
+    assert pending.walks == 0
+    (event,) = wallet.tell(wallet.books.expire(since - 1_000))
+    assert isinstance(event, MatchWithdrawn)
+    assert event.match.txid == txid(first)
+    walks = pending.walks
+    assert not wallet.books.expire(since - 500)
+    wallet.hear(pay(7, coin(3)))
+    (event,) = wallet.tell(wallet.books.expire(since))
+    assert isinstance(event, MatchWithdrawn)
+    assert event.match.txid == txid(second)
+    assert pending.walks > walks
+    assert wallet.pending == 7

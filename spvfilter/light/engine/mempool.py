@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from math import inf
 
 from spvfilter._dataclass import dataclass, field
@@ -117,8 +118,8 @@ class MempoolWatch:
                     self._later[txid] = None
                     self._context.changed()
             stand.heard[item.hash] = None
-            if len(stand.heard) > _MAX_ORDERED:
-                del stand.heard[next(iter(stand.heard))]
+        for each in list(islice(stand.heard, max(0, len(stand.heard) - _MAX_ORDERED))):
+            del stand.heard[each]
 
     def _ask(self, peer: Peer, stand: _Stand, items: Collection[InvItem]) -> None:
         if items:
