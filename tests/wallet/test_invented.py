@@ -147,3 +147,28 @@ def test_of_invented_payments_a_bounded_number_waits_however_short_they_are(monk
     assert any(isinstance(event, MatchFound) for event in made.connect(block, block.hits(made.watch.table)))
     made.expire(2 + MEMPOOL_EXPIRY_S)
     assert made.add_unconfirmed(invented([somewhere()], OURS), 2 + MEMPOOL_EXPIRY_S)
+
+
+def test_for_each_outpoint_that_comes_a_few_of_the_others_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wallet_invented, "MAX_STALE", 200)
+    made = wallet_invented.InventedOutpoints(WatchList(REGTEST), [])
+    kept: set[bytes] = set()
+    looks = 0
+
+    def is_kept(txid: bytes) -> bool:
+        nonlocal looks
+        looks += 1
+        return txid in kept
+
+    most = 0
+    for number in range(4_000):
+        txid = RNG.randbytes(32)
+        if number % 2:
+            kept.add(txid)
+        made.add(txid + bytes(4))
+        before = looks
+        made.trim(is_kept)
+        most = max(most, looks - before)
+    assert most <= 300  # with those that are stale, once in hundreds
+    assert looks < 6 * 4_000
+    assert len(kept) <= len(made) <= 1.5 * len(kept) + 200
