@@ -28,9 +28,14 @@ class Queue:
         """Whether `put` takes another transaction of a group: there is room for all, or another group has more."""
         return not self._is_full or self._largest(group) != group
 
-    def is_half_free(self, group: str = "") -> bool:
-        """Whether there is room for so much of a group that what did not fit may be asked for again; others may have to make it."""
-        if self._number <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2:
+    @property
+    def is_half_free(self) -> bool:
+        """Whether there is room for so much that what did not fit may be asked for again."""
+        return self._number <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
+
+    def has_much_room(self, group: str) -> bool:
+        """The same for one group, for which another that has more than twice as much makes room."""
+        if self.is_half_free:
             return True
         waiting, size = len(self._waiting.get(group, ())), self._sizes.get(group, 0)
         return 2 * waiting <= max(map(len, self._waiting.values())) and 2 * size <= max(self._sizes.values())

@@ -134,7 +134,7 @@ class MempoolWatch:
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
-        if not self._queue.is_half_free(peer.group):
+        if not self._queue.has_much_room(peer.group):
             return  # else each transaction that finds no room would call for all again
         if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
@@ -213,7 +213,7 @@ class MempoolWatch:
         unfinished = self._context.books.unconfirmed.unfinished
         if self._context.out.is_busy or not (self._later or self._queue or unfinished):
             return  # a commit calls for another round
-        was_short = not self._queue.is_half_free()
+        was_short = not self._queue.is_half_free
         unfinished.left = _AT_ONCE
         while unfinished.left > 0 and (self._later or self._queue or unfinished):
             events = self._record_one(self._context.books)

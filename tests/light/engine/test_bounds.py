@@ -326,5 +326,6 @@ def test_a_transaction_heavier_than_nodes_pass_on_waits_for_a_block_unless_it_is
     assert not len(run.engine.books.unconfirmed)
     assert run.engine.pool.get(1) is not None
     run.do(Broadcast(huge))
-    assert announce(run, huge)
+    run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, Transaction.parse(huge).wtxid),))))
+    settle(run)
     assert Transaction.parse(huge).txid in run.engine.books.unconfirmed.pending

@@ -97,8 +97,9 @@ def test_while_the_database_lags_a_peer_is_not_asked_again_and_again_and_then_no
 def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Queue, "MOST", 4)
     world = Announcing(Mode.COMPACT)
+    (peer,) = world.run.engine.pool
     for _ in range(4):
-        assert world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
+        assert world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), peer.group) == []
     effects = world.run.do(Heard(1, world.inventory()))
     assert not world.run.engine._mempool._queue
     assert Wake(NOW.monotonic) in effects

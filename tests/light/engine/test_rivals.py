@@ -35,7 +35,10 @@ class Rivals:
         self.run.do(Tick())
 
     def announce(self, txids: list[bytes]) -> list[Effect]:
-        return self.run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
+        effects = self.run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
+        while self.run.engine._context.is_due:  # a step takes a part of them
+            effects += [*self.run.commit(), *self.run.do(Tick())]
+        return effects
 
     def forgotten(self) -> None:
         """The peer announces so much else that what it announced before is forgotten."""
