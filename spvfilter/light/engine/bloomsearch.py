@@ -26,7 +26,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wire.messages.table import FilterAdd, FilterLoad, GetData, InvItem, InvType
+from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
 
 _RELOAD = "filterload"  # question, which a pong answers
 _MAX_PARTS = 64  # under way and being compared
@@ -162,6 +162,14 @@ class BloomSearch:
         link.is_reloading = False
         self._context.pool.answered(peer, _RELOAD, self._context.now)
         self._context.changed()
+
+    def disarm(self) -> list[Peer]:
+        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else. Who had one."""
+        armed = [peer for peer, link in self._links.items() if link.filter is not None and not link.flights]
+        for peer in armed:
+            self._links[peer] = BloomLink()
+            self._context.out.send(peer.number, FilterClear())
+        return armed
 
     def teach(self) -> None:
         """Give every peer's filter the elements that are new and that it cannot know from what it served."""

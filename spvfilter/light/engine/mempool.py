@@ -128,6 +128,9 @@ class MempoolWatch:
 
     def advance(self, *, is_synced: bool, by_filter: bool) -> None:
         """At the tip, ask for what was announced, and tell peers that announcements are welcome."""
+        if self._context.options.mempool and not by_filter:
+            for peer in self._bloom.disarm():
+                self._stand(peer).was_asked_for_all = False
         if self._context.options.mempool and is_synced:
             for peer in self._bloom.members if by_filter else self._context.pool.ready():
                 self._listen(peer, by_filter=by_filter)

@@ -12,7 +12,7 @@ from simulation.behaviours.faulty import NoFilters
 from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.effects import Commit
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import Engine, Way
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Mode
@@ -54,6 +54,29 @@ def test_auto_gives_no_filter_away_while_peers_with_compact_filters_are_connecti
         world.wait_synced(within=120)
         assert world.process is not None
         assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
+
+
+def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_announce_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter of before does not match what is watched since; whoever keeps it announces no payment to that."""
+    way = [Way.BLOOM]
+    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    with stage(tmp_path, Mode.AUTO, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=120)
+        way[0] = Way.COMPACT
+        lock = p2wpkh(key(77))
+        world.watch_lock(lock)
+        world.wait_synced(within=120)
+        world.pass_time(60)
+        world.truth.receive(lock)
+        world.pass_time(60)
+        assert world.process is not None
+        assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting()
+        (connection,) = world.process.connections.values()
+        assert connection.sent["filterclear"] == 1
+        assert not world.warnings
 
 
 def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filters(tmp_path: Path) -> None:
