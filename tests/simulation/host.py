@@ -24,7 +24,7 @@ from spvfilter.light.engine.effects import Answer, Commit, Connect, Done, Drop, 
 from spvfilter.light.engine.inputs import Asked, Broadcast, Heard, HeardTogether, Input, Instant, Lost, Tick, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
-from spvfilter.light.events import Broadcast as Known, Event, Mode
+from spvfilter.light.events import Broadcast as Known, Event, Mode, Synced
 from spvfilter.light.sockets import stranger
 from spvfilter.light.status import ClientStatus
 from spvfilter.network import REGTEST
@@ -91,6 +91,7 @@ class Process:
         self.answers: dict[bytes, Known | Exception] = {}  # by txid: what was answered to the user who broadcast it
         self.steps_left: int | None = None  # effects before it is killed
         self.private: set[int] = set()  # numbers of connections that show nothing of us
+        self.synced_at = 0.0  # when the engine last said so; it is told when the disk has caught up
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
         self._timeline = timeline
@@ -234,6 +235,8 @@ class Process:
                 if (connection := self._ready(peer)) is not None:
                     connection.fence(token)
             case Commit() | Emit() | Read():
+                if isinstance(effect, Emit) and isinstance(effect.event, Synced):
+                    self.synced_at = self._timeline.now
                 self.disk.put(effect)
             case Wake(at):
                 if self._timer is not None:

@@ -72,7 +72,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     without = [each for each in event.peers if not (node := world.directory[each]).behaviour.has_block(node.view, event.hash)]
     if without or not event.peers:
         raise Violation("honest", f"Synced at {event.height} on the word of {without or 'nobody'}, who do not have that block")
-    if abs(world.skew_s) > _MOST_SKEW_S and world.most_clocks_are_right():
+    if abs(world.skew_s) > _MOST_SKEW_S and process.synced_at >= world.skewed_at and world.most_clocks_are_right():
         raise Violation("honest", f"Synced while our clock is off by {world.skew_s:.0f} s")
     block = truth.regtest.chain.blocks.get(event.hash)
     if event.proven_height >= 0 and block is not None:

@@ -65,6 +65,7 @@ class World:
         self.record = record(self.timeline)
         self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
         self.skew_s = 0.0  # of the client's wall clock
+        self.skewed_at = 0.0  # when it became that
         self.is_calm = False  # whether faults have ended
         self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))  # that the client is started with
         self.keychain = keychain
@@ -286,7 +287,7 @@ class World:
     def set_skew(self, skew_s: float) -> None:
         """The client's clock is off by this from now on."""
         if not self.is_calm:
-            self.skew_s = skew_s
+            self.skew_s, self.skewed_at = skew_s, self.timeline.now
 
     def set_disk_full(self, is_full: bool) -> None:
         """Whether the database may grow from now on."""
