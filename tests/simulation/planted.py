@@ -348,7 +348,12 @@ def silence_is_suffered_for_ever() -> list[Change]:
 
 @bug(Mode.COMPACT, "Breaking", "Breaking", seed=12)
 def a_lost_question_stays_open() -> list[Change]:
-    return [(FilterSearch, "_gone", _nothing)]
+    return [(FilterSearch, "_gone", _nothing), (blocks.BlockRequests, "_gone", _nothing)]
+
+
+@bug(Mode.AUTO, keychain=True, seed=432004175)
+def peers_keep_the_filter_of_before() -> list[Change]:
+    return [(BloomSearch, "disarm", lambda search: [])]
 
 
 @bug(Mode.COMPACT)
