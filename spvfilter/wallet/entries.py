@@ -50,7 +50,10 @@ class Renumbering:
                 continue
             if txid in gone or not self.left.table.scan_tx(pending.raw):
                 unconfirmed.remove(txid)
-                unconfirmed.set_aside(Transaction.parse(pending.raw), pending.since or 0)  # it still stands against rivals
+                if txid in unconfirmed.unfinished.matches:  # another entry may match what was not recorded yet
+                    unconfirmed.unfinished.late.append((pending.raw, pending.since or 0))
+                else:
+                    unconfirmed.set_aside(Transaction.parse(pending.raw), pending.since or 0)  # it still stands against rivals
                 batch.transactions[txid] = None
         batch.removed = sorted(self._removed)
         batch.withdrawn = [identity(found.hit) for found in lost]

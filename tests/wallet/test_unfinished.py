@@ -10,10 +10,11 @@ from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import StoredTx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
-from support.build import TxIn, TxOut, tx, txid
+from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from wallet.test_rivals import OURS, THEIRS, Wallet, coin, pay
 
 NUMBER = 130
+SECOND = p2wpkh(b"\x02" * 20)
 
 
 @pytest.fixture
@@ -110,6 +111,19 @@ def test_entries_that_are_removed_meanwhile_are_not_matched(wallet: Wallet) -> N
     wallet.store.commit(*wallet.books.take_batches())
     assert len(told) == 40
     assert not go_on(wallet)
+
+
+def test_what_another_entry_matches_is_recorded_though_the_first_one_is_removed_meanwhile(wallet: Wallet) -> None:
+    wallet.books.watch.add_script(SECOND, "second")
+    wallet.store.attach(wallet.books.watch)
+    wallet.books.ids = list(wallet.store.ids)
+    begin(wallet, tx([TxIn(coin(1)[:32], 0)], [*([TxOut(1, OURS)] * 50), *([TxOut(3, SECOND)] * 5)]), 40)
+    told: list[object] = []
+    wallet.books.remove_entries([0], lambda *events: told.extend(events))
+    wallet.store.commit(*wallet.books.take_batches())
+    assert len(told) == 40
+    assert len(go_on(wallet)) == 5
+    assert wallet.pending == 15
 
 
 class Counted(dict[bytes, StoredTx]):
