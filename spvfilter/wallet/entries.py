@@ -51,7 +51,7 @@ class Renumbering:
             if txid in gone or not self.left.table.scan_tx(pending.raw):
                 unconfirmed.remove(txid)
                 if txid in unconfirmed.unfinished.matches:  # another entry may match what was not recorded yet
-                    unconfirmed.unfinished.late.append((pending.raw, pending.since or 0))
+                    unconfirmed.unfinished.add_late([(pending.raw, pending.since or 0)])
                 else:
                     unconfirmed.set_aside(Transaction.parse(pending.raw), pending.since or 0)  # it still stands against rivals
                 batch.transactions[txid] = None

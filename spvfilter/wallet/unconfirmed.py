@@ -414,9 +414,10 @@ class Unconfirmed:
         return [self._drop_unmatched(txid) for txid in list(self._waiting.get(outpoint, ()))]
 
     def follow(self, made: Iterable[bytes]) -> None:
-        """Outputs became known: unmatched transactions that spend them are `unfinished`."""
-        for outpoint in made:
-            self.unfinished.late += self.take_waiting(outpoint)
+        """Outputs became known: unmatched transactions that spend them are `unfinished`, of rivals the one seen last comes last."""
+        txids = {txid for outpoint in made for txid in self._waiting.get(outpoint, ())}
+        if txids:
+            self.unfinished.add_late(self._drop_unmatched(txid) for txid in list(self._unmatched) if txid in txids)
 
     def take_unmatched(self) -> list[tuple[bytes, int]]:
         """Remove all unmatched transactions; those that no block can have yet (raw, and when each arrived).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import itemgetter
 
 from spvfilter.kernel import Hit
 
@@ -34,9 +35,13 @@ class Unfinished:
         self.looked_at(1)
         return self.matches.popitem() if self.matches else None
 
+    def add_late(self, found: Iterable[tuple[bytes, int]]) -> None:
+        """Parents of transactions have become known: these are looked at in the order of their arrival."""
+        self.late = deque(sorted((*self.late, *found), key=itemgetter(1)))
+
     def take_late(self) -> tuple[bytes, int] | None:
         """A transaction whose parent has become known, if it may be looked at now."""
-        return self.late.pop() if self.late and self.left > 0 else None
+        return self.late.popleft() if self.late and self.left > 0 else None
 
     def spend(self, units: float) -> None:
         """So much is being done."""

@@ -93,6 +93,19 @@ def test_payments_whose_parent_comes_late_are_recorded_in_parts(wallet: Wallet) 
     assert wallet.pending == 0
 
 
+@pytest.mark.parametrize("units", [1, 1_000])
+@pytest.mark.parametrize("outputs", [(0, 0), (1, 0)])
+def test_of_rivals_whose_parent_comes_late_the_one_seen_last_counts(wallet: Wallet, units: int, outputs: tuple[int, int]) -> None:
+    parent = wide(2)
+    older, newer = (tx([TxIn(txid(parent), at), TxIn(coin(2)[:32], 0)], [TxOut(1 + at, THEIRS)] * 2) for at in outputs)
+    newer = newer if newer != older else tx([TxIn(txid(parent), 0)], [TxOut(2, THEIRS)])
+    for raw in (older, newer):
+        assert not wallet.hear(raw)
+    begin(wallet, parent, units)
+    go_on(wallet)
+    assert [wallet.books.unconfirmed.is_live(txid(raw)) for raw in (older, newer)] == [False, True]
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_only_a_block_and_the_user_displace_hundreds_of_matches_at_once(wallet: Wallet, own: bool) -> None:
     wallet.hear(wide(MAX_INVENTED_MATCHES + 1))
