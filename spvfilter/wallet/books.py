@@ -281,12 +281,9 @@ class Books:
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` if we broadcast it, else on the `words` of network groups. Raises FormatError."""
-        events, made = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
-        self.unconfirmed.follow(made)
+        events = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
         while (late := self.unconfirmed.unfinished.take_late()) is not None:
-            found, made = self._add(Transaction.parse(late[0]), late[1], late[1], own=False, words=())
-            events += found
-            self.unconfirmed.follow(made)
+            events += self._add(Transaction.parse(late[0]), late[1], late[1], own=False, words=())
         self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
         return events
 
@@ -299,42 +296,40 @@ class Books:
             return events
         return self.add_unconfirmed(*late) if (late := self.unconfirmed.unfinished.take_late()) is not None else []
 
-    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups) -> tuple[list[WalletEvent], list[bytes]]:
-        """Its events, and the outpoints that became known."""
+    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
                 before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, before)
                 self.unconfirmed.words.forget(tx.txid)
-            return (self.see_again(tx.txid) if own else []), []
+            return self.see_again(tx.txid) if own else []
         if why_impossible(tx) is not None:
-            return [], []
+            return []
         hits = self.watch.table.scan_tx(tx.raw)
         if any(identity(hit) in self._confirmed for hit in hits):
-            return [], []  # confirmed already
+            return []  # confirmed already
         spender = self.spender_of(tx)
         if spender is not None:
             if hits:
                 made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
                 self.ended.put_conflict(tx.txid, made, hits, spender, self._kept.get(spender), self.batch)
-            return [], []
+            return []
         contest = self.unconfirmed.contest(tx, own=own)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since)
             if contest is None or contest.revived:
-                return [], []
+                return []
             freed = self.unconfirmed.inputs_of(contest.displaced)
             events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
             self.unconfirmed.trim(contest.displaced, self.batch)
-            return events, []
+            return events
         crowded_out = [] if own else self.unconfirmed.crowded_out(tx, words)
         if contest is None or self.ended.rules_out(tx, own=own) or crowded_out is None:
-            return [], []
+            return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
-            events, known = self._add(tx, seen, since, own, words)
-            return gone + events, known
+            return gone + self._add(tx, seen, since, own, words)
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
@@ -348,10 +343,10 @@ class Books:
         if pending is None or self.unconfirmed.is_live(txid):
             return []
         contest = self.unconfirmed.contest(Transaction.parse(pending.raw), own=pending.own)
-        return [] if contest is None else self._count(txid, contest)[0]
+        return [] if contest is None else self._count(txid, contest)
 
-    def _count(self, txid: bytes, contest: Contest, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
-        """A transaction, with these hits, counts from now on, and its ancestors; its events, and the outpoints that became known."""
+    def _count(self, txid: bytes, contest: Contest, hits: list[Hit] | None = None) -> list[WalletEvent]:
+        """A transaction, with these hits, counts from now on, and its ancestors; what spends from them is followed."""
         freed = self.unconfirmed.inputs_of(contest.displaced)
         events, made = self._displace(contest.displaced, txid), list[bytes]()
         for each in (*contest.revived, txid):
@@ -362,7 +357,8 @@ class Books:
             freed += self.unconfirmed.outpoints(each) if self.unconfirmed.has_rivals else ()
         events += self._come_back(freed)
         self.unconfirmed.trim(contest.displaced, self.batch)
-        return events, made
+        self.unconfirmed.follow(made)
+        return events
 
     def _make_live(self, txid: bytes, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
         live = self.batch.transactions[txid] = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
@@ -385,7 +381,9 @@ class Books:
     def _come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Rivals count again against which nothing stands any more."""
         for txid in self.unconfirmed.comebacks(freed):
-            yield from self._make_live(txid)[0]
+            events, made = self._make_live(txid)
+            yield from events
+            self.unconfirmed.follow(made)
 
     def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""

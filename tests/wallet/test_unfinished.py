@@ -106,6 +106,29 @@ def test_of_rivals_whose_parent_comes_late_the_one_seen_last_counts(wallet: Wall
     assert [wallet.books.unconfirmed.is_live(txid(raw)) for raw in (older, newer)] == [False, True]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("by_word", [False, True])
+def test_what_spends_from_a_rival_is_matched_when_that_counts_again(wallet: Wallet, restarts: bool, by_word: bool) -> None:
+    """Its outputs are not known before, where it was recorded in part, or by an earlier run."""
+    first = wide(NUMBER)
+    begin(wallet, first, NUMBER if restarts else 40)
+    wallet.books.unconfirmed.unfinished.left = 1_000
+    wallet.hear(pay(5, coin(1), coin(2)))
+    if restarts:
+        wallet.restart()
+    go_on(wallet)
+    child = tx([TxIn(txid(first), NUMBER - 1)], [TxOut(1, THEIRS)])
+    wallet.books.unconfirmed.unfinished.left = 1_000
+    assert not wallet.hear(child)
+    if by_word:
+        wallet.tell(wallet.books.see_again(txid(first)))
+    else:
+        wallet.mine(pay(6, coin(2)))
+    go_on(wallet)
+    assert [wallet.books.unconfirmed.is_live(txid(raw)) for raw in (first, child)] == [True, True]
+    assert wallet.pending == NUMBER - 1
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_only_a_block_and_the_user_displace_hundreds_of_matches_at_once(wallet: Wallet, own: bool) -> None:
     wallet.hear(wide(MAX_INVENTED_MATCHES + 1))
