@@ -334,7 +334,8 @@ class Books:
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
-        self.unconfirmed.words.said(tx.txid, *words)
+        if not own:
+            self.unconfirmed.words.said(tx.txid, *words)
         return self._count(tx.txid, contest, hits)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:

@@ -9,7 +9,7 @@ unconfirmed payments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 from typing import NamedTuple
@@ -63,7 +63,7 @@ class Unconfirmed:
     def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
         self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
         self._since: float = inf  # no one of them arrived before
-        self.size = 0  # bytes
+        self.size = 0  # bytes of those that are not ours
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
         self._by_hash: dict[bytes, bytes] = {}  # txid and wtxid → txid
@@ -93,21 +93,28 @@ class Unconfirmed:
         return list(self._spenders.get(outpoint, ()))
 
     def has_room(self, raw: bytes) -> bool:
-        """Whether there is room for another transaction."""
-        return len(self.pending) < MAX_PENDING and self.size + len(raw) <= MAX_PENDING_SIZE
+        """Whether there is room for another transaction of a stranger's; ours take none of it."""
+        return self._has_room(len(raw), ())
+
+    def _has_room(self, size: int, gone: Collection[bytes]) -> bool:
+        freed = sum(len(self.pending[each].raw) for each in gone)
+        return len(self.words) - len(gone) < MAX_PENDING and self.size - freed + size <= MAX_PENDING_SIZE
 
     def crowded_out(self, tx: Transaction, groups: Groups) -> list[bytes] | None:
         """Which transactions make room for one of a stranger's, on the word of network groups; None if there is none for it.
 
         Who invents payments has at most its share: the room is taken from the group on whose word alone there are most.
         """
-        if self.has_room(raw := tx.raw):
+        if self.has_room(tx.raw):
             return []
+        gone: dict[bytes, None] = {}
+        parents = self._parents(tx)
         for txid in self.words.spare(groups):
             family = self.descendants([txid], MAX_SPARED)
-            size = sum(len(self.pending[each].raw) for each in family)
-            if len(family) <= MAX_SPARED and size >= self.size + len(raw) - MAX_PENDING_SIZE and not any(map(self._is_kept, family)):
-                return family
+            if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not any(map(self._is_kept, family)):
+                gone.update(dict.fromkeys(family))
+                if self._has_room(len(tx.raw), gone):
+                    return list(gone)
         self.words.refused.append(tx.txid)
         return None
 
@@ -136,7 +143,7 @@ class Unconfirmed:
         """Keep a transaction that is not there yet, as the one seen last."""
         self.pending[tx.txid] = pending
         self._since = min(self._since, pending.since or 0)
-        self.size += len(pending.raw)
+        self.size += _size(pending)
         self._name(tx)
         self.see(tx.txid)
         if pending.status is TxStatus.REPLACED:
@@ -156,7 +163,7 @@ class Unconfirmed:
     def replace(self, txid: bytes, pending: StoredTx) -> None:
         """Change what is known of a transaction; a peer may have sent it with another witness."""
         before = self.pending[txid]
-        self.size += len(pending.raw) - len(before.raw)
+        self.size += _size(pending) - _size(before)
         self.pending[txid] = pending
         if pending.raw != before.raw:
             self._by_hash.pop(self._wtxids[txid], None)
@@ -208,7 +215,7 @@ class Unconfirmed:
         if pending is None:
             return None
         tx = Transaction.parse(pending.raw)
-        self.size -= len(pending.raw)
+        self.size -= _size(pending)
         for outpoint in dict.fromkeys(tx.inputs):
             spenders = self._spenders[outpoint]
             del spenders[txid]
@@ -448,6 +455,11 @@ def why_impossible(tx: Transaction) -> str | None:
     if len(tx.raw) > MAX_BLOCK_WEIGHT // 4 and tx.weight > MAX_BLOCK_WEIGHT:
         return f"its weight of {tx.weight:,} is above {MAX_BLOCK_WEIGHT:,}"
     return None
+
+
+def _size(pending: StoredTx) -> int:
+    """The bytes of a stranger's transaction; ours take none of their room."""
+    return 0 if pending.own else len(pending.raw)
 
 
 def made_by(hits: Iterable[Hit]) -> Iterator[bytes]:

@@ -18,6 +18,9 @@ class Words:
         self._alone: dict[str, OrderedDict[bytes, None]] = {"": OrderedDict.fromkeys(self._group)}  # by group; the latest last
         self.refused: list[bytes] = []  # txids for which there was no room, until somebody takes note of it
 
+    def __len__(self) -> int:
+        return len(self._group)
+
     def said(self, txid: bytes, *groups: str) -> None:
         """Peers of these groups announce a transaction that is kept, or gave it."""
         if txid not in self._group:

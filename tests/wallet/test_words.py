@@ -98,7 +98,7 @@ def test_who_invents_payments_keeps_no_others_out(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_makes_room_goes_with_what_spends_from_it_and_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 6)
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 5)  # and ours
     wallet = Wallet()
     chain = [pay(9, coin(1))]
     chain += [pay(8, out(chain[0]))]
@@ -115,6 +115,52 @@ def test_what_makes_room_goes_with_what_spends_from_it_and_nothing_of_ours(monke
     assert all(txid(raw) in wallet.books.unconfirmed.pending for raw in (*chain, own))
     assert len(wallet.books.unconfirmed) == 6
     assert txid(pay(4, coin(10))) in wallet.books.unconfirmed.pending
+
+
+def tell(wallet: Wallet, raw: bytes, word: str) -> list[object]:
+    """A transaction comes, on the word of one group."""
+    return list(wallet.tell(wallet.books.add_unconfirmed(raw, wallet.now, words=[word])))
+
+
+def test_what_makes_room_is_nothing_that_the_other_spends_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the spend of a coin would count that does not."""
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 6)
+    wallet = Wallet()
+    raws = [pay(1, coin(number)) for number in range(1, 7)]
+    for raw in raws:
+        tell(wallet, raw, "a")
+    child = pay(2, out(raws[-1]))
+    withdrawn, *found = tell(wallet, child, "b")
+    assert isinstance(withdrawn, MatchWithdrawn)
+    assert withdrawn.match.txid == txid(raws[-2])
+    assert [isinstance(event, MatchFound) for event in found] == [True, True]
+    assert txid(raws[-1]) in wallet.books.unconfirmed.pending
+
+
+def test_several_small_ones_make_room_for_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING_SIZE", 3_000)
+    wallet = Wallet()
+    for number in range(1, 40):
+        tell(wallet, pay(1, coin(number)), "a")
+    assert len(wallet.books.unconfirmed) < 39
+    large = pay(1, *(coin(number) for number in range(101, 106)))
+    assert len(large) > 2 * len(pay(1, coin(1)))
+    assert any(isinstance(event, MatchFound) for event in tell(wallet, large, "b"))
+    assert wallet.books.unconfirmed.size <= 3_000
+
+
+@pytest.mark.parametrize("others", [5, 20])
+def test_ours_take_no_room_and_are_on_nobodys_word(monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", others)
+    wallet = Wallet()
+    for number in range(1, others + 1):
+        tell(wallet, pay(1, coin(number)), "a")
+    for number in range(50, 80):
+        wallet.hear(pay(1, coin(number)), own=True)
+    found = tell(wallet, pay(5, coin(102)), "b")
+    assert [type(event) for event in found] == [MatchWithdrawn, MatchFound]
+    assert len(wallet.books.unconfirmed) == others + 30
+    assert wallet.books.unconfirmed.size == others * len(pay(1, coin(1)))
 
 
 def test_the_queue_takes_groups_in_turn_and_room_from_the_one_that_has_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ class MempoolWatch:
             if item.hash in stand.heard:
                 continue
             txid = unconfirmed.find(item.hash)
-            if txid is not None:
+            if txid is not None and not unconfirmed.pending[txid].own:
                 unconfirmed.words.said(txid, peer.group)
             if txid is not None and txid not in stand.later and not unconfirmed.is_live(txid):
                 rival = unconfirmed.pending[txid].rival or b""
