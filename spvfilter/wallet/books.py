@@ -335,7 +335,7 @@ class Books:
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
         if not own:
-            self.unconfirmed.words.said(tx.txid, *words)
+            self.unconfirmed.rest(tx.txid, words)
         return self._count(tx.txid, contest, hits)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:

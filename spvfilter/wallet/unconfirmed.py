@@ -118,6 +118,12 @@ class Unconfirmed:
         self.words.refused.append(tx.txid)
         return None
 
+    def rest(self, txid: bytes, groups: Groups) -> None:
+        """A new transaction rests on the word of groups. One that came after what spends from it goes after that: few go with each."""
+        self.words.said(txid, *groups)
+        if any(outpoint in self._spenders for outpoint in self.outpoints(txid)):
+            self.words.spare_last(txid)
+
     def _is_kept(self, txid: bytes) -> bool:
         """Whether it is ours, or on the word of several."""
         return self.pending[txid].own or self.words.is_of_several(txid)

@@ -40,6 +40,12 @@ class Words:
         """Whether more than one group has announced it."""
         return self._group.get(txid, "") is None
 
+    def spare_last(self, txid: bytes) -> None:
+        """All others of its group make room before it."""
+        group = self._group[txid]
+        if group is not None:
+            self._alone[group].move_to_end(txid, last=False)
+
     def forget(self, txid: bytes) -> None:
         """A transaction is kept no more, or is ours."""
         known = self._group.pop(txid, None)

@@ -149,6 +149,20 @@ def test_several_small_ones_make_room_for_a_larger_one(monkeypatch: pytest.Monke
     assert wallet.books.unconfirmed.size <= 3_000
 
 
+def test_a_chain_that_came_in_the_reverse_order_makes_room_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 100)
+    wallet = Wallet()
+    chain = [pay(200, coin(1))]
+    for number in range(99):
+        chain.append(pay(199 - number, out(chain[-1])))
+    for raw in reversed(chain):
+        tell(wallet, raw, "a")
+    assert len(wallet.books.unconfirmed) == 100
+    for number in range(2, 42):
+        assert any(isinstance(event, MatchFound) for event in tell(wallet, pay(5, coin(number)), "b"))
+    assert len(wallet.books.unconfirmed) == 100
+
+
 @pytest.mark.parametrize("others", [5, 20])
 def test_ours_take_no_room_and_are_on_nobodys_word(monkeypatch: pytest.MonkeyPatch, others: int) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", others)
