@@ -195,12 +195,26 @@ class MempoolWatch:
             stand.was_asked_for_all = False
             return
         for raw in gone:  # it may come again
-            other = Transaction.parse(raw)
-            self._heard.pop(other.txid, None)
-            self._heard.pop(other.wtxid, None)
+            self._ask_again(Transaction.parse(raw))
         self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
         while len(self._heard) > _MAX_HEARD:
             del self._heard[next(iter(self._heard))]
+
+    def _ask_again(self, tx: Transaction) -> None:
+        """A transaction left the queue: it is asked of those who announced it, of whom it was not as it had come."""
+        ids = {tx.txid, tx.wtxid}
+        for each in ids:
+            self._heard.pop(each, None)
+        item = InvItem(InvType.WITNESS_TX, tx.txid)
+        for peer, stand in self._stands.items():
+            if ids.isdisjoint(stand.heard) or not ids.isdisjoint(stand.asked):
+                continue
+            link = self._bloom.link(peer)
+            if link.filter is None:
+                stand.announced.append(item)
+            elif len(stand.asked) < MAX_ASKED:
+                link.unanswered.add(tx.txid)
+                self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""

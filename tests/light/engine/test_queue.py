@@ -106,6 +106,27 @@ def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monke
     assert any(isinstance(message, wire.GetData) for message in world.run.sent(world.run.do(Tick())))
 
 
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A liar who gives it first, with a flood of its own before and others' behind, must not keep it out."""
+    monkeypatch.setattr(Queue, "MOST", 4)
+    world = Announcing(mode)
+    mempool, out = world.run.engine._mempool, world.run.engine._context.out
+    world.mempool = dict(list(world.mempool.items())[:2])
+    given, _ = world.mempool
+    for raw in [*(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]) for _ in range(3)), world.mempool[given]]:
+        assert mempool._queue.put(raw, "10.9.0.0/16") == []
+    mempool._heard.update(dict.fromkeys((given, Transaction.parse(world.mempool[given]).wtxid)))
+    out._issued += 40  # the database is busy
+    world.waiting = [world.inventory()]
+    for _ in range(4):
+        world.round_trip()
+    for _ in range(10):
+        world.waiting += world.answers(world.run.sent([*world.run.do(Committed(out._issued)), *world.run.do(Tick())]))
+        world.round_trip()
+    assert world.recorded() == 2
+
+
 def test_a_filter_that_a_peer_brings_into_doubt_is_loaded_anew_once_in_a_round_trip() -> None:
     """What it announces and does not have, and then what the filter does not match, are 300 bytes; a filter may be 36,000."""
     world = Announcing(Mode.BIP37)
