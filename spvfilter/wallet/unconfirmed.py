@@ -114,8 +114,9 @@ class Unconfirmed:
             if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not any(map(self._is_kept, family)):
                 gone.update(dict.fromkeys(family))
                 if self._has_room(len(tx.raw), gone):
+                    self.words.leave_out(*gone, *map(self._wtxids.__getitem__, gone))
                     return list(gone)
-        self.words.refused.append(tx.txid)
+        self.words.leave_out(tx.txid, tx.wtxid)
         return None
 
     def rest(self, txid: bytes, groups: Groups) -> None:

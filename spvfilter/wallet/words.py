@@ -16,7 +16,7 @@ class Words:
         """Of these nobody has told in this run."""
         self._group: dict[bytes, str | None] = dict.fromkeys(txids, "")  # None: several
         self._alone: dict[str, OrderedDict[bytes, None]] = {"": OrderedDict.fromkeys(self._group)}  # by group; the latest last
-        self.refused: list[bytes] = []  # txids for which there was no room, until somebody takes note of it
+        self._left_out: list[bytes] = []  # txids and wtxids of what found no room, or made it
 
     def __len__(self) -> int:
         return len(self._group)
@@ -39,6 +39,15 @@ class Words:
     def is_of_several(self, txid: bytes) -> bool:
         """Whether more than one group has announced it."""
         return self._group.get(txid, "") is None
+
+    def leave_out(self, *hashes: bytes) -> None:
+        """There is no room for a transaction, told by txid and wtxid."""
+        self._left_out += hashes
+
+    def take_left_out(self) -> list[bytes]:
+        """The txids and wtxids of those that were left out since the last call."""
+        taken, self._left_out = self._left_out, []
+        return taken
 
     def spare_last(self, txid: bytes) -> None:
         """All others of its group make room before it."""

@@ -230,10 +230,12 @@ class MempoolWatch:
         unfinished = self._context.books.unconfirmed.unfinished
         if self._context.out.is_busy or not (self._later or self._queue or unfinished):
             return  # a commit calls for another round
-        was_short = not self._queue.is_half_free
+        was_short, words = not self._queue.is_half_free, self._context.books.unconfirmed.words
         unfinished.left = _AT_ONCE
         while unfinished.left > 0 and (self._later or self._queue or unfinished):
             events = self._record_one(self._context.books)
+            for each in words.take_left_out():  # it may come again, on the word of others
+                self._heard.pop(each, None)
             self._context.out.emit(*events)
             self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
         unfinished.left = inf
@@ -255,12 +257,7 @@ class MempoolWatch:
         tx = Transaction.parse(raw)
         ids = {tx.txid, tx.wtxid}
         groups = dict.fromkeys([group, *(peer.group for peer, stand in self._stands.items() if not ids.isdisjoint(stand.heard))])
-        events = books.add_unconfirmed(raw, self._context.stamp(), words=groups)
-        if refused := books.unconfirmed.words.refused:
-            refused.clear()
-            for each in ids:  # it may come again, on the word of others
-                self._heard.pop(each, None)
-        return events
+        return books.add_unconfirmed(raw, self._context.stamp(), words=groups)
 
     def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""

@@ -15,6 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
 from spvfilter.transaction import Transaction
+from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.queue import Queue
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
@@ -125,6 +126,46 @@ def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(mo
         world.waiting += world.answers(world.run.sent([*world.run.do(Committed(out._issued)), *world.run.do(Tick())]))
         world.round_trip()
     assert world.recorded() == 2
+
+
+def come(world: Announcing, raw: bytes, group: str) -> None:
+    """A transaction that a peer of a group has given waits, and is recorded."""
+    mempool, given = world.run.engine._mempool, Transaction.parse(raw)
+    assert mempool._queue.put(raw, group) == []
+    mempool._heard.update(dict.fromkeys((given.txid, given.wtxid)))
+    world.run.do(Tick())
+    world.run.commit()
+
+
+def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 4)
+    world = Announcing(Mode.COMPACT)
+    world.mempool = dict(list(world.mempool.items())[:1])
+    (given,) = world.mempool.values()
+    for raw in [*(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]) for _ in range(3)), given]:
+        come(world, raw, "10.9.0.0/16")
+    assert world.recorded() == 1
+    come(world, tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), "10.8.0.0/16")
+    assert world.recorded() == 0
+    world.waiting = [world.inventory()]
+    for _ in range(3):
+        world.round_trip()
+        world.run.commit()
+    assert world.recorded() == 1
+
+
+def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 1)
+    world = Announcing(Mode.COMPACT)
+    parent = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
+    child = Transaction.parse(tx([TxIn(parent.txid, 0)], [TxOut(900, bytes(22))]))
+    for each in (child, parent):
+        come(world, each.raw, "10.9.0.0/16")
+    assert list(world.run.engine.books.unconfirmed.pending) == [parent.txid]
+    world.mempool = {child.txid: child.raw}
+    world.waiting = [world.inventory()]
+    world.round_trip()
+    assert world.waiting == [wire.Tx(child.raw)]
 
 
 def test_a_filter_that_a_peer_brings_into_doubt_is_loaded_anew_once_in_a_round_trip() -> None:
