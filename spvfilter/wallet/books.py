@@ -315,7 +315,8 @@ class Books:
                 made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
                 self.ended.put_conflict(tx.txid, made, hits, spender, self._kept.get(spender), self.batch)
             return []
-        contest = self.unconfirmed.contest(tx, own=own)
+        was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
+        contest = self.unconfirmed.contest(tx, own=own or was is not None)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since)
             if contest is None or contest.revived:
@@ -324,13 +325,12 @@ class Books:
             events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
             self.unconfirmed.trim(contest.displaced, self.batch)
             return events
-        crowded_out = [] if own else self.unconfirmed.crowded_out(tx, words)
+        crowded_out = [] if own or was is not None else self.unconfirmed.crowded_out(tx, words)
         if contest is None or self.ended.rules_out(tx, own=own) or crowded_out is None:
             return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
             return gone + self._add(tx, seen, since, own, words)
-        was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
         self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))

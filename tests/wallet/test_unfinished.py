@@ -8,6 +8,7 @@ import pytest
 
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import StoredTx
+from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
@@ -138,6 +139,19 @@ def test_only_a_block_and_the_user_displace_hundreds_of_matches_at_once(wallet: 
     events = wallet.mine(pay(6, coin(1)))
     assert sum(isinstance(event, MatchWithdrawn) and event.reason is Reason.CONFLICT for event in events) in (1, MAX_INVENTED_MATCHES + 1)
     assert wallet.store.views.balance().confirmed == 6
+
+
+def test_ours_that_was_refused_and_that_others_have_now_comes_back_as_ours(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was invented meanwhile."""
+    own = pay(5, coin(1))
+    wallet.hear(own, own=True)
+    wallet.tell(wallet.books.abandon(txid(own), refused=True))
+    wallet.hear(wide(MAX_INVENTED_MATCHES + 1))
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 1)
+    events = wallet.hear(own)
+    assert isinstance(events[-1], MatchFound)
+    assert wallet.pending == 5
+    assert wallet.books.unconfirmed.pending[txid(own)].own
 
 
 def test_entries_that_are_removed_meanwhile_are_not_matched(wallet: Wallet) -> None:
