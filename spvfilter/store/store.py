@@ -357,7 +357,9 @@ class Store:
                     lowest, names = searched.start or 0, {each.name for each in keychains}
                     places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
                     has_grown = bool(names) and any(place is not None and place[0].name in names for place in places)
-                    first = lowest if since is None else min(lowest, max(since, 0)) if has_grown else max(since, 0)
+                    first = lowest if since is None else max(since, 0)
+                    if has_grown:
+                        first = min(first, lowest)
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))

@@ -280,7 +280,7 @@ class Books:
     # Unconfirmed transactions
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
-        """Record an unconfirmed transaction, `own` if we broadcast it, else on the `words` of network groups. Raises FormatError."""
+        """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier. Raises FormatError."""
         events = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
         while (late := self.unconfirmed.unfinished.take_late()) is not None:
             events += self._add(Transaction.parse(late[0]), late[1], late[1], own=False, words=())

@@ -173,68 +173,6 @@ def test_who_announces_it_by_itself_is_told_of(mode: Mode, tmp_path: Path) -> No
 
 
 @MODES
-def test_an_announcement_that_crosses_our_offer_is_an_echo(mode: Mode, tmp_path: Path) -> None:
-    """Who gives what it was offered and has not fetched has it from others; the answer to the call says so."""
-    with stage(tmp_path, mode, Prompt) as world:
-        synced(world)
-        raw = spend(world)
-        txid = send(world, raw=raw)
-        world.truth.regtest.submit_tx(raw)
-        for end in world.nodes[0].ends:
-            end.announce_tx(Transaction.parse(raw))  # at once, and not within seconds
-        world.pass_time(5)
-        known = answer(world, txid)
-        assert isinstance(known, Broadcast)
-        assert (known.sent, known.echoed) == ((), ("10.1.0.1:18444",))
-
-
-class _ParrotResponder(Responder):
-    def on_inv(self, items: Sequence[InvItem]) -> None:
-        for _ in range(3):
-            self.send_inv(items)
-
-
-class Parrot(Prompt):
-    """Announces what it is offered, and takes nothing."""
-
-    is_honest = False
-    responder = _ParrotResponder
-
-
-@MODES
-def test_who_only_repeats_what_it_was_offered_has_not_echoed_it(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Parrot) as world:
-        synced(world)
-        txid = send(world)
-        world.pass_time(300)
-        assert steps(world, txid) == []
-        assert isinstance(answer(world, txid), UselessPeerError)
-    (tmp_path / "other").mkdir()
-    with stage(tmp_path / "other", mode, Parrot, Prompt) as world:
-        synced(world)
-        txid = send(world)
-        world.pass_time(60)
-        assert txid in world.truth.regtest.mempool
-        assert steps(world, txid)[0] == ("10.2.0.2:18444", BroadcastStep.SENT)  # before anything of the other one's counts
-
-
-@MODES
-def test_who_gets_it_from_others_after_it_was_offered_it_has_echoed_it(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Prompt) as world:
-        synced(world)
-        world.nodes[0].behaviour.responder = _ParrotResponder  # type: ignore[misc]  # of this one alone
-        world.nodes[0].hang_up()
-        world.pass_time(60)
-        raw = spend(world)
-        txid = send(world, raw=raw)
-        world.pass_time(5)
-        assert steps(world, txid) == []
-        world.truth.regtest.submit_tx(raw)
-        world.pass_time(5)
-        assert steps(world, txid) == [("10.1.0.1:18444", BroadcastStep.ECHOED)]
-
-
-@MODES
 def test_an_echo_by_liars_keeps_it_from_nobody(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, FalseEcho, FalseEcho, FalseEcho, FalseEcho, FalseEcho, Prompt) as world:
         world.nodes[5].is_up = False
