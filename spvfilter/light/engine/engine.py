@@ -105,7 +105,6 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
         self.status = Status(context, self._headers, self.coverage)
         self._way = Way.WAIT
-        self._reported_rows = saved.rows.height  # height of the filter headers that progress was last told of
         self._timers = Timers()
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
@@ -192,16 +191,12 @@ class Engine:
         if self._mempool.private.takes(event):
             return self._finish()
         match event:
-            case Heard(number, message):
+            case Heard(number, what) | Fenced(number, what):
                 peer = self._context.pool.get(number)
                 if peer is not None:
-                    self._guarded(peer, message)
+                    self._guarded(peer, what)
             case HeardTogether(number, heard):
                 self._hear_all(number, heard)
-            case Fenced(number, token):
-                peer = self._context.pool.get(number)
-                if peer is not None:
-                    self._guarded(peer, token)
             case Committed(number):
                 self._context.out.committed(number)
                 self._context.changed()
@@ -465,9 +460,8 @@ class Engine:
         if followed not in members:
             followed = filters.leader if filters.leader in members else next(iter(members), None)
         self.status.follow(followed)
-        if context.rows.height != self._reported_rows and members:
-            self._reported_rows = context.rows.height
-            self.status.report(Phase.FILTER_HEADERS, context.rows.height, context.chain.height)
+        if members:
+            self.status.report_filter_headers()
         before = context.books.cursor
         awaits_witness = self.coverage.proven < context.chain.height and (self.status.awaits_others() or filters.is_hearing)
         self._compact.advance(may_record=not awaits_witness)

@@ -50,6 +50,7 @@ class Status:
         self._followed: Peer | None = None
         self._progress: Progress | None = None
         self._first = context.books.cursor + 1  # height at which the present search began
+        self._filter_headers = context.rows.height  # up to which they were last told of
         self._warned: set[tuple[str, str]] = set()  # address and subject
         self._behind_since: float | None = None
         self._tip = b""
@@ -91,6 +92,13 @@ class Status:
             height = max(self._context.chain.height, self._progress.done)
             self.report(Phase.HEADERS, height, height)
             self._progress = None
+
+    def report_filter_headers(self) -> None:
+        """Filter headers are being fetched, or were taken back."""
+        height = self._context.rows.height
+        if height != self._filter_headers:
+            self._filter_headers = height
+            self.report(Phase.FILTER_HEADERS, height, self._context.chain.height)
 
     def report_search(self, phase: Phase) -> None:
         """Blocks are being searched."""
