@@ -38,6 +38,7 @@ from spvfilter.light.engine.inputs import (
     Tick,
     Worked,
 )
+from spvfilter.light.engine.laggards import Laggards
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
@@ -104,6 +105,7 @@ class Engine:
         )
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
         self.status = Status(context, self._headers, self.coverage)
+        self._laggards = Laggards(context, self._headers)
         self._way = Way.WAIT
         self._timers = Timers()
         start_height = StartHeight(options.from_height, options.birthday)
@@ -363,7 +365,8 @@ class Engine:
         context = self._context
         self._timers.rang()
         context.pool.check_patience(context.now)
-        self.status.clock_is_right()  # a wrong clock keeps the search from its end, too
+        if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
+            self._laggards.let_go()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
             context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height)))

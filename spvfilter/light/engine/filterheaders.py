@@ -432,7 +432,7 @@ class FilterHeaders:
             self._coverage.uncontested(peer.address)
             if balance < 0:
                 context.pool.drop(peer, error, context.now)
-            elif context.pool.has_substitute(peer):
+            elif context.pool.has_substitute(peer, context.now):
                 context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))

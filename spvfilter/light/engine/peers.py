@@ -296,9 +296,10 @@ class PeerPool:
             found = self._discovery.stranger(now, self._neighbours(self._discovery), (*tried, *self._named_addresses))
         return next(iter(named), None) if found is None and is_proxied else found
 
-    def has_substitute(self, peer: Peer) -> bool:
-        """Whether another address is connected once a peer is gone, and is not while it is there."""
-        return peer.purpose is not Purpose.NAMED or (len(self._peers) >= self._slots.most and bool(self._named().free))
+    def has_substitute(self, peer: Peer, now: Instant) -> bool:
+        """Whether another address, one that is not banned, is connected once a peer is gone, and is not while it is there."""
+        free = self._named().free if len(self._peers) >= self._slots.most else ()
+        return peer.purpose is not Purpose.NAMED or any(self._places[each.address].banned_until <= now.wall for each in free)
 
     def has_host(self, host: str) -> bool:
         """Whether a host is connected."""

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from simulation.behaviours.compact import OmitsScripts
 from spvfilter.chain import HeaderChain
+from spvfilter.errors import LieError
 from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import COMPACT_FILTERS, PeerPool, PeerState
 from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
@@ -184,3 +186,16 @@ def test_liars_of_two_networks_with_many_addresses_do_not_keep_an_honest_peer_ou
         world.wait_synced(within=60)
         world.pass_time(600)
         assert world.has_found_all()
+
+
+def test_an_address_that_is_banned_is_no_substitute() -> None:
+    pool = Pool(["10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"], 2)
+    pool.pass_time(1)
+    peers, now = {peer.address: peer for peer in pool.ready()}, Instant(pool.now, NOW + pool.now)
+    assert all(pool.has_substitute(peer, now) for peer in peers.values())
+    first, last = peers["10.1.0.1:1"], peers["10.2.0.1:1"]
+    pool.drop(first, LieError("a lie", cause=Lie.MALFORMED), now)
+    pool.pass_time(3)
+    assert pool.there == {"10.2.0.1:1", "10.3.0.1:1"}
+    assert not pool.has_substitute(last, now)
+    assert pool.has_substitute(last, Instant(pool.now, NOW + 2 * 86_400))
