@@ -42,8 +42,9 @@ class _Apart:
 
     first: int  # height of that block
     compared: int  # height up to which its filter hashes were compared with ours
-    header: bytes  # its filter header there
-    is_ended: bool = False  # it is not compared any further
+    header: bytes | None  # its filter header there, where it is known
+    is_ended: bool = False  # it is not compared any further, before ours reach the tip
+    resumed: int | None = None  # height above which it is compared again, and each block of difference judged
 
 
 @dataclass(slots=True)
@@ -241,6 +242,8 @@ class FilterHeaders:
         if standing.is_asked:
             return
         if standing.apart is not None:
+            if standing.apart.is_ended and context.rows.height == context.chain.height:
+                self._resume(standing.apart)
             if not standing.apart.is_ended:
                 self._compare(peer, standing.apart)
             return
@@ -330,6 +333,12 @@ class FilterHeaders:
         self._coverage.compared(peer.address, first - 1)
         self._judge(peer, first, hashes[at], theirs[at])
 
+    def _resume(self, apart: _Apart) -> None:
+        """A dispute was ended, and the peer is still there: blocks to come are judged, as few as they are; those before stay in doubt."""
+        apart.is_ended, apart.header = False, None
+        apart.compared = apart.resumed = self._context.rows.height
+        self._coverage.doubt(apart.first, apart.compared)
+
     def _compare(self, peer: Peer, apart: _Apart) -> None:
         """Ask a peer that is apart for its further filter hashes."""
         first = apart.compared + 1
@@ -344,7 +353,11 @@ class FilterHeaders:
         standing.is_asked = False
         if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
             return
-        if previous != apart.header:
+        if apart.header is None and previous == self._context.rows.header_at(first - 1):
+            standing.apart = None  # ours have become what it states
+            self._context.changed()
+            return
+        if apart.header not in (None, previous):
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
@@ -360,8 +373,9 @@ class FilterHeaders:
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
         """A block of which a peer commits to another filter than ours."""
         block_hash = self._context.chain.hash_at(height)
-        undecided = self._undecided_of(peer.address)
-        if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided:
+        undecided, apart = self._undecided_of(peer.address), self._standing(peer).apart
+        is_resumed = apart is not None and apart.resumed is not None
+        if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided and not is_resumed:
             self._end_dispute(peer, height, header)
             return
         self._standing(peer).is_asked = True
@@ -378,7 +392,8 @@ class FilterHeaders:
         if outcome in (Outcome.OURS_FALSE, Outcome.BOTH_FALSE):
             self.refute(case.height, lie)
         if outcome is Outcome.UNDECIDED:
-            self._undecided_of(case.peer.address).add(case.block_hash)
+            if standing.apart is None or standing.apart.resumed is None:
+                self._undecided_of(case.peer.address).add(case.block_hash)
             self._search_whole(case.height, case.block_hash)
             self._coverage.compared(case.peer.address, case.height)
             if standing.apart is None:
@@ -412,7 +427,8 @@ class FilterHeaders:
         """A peer disputes block after block and none decides: the smaller side is let go of for a while.
 
         That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one peer makes room for
-        another that may tip the balance; where there is none, all stay, and nobody is heard any more about these filters.
+        another that may tip the balance; where there is none, all stay, and nobody is heard any more about these filters. Those of blocks
+        that come later are compared again.
         """
         context, standing = self._context, self._standing(peer)
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"

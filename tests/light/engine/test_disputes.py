@@ -82,6 +82,44 @@ def test_of_two_that_differ_both_stay_where_nobody_else_is_known(tmp_path: Path)
         assert trusted(world) == {1}
 
 
+class HidesLater(OneTooMany):
+    """Omits our scripts from every block above the height at which it is told to."""
+
+    above = 1 << 30
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        return elements - self.world.truth.scripts() if block.height > self.above else super().change(block, elements)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_path: Path) -> None:
+    """A liar that nobody outweighs has its dispute ended; its word alone would hide what later blocks pay to us."""
+    with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
+        world.nodes[late].is_up = False  # our filter headers come from the other
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[late].is_up = True
+        world.pass_time(400)
+        assert told_of(world) == set(world.nodes[late].addresses)
+        doubted = world.synced[-1].disputed
+        for _ in range(5):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=30)
+            assert world.has_found_all()
+        assert there(world) == {0, 1}
+        assert doubted == world.synced[-1].disputed  # of later blocks each was compared
+        liar = world.nodes[0].behaviour
+        assert isinstance(liar, HidesLater)
+        liar.above = world.truth.height
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=30)
+        world.pass_time(30)
+        assert world.has_found_all()
+        assert world.banned == set(world.nodes[0].addresses)
+
+
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
