@@ -375,7 +375,10 @@ class Unconfirmed:
         return True
 
     def excess(self, replaced: Iterable[bytes]) -> list[bytes]:
-        """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them."""
+        """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them.
+
+        Those on one group's word go first: who invents rivals has none forgotten that others tell of.
+        """
         coins = {outpoint for txid in replaced for outpoint in Transaction.parse(self.pending[txid].raw).inputs}
         groups = [([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN) for outpoint in coins]
         if len(self._rivals) > MAX_RIVALS:
@@ -383,7 +386,8 @@ class Unconfirmed:
         found: dict[bytes, None] = {}
         for rivals, most in groups:
             others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
-            for txid in sorted(others, key=self._ages.__getitem__)[: max(0, len(others) - most)]:
+            others.sort(key=lambda txid: (self.words.is_of_several(txid), self._ages[txid]))
+            for txid in others[: max(0, len(others) - most)]:
                 if txid in found:
                     continue
                 family = self.descendants([txid])

@@ -218,3 +218,15 @@ def test_who_has_half_of_what_another_has_is_asked_for_more_though_the_queue_is_
     for at in range(5):
         queue.put(bytes([at]) * 99, "b")
     assert not queue.has_much_room("b")
+
+
+def test_who_invents_rivals_has_no_payment_forgotten_that_others_tell_of() -> None:
+    wallet = Wallet()
+    honest = pay(1_000, coin(1))
+    wallet.tell(wallet.books.add_unconfirmed(honest, wallet.now, words=["a", "b"]))
+    for value in range(3 * unconfirmed.MAX_RIVALS_OF_COIN):
+        tell(wallet, pay(value, coin(1)), "c")
+    assert wallet.statuses()[txid(honest)] == "replaced"
+    assert len(wallet.books.unconfirmed) == unconfirmed.MAX_RIVALS_OF_COIN + 1
+    wallet.mine(honest)
+    assert wallet.statuses()[txid(honest)] == "confirmed"
