@@ -18,6 +18,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.dials import DIAL_S, Dials
+from spvfilter.light.engine.dnsseeds import Seeds
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
@@ -51,12 +52,6 @@ _PENALTY_S = 7_200  # by which addresses told by peers seem older, Core net_proc
 _OLDEST_TIME = 100_000_000  # below it, a stated time means nothing; Core net_processing.cpp
 _GUESSED_AGE_S = 5 * 86_400  # of an address whose stated time means nothing; Core net_processing.cpp
 _SEED_AGES_S = (3 * 86_400, 7 * 86_400)  # guessed ages of a seed's addresses, Core net.cpp
-_SEED_WAIT_S = 11.0  # without enough peers, after which seeds are asked although the book has addresses; Core net.cpp
-_LONG_SEED_WAIT_S = 300.0  # the same with a book of more than _MANY addresses; Core net.cpp
-_MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD
-_ENOUGH = 2  # useful peers, with which no seed is asked; Core net.cpp
-_SEED_PAUSE_S = 600.0  # before they are asked again; doubles each time, up to six hours; ours
-_MAX_SEED_PAUSE_S = 21_600.0
 _LOOK_S = 2.0  # after nothing was found to connect to; ours
 _REST_S = 1_800.0  # for an address whose connection was of no use; ours
 _STEADY_S = 60.0  # that a connection must have lasted for its line to be at fault, not the peer; ours
@@ -100,31 +95,6 @@ class _Tokens:
     at: float
 
 
-class _Seeds:
-    """When DNS seeds are to be asked."""
-
-    def __init__(self) -> None:
-        self.is_asking = False
-        self._asked = 0
-        self._not_before = 0.0
-        self._lacking_since: float | None = None  # enough peers
-
-    def due(self, now: float, known: int, useful: int, most: int) -> bool:
-        """Whether to ask now: at once while no address is known, else after a while without enough peers."""
-        if known and useful >= min(_ENOUGH, most):
-            self._lacking_since = None
-            return False
-        if self._lacking_since is None:
-            self._lacking_since = now
-        wait = 0.0 if not known else _LONG_SEED_WAIT_S if known > _MANY else _SEED_WAIT_S
-        if self.is_asking or now < self._not_before or now - self._lacking_since < wait:
-            return False
-        self.is_asking = True
-        self._not_before = now + min(_SEED_PAUSE_S * 2.0 ** min(self._asked, 16), _MAX_SEED_PAUSE_S)
-        self._asked += 1
-        return True
-
-
 class Discovery:
     """Chooses addresses; the pool of peers makes and ends the connections and reports them by number."""
 
@@ -147,7 +117,7 @@ class Discovery:
         self._anchors = list(anchors)[:MAX_ANCHORS]
         self._written = list(self._anchors)
         self._dials = Dials()
-        self._seeds = _Seeds()
+        self._seeds = Seeds()
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
         self._hopes = 0  # connections that brought no compact filters since any brought some

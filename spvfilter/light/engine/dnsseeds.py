@@ -1,0 +1,35 @@
+"""DNS seeds: when they are to be asked for addresses."""
+
+from __future__ import annotations
+
+_WAIT_S = 11.0  # without enough peers, after which seeds are asked although the book has addresses; Core net.cpp
+_LONG_WAIT_S = 300.0  # the same with a book of more than _MANY addresses; Core net.cpp
+_MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD
+_ENOUGH = 2  # useful peers, with which no seed is asked; Core net.cpp
+_PAUSE_S = 600.0  # before they are asked again; doubles each time, up to six hours; ours
+_MAX_PAUSE_S = 21_600.0
+
+
+class Seeds:
+    """When DNS seeds are to be asked."""
+
+    def __init__(self) -> None:
+        self.is_asking = False
+        self._asked = 0
+        self._not_before = 0.0
+        self._lacking_since: float | None = None  # enough peers
+
+    def due(self, now: float, known: int, useful: int, most: int) -> bool:
+        """Whether to ask now: at once while no address is known, else after a while without enough peers."""
+        if known and useful >= min(_ENOUGH, most):
+            self._lacking_since = None
+            return False
+        if self._lacking_since is None:
+            self._lacking_since = now
+        wait = 0.0 if not known else _LONG_WAIT_S if known > _MANY else _WAIT_S
+        if self.is_asking or now < self._not_before or now - self._lacking_since < wait:
+            return False
+        self.is_asking = True
+        self._not_before = now + min(_PAUSE_S * 2.0 ** min(self._asked, 16), _MAX_PAUSE_S)
+        self._asked += 1
+        return True
