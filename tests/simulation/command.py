@@ -13,7 +13,7 @@ from types import FrameType
 
 from simulation.behaviours import named
 from simulation.engine import make
-from simulation.life import FAULTS, Outcome, Plan, live
+from simulation.life import FAULTS, KINDS, Outcome, Plan, live
 from simulation.planted import BUGS, changes_of
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
@@ -59,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=_peers, help="behaviours of the peers besides an honest one, separated by commas; by default drawn")
     parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
     parser.add_argument("--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order")
+    parser.add_argument("--discovery", action="store_true", help="give the client few addresses or none: it finds the others")
     parser.add_argument("--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
-    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain)
+    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery)
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -87,8 +88,9 @@ def replay(plan: Plan) -> str:
     """The command that shows a life again."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
     peers = "" if plan.peers is None else f" --peers {','.join(plan.peers)}"
-    bug = ("" if plan.bug is None else f" --plant {plan.bug}") + " --schemes" * plan.schemes + " --keychain" * plan.keychain
-    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}"
+    bug = "" if plan.bug is None else f" --plant {plan.bug}"
+    kinds = "".join(f" --{kind}" for kind in KINDS if getattr(plan, kind))
+    return f"scripts/simulate --trace --seed {plan.seed} --mode {plan.mode}{faults}{peers}{bug}{kinds}"
 
 
 def _hunt(seed: int | None, lives: int, jobs: int) -> int:

@@ -13,16 +13,16 @@ from spvfilter.errors import StoreError
 from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
-from spvfilter.network import REGTEST
+from spvfilter.network import REGTEST, Network
 from spvfilter.store.store import Store
 
 SLOWEST_S = 0.2
 _NO_LIMIT = 0xFFFFFFFE  # pages, SQLite's largest
 
 
-def open_store(path: Path, secret: bytes) -> Store:
+def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
     """Open or create the wallet's database, without fsync: only the process is killed here, never the machine."""
-    store = Store.open(path, REGTEST)
+    store = Store.open(path, network)
     store._db.execute("PRAGMA synchronous = OFF")
     if store.tip < 0:
         with store._rows.transaction():

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from simulation.books import Books
 from simulation.connection import Connection
+from simulation.discovery import Discovery
 from simulation.disk import SLOWEST_S, DiskQueue, open_store
 from simulation.node import Node
 from simulation.oracle import Place
@@ -20,8 +21,8 @@ from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
 from spvfilter.errors import ParameterError, StoreError
 from spvfilter.kernel import EntryKind
-from spvfilter.light.engine.effects import Answer, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.inputs import Asked, Broadcast, Heard, HeardTogether, Input, Instant, Lost, Tick, Worked
+from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.inputs import Asked, Broadcast, Heard, HeardTogether, Input, Instant, Lost, Seeded, Tick, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, Synced
@@ -36,7 +37,7 @@ from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, Settings
-from spvfilter.wire.messages.table import Inv, Message, Tx
+from spvfilter.wire.messages.table import GetAddr, Inv, Message, Tx
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
@@ -84,6 +85,7 @@ class Process:
         answered: Callable[[int, object], None],
         is_prompt: bool,
         give: Callable[[WatchList], None],
+        discovery: Discovery | None,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -94,6 +96,7 @@ class Process:
         self.synced_at = 0.0  # when the engine last said so; it is told when the disk has caught up
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
+        self._discovery = discovery
         self._timeline = timeline
         self._chances = rng.getrandbits(64)  # each connection has its own
         self._rng = random.Random(rng.random())  # of dialling and timers
@@ -109,14 +112,15 @@ class Process:
         self._moment = (-1.0, 0)  # the present one, and the steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
-        self.watch = WatchList(REGTEST)
+        network = REGTEST if discovery is None else discovery.network
+        self.watch = WatchList(network)
         for script in scripts:
             self.watch.add_script(script)
         give(self.watch)
-        store = open_store(path, rng.randbytes(32))
+        store = open_store(path, rng.randbytes(32), network)
         if store.tip < 0:
             store.commit(Batch(headers=REGTEST.genesis, cursor=None))
-        addresses = list(directory)
+        addresses = list(directory if discovery is None else discovery.named)
         rng.shuffle(addresses)
         self.engine = make(options, self.watch, store, since, addresses, random.Random(rng.random()))
         self.books = Books.start(_stored(store, self.watch))
@@ -229,6 +233,8 @@ class Process:
                     if peer in self.private and not isinstance(message, Inv | Tx):
                         raise Violation("quiet", f"a private connection is sent {message}")
                     connection.send(message)
+                    if self._discovery is not None and isinstance(message, GetAddr):
+                        self._discovery.asked(connection.end)
                     if connection.pipe.waiting > _MOST_WAITING:
                         raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")
             case Fence(peer, token):
@@ -248,12 +254,17 @@ class Process:
                 self._connect(peer, address, is_private)
             case Drop(peer):
                 self._drop(peer)
+            case AskSeeds(services) if self._discovery is not None:
+                self._timeline.after(self._discovery.delay(), partial(self._resolve, self._discovery, services))
             case Answer(txid, answer):
                 self.answers[txid] = answer
             case Done(token, value):
                 self._answered(token, value)
             case End(error):
                 self.stop(error)
+
+    def _resolve(self, discovery: Discovery, services: int) -> None:
+        self.report(Seeded(discovery.resolve(services)))
 
     def _ring(self) -> None:
         self._timer = None
@@ -276,8 +287,10 @@ class Process:
     def _connect(self, peer: int, address: str, is_private: bool) -> None:
         if peer in self.connections or peer in self._dialling:
             raise Violation("alive", f"the number {peer} was used twice")
-        node = self._directory[address]
-        if node.is_up:
+        node = self._directory.get(address)
+        if node is None and self._discovery is None:
+            raise Violation("alive", f"{address}, which nobody named, is connected")
+        if node is not None and node.is_up:
             call, delay = partial(self._reach, peer, node, is_private), self._rng.random() * 0.3
         elif self._rng.random() < 0.7:
             call, delay = partial(self._miss, peer, ConnectionRefusedError("connection refused")), self._rng.random() * 0.3

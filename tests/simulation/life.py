@@ -22,10 +22,11 @@ from simulation.record import Record
 from simulation.truth import LATE_LOCKS, late_lock
 from simulation.violation import Violation
 from simulation.world import Placed, World
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
+KINDS = ("schemes", "keychain", "discovery")  # fields of a plan that make other lives of its seed
 SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
 _STEP_S = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
@@ -42,6 +43,7 @@ class Plan:
     bug: str | None = None  # a planted one
     schemes: bool = False  # whether there are more peers, of the library's later part: other lives stay as they were
     keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
+    discovery: bool = False  # whether the client knows few addresses or none, and finds the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
             folder / "wallet.db",
             lambda timeline: Record(lambda: timeline.now, is_full=is_full, show=show),
             keychain=Keychain(random.Random(f"{plan.seed} keychain")) if plan.keychain else None,
+            discovery=random.Random(f"{plan.seed} {plan.mode} discovery") if plan.discovery else None,
         )
         try:
             with planted(plan.bug):
@@ -116,8 +119,9 @@ def _options(plan: Plan, rng: random.Random) -> Options:
         mempool=rng.random() < 0.8,
         keep_filters=rng.random() < 0.3,
         from_height=rng.choice([rng.randrange(1, 200), 10_000]) if rng.random() < 0.25 else rng.choice([0, None]),
-        max_peers=rng.choice([8, 8, 8, 4, 12]),
+        max_peers=rng.choice([8, 8, 8, 4, 12]) if not plan.discovery else 12,
         patience=patience,
+        reach=Reach.DIRECT if plan.discovery else Reach.NAMED,
     )
 
 
@@ -129,7 +133,7 @@ def _place(plan: Plan, rng: random.Random) -> list[Placed]:
         plot = theirs.choice(SCHEMES) if theirs.random() < 0.3 else None  # several of the same kind
         for number in range(len(placed) + 1, len(placed) + theirs.choice([2, 2, 3, 4])):
             placed.append(_at(plot or theirs.choice(SCHEMES), number, theirs, theirs.random() < 0.5))
-    return placed
+    return [_apart(each, number) for number, each in enumerate(placed, 1)] if plan.discovery else placed
 
 
 def _place_first(plan: Plan, rng: random.Random) -> list[Placed]:
@@ -155,6 +159,12 @@ def _at(kind: type[Behaviour], number: int, rng: random.Random, may_share: bool)
     if may_share and rng.random() < 0.25:
         addresses += [f"{host}:18445", f"name{number}.example:18444"]
     return Placed(kind, host, addresses)
+
+
+def _apart(placed: Placed, number: int) -> Placed:
+    """Of a network at most one address is connected unless the user names it: honest nodes are of networks without liars."""
+    host = f"10.{number}.0.{number}"
+    return Placed(placed.behave, host, [f"{host}:18444"]) if getattr(placed.behave, "is_honest", True) else placed
 
 
 def _happen(plan: Plan, world: World) -> None:

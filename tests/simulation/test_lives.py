@@ -9,7 +9,7 @@ import pytest
 from simulation.behaviours import GARBLERS
 from simulation.command import replay
 from simulation.engine import make
-from simulation.life import FAULTS, Plan, live
+from simulation.life import FAULTS, KINDS, Plan, live
 from spvfilter.light.events import Mode
 
 
@@ -21,7 +21,8 @@ def failed_before() -> list[Plan]:
 
 def _plan(seed: str, mode: str, *rest: str) -> Plan:
     peers = tuple(name for name in rest if not name.startswith("+"))
-    return Plan(int(seed), Mode(mode), peers=peers or None, schemes="+schemes" in rest, keychain="+keychain" in rest)
+    schemes, keychain, discovery = (f"+{kind}" in rest for kind in KINDS)
+    return Plan(int(seed), Mode(mode), peers=peers or None, schemes=schemes, keychain=keychain, discovery=discovery)
 
 
 def check(plan: Plan) -> None:
@@ -53,6 +54,11 @@ def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_no_invariant_is_violated_among_schemers(mode: Mode) -> None:
     check(Plan(1, mode, schemes=True))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_by_a_client_that_finds_its_peers_itself(mode: Mode) -> None:
+    check(Plan(1, mode, discovery=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -12,6 +12,7 @@ from simulation import invariants, oracle
 from simulation.agreement import Agreement, group_of
 from simulation.balance import check_rivals
 from simulation.behaviours.base import Behaviour
+from simulation.discovery import Discovery
 from simulation.host import KilledError, Make, Process
 from simulation.keychain import Keychain
 from simulation.log import Log
@@ -57,8 +58,9 @@ class World:
         *,
         is_prompt: bool = False,
         keychain: Keychain | None = None,
+        discovery: random.Random | None = None,
     ) -> None:
-        """With `is_prompt`, the client's disk, timers and threads take no time."""
+        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by itself."""
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
@@ -74,6 +76,7 @@ class World:
             self.truth.learn(lock)
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
         self.directory = {address: node for node in self.nodes for address in node.addresses}
+        self.discovery = Discovery(discovery, self.nodes, self.true_wall) if discovery is not None else None
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
@@ -140,6 +143,7 @@ class World:
             self.wishes.answered,
             self._is_prompt,
             (lambda watch: None) if self.keychain is None else self.keychain.give,
+            self.discovery,
         )
 
     def kill(self) -> None:
@@ -229,7 +233,7 @@ class World:
 
     def absent_peers(self) -> list[Node]:
         """Honest nodes with all services that are not connected, where there is room for all."""
-        if self.process is None or len(self.directory) > self.options.max_peers:
+        if self.process is None or self.discovery is not None or len(self.directory) > self.options.max_peers:
             return []
         there = {id(each.node) for each in self.process.connections.values() if each.is_ready}
         return [node for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest and id(node) not in there]

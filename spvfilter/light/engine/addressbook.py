@@ -172,7 +172,7 @@ class AddressBook:
         if known is None:
             known = KnownAddress(address, services, max(0, int(seen)), source, False)
             return not is_hopeless(known, now) and self._place_new(known, now)
-        if seen > known.seen + _REFRESH_S:
+        if seen > known.seen + _REFRESH_S or known.seen > now + _FUTURE_S:  # that was written while our clock was ahead
             known = known._replace(seen=int(seen))
         if not known.tried and (source == known.source or not known.services):  # nobody changes what another has told
             known = known._replace(services=services)

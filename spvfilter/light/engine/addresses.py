@@ -232,13 +232,20 @@ class Discovery:
         return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
-        """Addresses that state what is needed come first, then those of which nothing is known, then others that were never connected."""
+        """Addresses that state what is needed come first, then those of which nothing is known, then others that were never connected.
+
+        While one attempt after the other fails, they come in any order: a few that are not there, each tried again after its pause, would
+        take the turns of all others.
+        """
         needs = self._needs
-        return [
+        kinds: list[Callable[[KnownAddress], bool]] = [
             (lambda known: known.services & needs == needs) if not self._is_hopeless else (lambda known: self.serves(known.services)),
             lambda known: not known.services,
             lambda known: not known.tried,
         ]
+        if self._dials.are_slow:
+            self._random.shuffle(kinds)
+        return kinds
 
     def _felt(self, now: Instant, is_free: Callable[[str], bool]) -> str | None:
         """The address for a feeler: a tried one whose place another wants, else a new one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _FREE_DIALS = 16  # attempts that fail in succession before they are slowed down; ours
 DIAL_S = 0.5  # the first pause, as between Core's connections
-_MAX_DIAL_S = 60.0
+_MAX_DIAL_S = 30.0
 
 
 class Dials:
@@ -19,6 +19,11 @@ class Dials:
         slow = self._failures - _FREE_DIALS
         self._failures += 1
         self.next_at = now if slow < 0 else now + min(DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)
+
+    @property
+    def are_slow(self) -> bool:
+        """Whether so many have failed in succession that there are pauses between them."""
+        return self._failures > _FREE_DIALS
 
     def succeeded(self) -> None:
         """A connection was made."""

@@ -14,6 +14,7 @@ from spvfilter.light.engine.addressbook import (
     NEW_BUCKETS_PER_SOURCE,
     TRIED_BUCKETS_PER_GROUP,
     AddressBook,
+    is_hopeless,
 )
 from spvfilter.store.addresses import KnownAddress
 
@@ -270,6 +271,17 @@ def test_an_address_that_failed_rests_and_a_clock_that_was_set_back_makes_that_n
     assert draw(book, rng, NOW - DAY) == address
     book.connected(address, 0x49, 100, NOW + 700)
     assert draw(book, rng, NOW + 701) == address  # it did not fail
+
+
+def test_an_address_of_a_time_when_our_clock_was_ahead_is_worth_its_place_once_it_is_told_again() -> None:
+    book = AddressBook(SECRET)
+    book.add("5.6.7.8:8333", 0x49, NOW + 20 * DAY, "9.9.0.0/16", NOW + 20 * DAY)
+    (known,) = book._entries.values()
+    assert is_hopeless(known, NOW)
+    book.add(known.address, 0x49, NOW - DAY, "9.9.0.0/16", NOW)
+    (known,) = book._entries.values()
+    assert known.seen == NOW - DAY
+    assert not is_hopeless(known, NOW)
 
 
 def test_a_clock_that_jumps_empties_no_book() -> None:
