@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import TYPE_CHECKING
 
 from simulation import oracle
 from simulation.violation import Violation
-from spvfilter.node.scripts import SIGNATURE, Lock
+from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.keychains import script_at
 from support.locks import key
 
 if TYPE_CHECKING:
@@ -23,12 +23,22 @@ _PAID = 40
 _BEYOND = 100  # indexes that a window may have beyond all of these
 
 
+@cache
+def _lock(index: int) -> Lock:
+    return p2wpkh(key(2_000 + index))
+
+
+def script_at(index: int) -> bytes:
+    """The script of an index. Who spends from it shows its key."""
+    return _lock(index).script_pubkey
+
+
 class Keychain:
     """Which of its scripts are paid, and how far the client's window reached."""
 
     def __init__(self, rng: random.Random) -> None:
         self.scripts = {script_at(index): index for index in range(INDEXES + _BEYOND)}
-        self.locks = [Lock(script_at(index), witness=(SIGNATURE, key(index))) for index in rng.sample(range(INDEXES), _PAID)]
+        self.locks = [_lock(index) for index in rng.sample(range(INDEXES), _PAID)]
         self._rng = rng
         self._window = 0  # that the database had
 
