@@ -12,6 +12,7 @@ from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.places import Place
 from spvfilter.light.engine.slots import Slot, Slots
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import is_lie
@@ -23,9 +24,6 @@ from spvfilter.wire.messages.table import GetAddr, Message
 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
-_MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
-_STEADY_S = 45.0  # of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
-_MAX_CHANCES = 10
 _MAX_GROUPS = 1_000  # of discovered addresses whose failures are remembered; ours
 _LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
@@ -103,20 +101,6 @@ class Peer:
                 self.questions[each] = now
 
 
-@dataclass(slots=True)
-class _Place:
-    """What is known of an address."""
-
-    next_try: float = 0.0
-    failures: int = 0
-    chances: int = 0  # given to it since it was last of use
-    banned_until: float = 0.0  # seconds since 1970
-    was_tried: bool = False  # whether a connection was made, or could not be, in this run
-    services: int | None = None
-    twin: str | None = None  # another address of the same node, which is not connected twice
-    host: str = ""  # to which it has led; empty before
-
-
 class PeerPool:
     """Connected peers, and addresses to connect to: those that the user named, and those that `discovery` chooses, if there is one."""
 
@@ -132,9 +116,9 @@ class PeerPool:
     ) -> None:
         """`contesting` gives the addresses of peers that contradict our filter headers: the first of them are connected first."""
         self._peers: dict[int, Peer] = {}
-        self._places = {address: _Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
+        self._places = {address: Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
         self._named_addresses = tuple(self._places)
-        self._groups: dict[str, _Place] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
+        self._groups: dict[str, Place] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._slots = Slots(most, contesting)
@@ -196,11 +180,7 @@ class PeerPool:
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
         for address, place in self._places.items():
-            if address in there or address in others or place.twin in there or place.banned_until > now.wall:
-                continue
-            if not place.was_tried:
-                return True
-            if place.services is not None and place.services & service and place.failures <= _MAX_FAILURES:
+            if address not in there and address not in others and place.twin not in there and place.may_offer(service, now.wall):
                 return True
         discovery = self._discovery
         return discovery is not None and discovery.may_offer(service, others - there, self._neighbours(discovery), now)
@@ -224,7 +204,7 @@ class PeerPool:
             return
         there = self._neighbours(discovery)
         for address, purpose in discovery.choose(now, there, self._named_addresses, self._slots.contesting()):
-            self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), _Place())
+            self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), Place())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
             self._begin(address, purpose, now)
@@ -388,8 +368,7 @@ class PeerPool:
         place.was_tried = True
         if not isinstance(error, DismissedError) and (peer.purpose is Purpose.NAMED or peer.profile is not None):
             place.failures = min(place.failures + 1, 64)
-        pause = min(self._patience.retry_s * 2.0 ** max(0, place.failures - 1), self._patience.max_retry_s)
-        place.next_try = now.monotonic + pause
+        place.next_try = now.monotonic + place.pause_s(self._patience)
         lied = is_lie(error)
         until = now.wall + self._patience.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
@@ -416,7 +395,7 @@ class PeerPool:
 
     def is_reliable(self, peer: Peer) -> bool:
         """Whether connections to its address have not ended again and again without having been of use."""
-        return self._places[peer.address].failures <= _MAX_FAILURES
+        return self._places[peer.address].is_reliable
 
     def served_filters(self, peer: Peer) -> None:
         """It has given compact filters."""
@@ -488,13 +467,10 @@ class PeerPool:
         for peer in self:
             silent = peer.silent_for(now.monotonic)
             place = self._places[peer.address]
-            is_steady = peer.state is PeerState.READY and not silent and now.monotonic - peer.since >= _STEADY_S * 2.0**place.chances
-            if is_steady and place.failures > _MAX_FAILURES:
-                place.failures = _MAX_FAILURES
-                place.chances = min(place.chances + 1, _MAX_CHANCES)
+            if peer.state is PeerState.READY and not silent:
+                place.lasts(now.monotonic - peer.since)
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
             elif peer.is_late(now.monotonic, self._patience) and peer.state is PeerState.READY:
                 self.move(peer, PeerState.SUSPECT)
-                if place.chances and place.failures == _MAX_FAILURES:
-                    place.failures += 1  # that was its chance
+                place.is_late()

@@ -1,0 +1,50 @@
+"""Places: what is known of an address at which a peer may be found."""
+
+from __future__ import annotations
+
+from spvfilter._dataclass import dataclass
+from spvfilter.light.engine.options import Patience
+
+_MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
+_STEADY_S = 45.0  # of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
+_MAX_CHANCES = 10
+
+
+@dataclass(slots=True)
+class Place:
+    """What is known of an address."""
+
+    next_try: float = 0.0
+    failures: int = 0
+    chances: int = 0  # given to it since it was last of use
+    banned_until: float = 0.0  # seconds since 1970
+    was_tried: bool = False  # whether a connection was made, or could not be, in this run
+    services: int | None = None
+    twin: str | None = None  # another address of the same node, which is not connected twice
+    host: str = ""  # to which it has led; empty before
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether connections to it have not ended again and again without having been of use."""
+        return self.failures <= _MAX_FAILURES
+
+    def may_offer(self, service: int, wall: float) -> bool:
+        """Whether it may offer a service, as far as is known: nobody has tried it yet, or it did when it was last there."""
+        if self.banned_until > wall:
+            return False
+        return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
+
+    def pause_s(self, patience: Patience) -> float:
+        """For how many seconds it is left alone now."""
+        return min(patience.retry_s * 2.0 ** max(0, self.failures - 1), patience.max_retry_s)
+
+    def lasts(self, seconds: float) -> None:
+        """Its connection has lasted for so long and owes nothing: in time that is a chance."""
+        if not self.is_reliable and seconds >= _STEADY_S * 2.0**self.chances:
+            self.failures = _MAX_FAILURES
+            self.chances = min(self.chances + 1, _MAX_CHANCES)
+
+    def is_late(self) -> None:
+        """Its peer owes an answer for longer than others take: if it had a chance, that was it."""
+        if self.chances and self.failures == _MAX_FAILURES:
+            self.failures += 1
