@@ -99,7 +99,7 @@ class Swarm:
         now, rng = self.wall(), self.rng
         if node.is_hostile:
             return [wire.AddrV2((*(each.told(60, now) for each in self.hostile), *self._made_up(1_000 - len(self.hostile))))]
-        return [wire.AddrV2(tuple(each.told(rng.uniform(0, 86_400), now) for each in rng.sample(self.nodes, 230)))]
+        return [wire.AddrV2(tuple(each.told(rng.uniform(0, 86_400), now) for each in rng.sample(self.nodes, min(230, len(self.nodes)))))]
 
     def spam(self) -> Message:
         """What a hostile node tells unasked."""

@@ -85,6 +85,7 @@ class Neighbour(NamedTuple):
     since: float  # when it was begun or made, by the monotonic clock
     is_connected: bool
     is_useful: bool  # whether it is ready and offers what is needed
+    is_usual: bool  # whether it is one of the usual number: no named one that is ready and does not offer what is needed
 
 
 @dataclass(slots=True)
@@ -192,7 +193,7 @@ class Discovery:
             filter(is_free, self._anchors),
             self.book.draws(self._random, now.wall, self._kinds(), is_free),
         )
-        usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
+        usual = sum(each.is_usual for each in there)
         while usual + len(found) < self._options.max_peers and self._may_dial(now):
             if not begin(next(drawn, None), Purpose.DISCOVERED):
                 self._due["look"] = now.monotonic + _LOOK_S
@@ -270,7 +271,7 @@ class Discovery:
 
     def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
         """When `choose` should be asked next, by the monotonic clock; never now."""
-        usual = sum(each.purpose in (Purpose.NAMED, Purpose.DISCOVERED) for each in there)
+        usual = sum(each.is_usual for each in there)
         at = now.monotonic + FEELER_S
         if any(each.is_useful for each in there):
             at = min(at, self._due["feeler"])

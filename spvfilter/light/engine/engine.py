@@ -367,6 +367,7 @@ class Engine:
         context.pool.check_patience(context.now)
         if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
             self._laggards.let_go()
+        self._laggards.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
             context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height)))
@@ -395,7 +396,7 @@ class Engine:
         self._choose_way()
         if self._way is Way.WAIT:
             return
-        pool.settle(COMPACT_FILTERS if self._way is Way.COMPACT else BLOOM, context.now)
+        pool.settle(COMPACT_FILTERS if self._way is Way.COMPACT else BLOOM, context.now, self._headers.is_behind)
         if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
             self.status.somebody_has_tip()  # else they are named
             return
@@ -425,6 +426,7 @@ class Engine:
             return Way.COMPACT
         is_greeting = any(peer.serves(COMPACT_FILTERS) and pool.is_reliable(peer) for peer in pool.connected())
         if is_greeting or pool.may_offer(COMPACT_FILTERS, self._context.now):
+            pool.make_room(COMPACT_FILTERS, self._context.now)
             return Way.WAIT
         if self._bloom.members and self._bloom.can_find_all():
             return Way.BLOOM

@@ -122,7 +122,8 @@ class Headers:
             view.is_due = True
         elif not self.is_asked(peer):
             locator = tuple(view.sync.locator()[:101])
-            if not view.best and len(locator) > 1 and locator[0] == self._context.chain.tip_hash:
+            tip = self._context.chain.tip_hash
+            if view.best != tip and len(locator) > 1 and locator[0] == tip:
                 locator = locator[1:]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))

@@ -229,13 +229,36 @@ class PeerPool:
         """When a named address may be connected, by the monotonic clock."""
         return max(slot.since, now.monotonic + self._places[slot.address].banned_until - now.wall)
 
-    def settle(self, service: int, now: Instant) -> None:
-        """Let go of a named peer where one is beyond the limit, once the last of them is ready; such as lack a service go first."""
+    def try_another(self, now: Instant) -> bool:
+        """Connect a named address beyond the limit, the one not tried for longest, until `settle` lets one go; whether there is one."""
+        return self._begin_instead(now, lambda place: True)
+
+    def make_room(self, service: int, now: Instant) -> None:
+        """Where named peers that lack a service have all slots, one of them is let go for an address that may offer it, if there is one."""
+        named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
+        lacking = [peer for peer in named if not peer.serves(service)]
+        if lacking and all(peer.is_ready for peer in named) and self._begin_instead(now, lambda place: place.may_offer(service, now.wall)):
+            self.drop(lacking[-1], DismissedError("another may offer more"), now)
+
+    def _begin_instead(self, now: Instant, is_wanted: Callable[[Place], bool]) -> bool:
+        """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is beyond the limit."""
+        slots = self._named()
+        due = [each for each in slots.free if self._due(each, now) <= now.monotonic and is_wanted(self._places[each.address])]
+        if not due or not slots.is_full:
+            return False
+        self._begin(min(due, key=lambda each: each.since).address, Purpose.NAMED, now)
+        return True
+
+    def settle(self, service: int, now: Instant, is_behind: Callable[[Peer], bool] = lambda peer: False) -> None:
+        """Let go of a named peer where one is beyond the limit, once the last of them is ready.
+
+        Such as lack a service, or are behind the best chain, go first.
+        """
         if len(self._peers) <= self._slots.most:
             return
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         if len(named) > self._slots.most and named[-1].is_ready:
-            address = self._named().given_up({peer.address for peer in self.ready(service)}).address
+            address = self._named().given_up({peer.address for peer in self.ready(service) if not is_behind(peer)}).address
             self.drop(next(peer for peer in named if peer.address == address), DismissedError("others are connected"), now)
 
     def _named(self) -> Slots:
@@ -278,26 +301,27 @@ class PeerPool:
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
         """Whether another address, one that is not banned, is connected once a peer is gone, and is not while it is there."""
-        free = self._named().free if len(self._peers) >= self._slots.most else ()
-        return peer.purpose is not Purpose.NAMED or any(self._places[each.address].banned_until <= now.wall for each in free)
+        if len(self._peers) < self._slots.most:
+            return False
+        if peer.purpose is Purpose.NAMED:
+            return any(self._places[each.address].banned_until <= now.wall for each in self._named().free)
+        assert self._discovery is not None
+        others = [each for each in self._neighbours(self._discovery) if each.number != peer.number]
+        return self._discovery.stranger(now, others, (peer.address, *self._named_addresses)) is not None
 
     def has_host(self, host: str) -> bool:
         """Whether a host is connected."""
         return any(peer.profile is not None and peer.profile.host == host for peer in self._peers.values())
 
     def _neighbours(self, discovery: Discovery) -> list[Neighbour]:
-        return [
-            Neighbour(
-                peer.number,
-                peer.address,
-                peer.profile.host if peer.profile is not None else host_of(peer.address),
-                peer.purpose,
-                peer.since,
-                peer.profile is not None,
-                peer.is_ready and discovery.serves(peer.services),
-            )
-            for peer in self._peers.values()
-        ]
+        def neighbour(peer: Peer) -> Neighbour:
+            host = peer.profile.host if peer.profile is not None else host_of(peer.address)
+            is_useful = peer.is_ready and discovery.serves(peer.services)
+            is_usual = peer.purpose is Purpose.DISCOVERED or (peer.purpose is Purpose.NAMED and (is_useful or not peer.is_ready))
+            is_connected = peer.profile is not None
+            return Neighbour(peer.number, peer.address, host, peer.purpose, peer.since, is_connected, is_useful, is_usual)
+
+        return list(map(neighbour, self._peers.values()))
 
     def next_try(self, now: Instant) -> float | None:
         """When the next connection is due, by the monotonic clock."""

@@ -47,6 +47,11 @@ class Slots:
         self._groups = Counter(each.group for each in there)
         self._hosts = Counter(each.host for each in there)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are there as may be, and none beyond."""
+        return len(self._there) == self.most
+
     def choose(self, candidates: Sequence[Slot]) -> Slot | None:
         """The candidate to connect next, if there is one that gets a slot."""
         wanted = self._wanted()

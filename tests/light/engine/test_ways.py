@@ -11,6 +11,7 @@ from simulation.behaviours.bloom import Liar
 from simulation.behaviours.faulty import NoFilters
 from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
+from spvfilter.light.engine.addresses import BLOOM_NEEDS
 from spvfilter.light.engine.effects import Commit
 from spvfilter.light.engine.engine import Engine, Way
 from spvfilter.light.engine.inputs import Asked, Instant
@@ -26,6 +27,7 @@ from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, tx
 from support.locks import key
 from support.stage import Prompt, stage
+from support.swarm import client
 
 
 class Late(Behaviour):
@@ -172,3 +174,49 @@ def test_an_entry_and_what_must_be_searched_for_it_are_in_one_commit(mode: Mode,
         assert commit.batch.cursor == 4
         before = effects[: effects.index(commit)]
         assert not any(isinstance(effect, Commit) and effect.batch.cursor is not None for effect in before)
+
+
+class OnlyBloom(Prompt):
+    """Serves BIP-37 and no compact filters."""
+
+    services = Service.NETWORK | Service.WITNESS | Service.BLOOM
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_auto_waits_for_no_address_that_has_no_place(most: int, tmp_path: Path) -> None:
+    """Every address is tried once, in the place of one that serves no compact filters."""
+    with stage(tmp_path, Mode.AUTO, *[OnlyBloom] * 4, max_peers=most) as world:
+        world.boot()
+        world.wait_synced(within=30)
+        assert world.has_found_all()
+        assert world.process is not None
+        assert world.process.engine.way is Way.BLOOM  # type: ignore[attr-defined]
+        before = {number for number, each in world.process.connections.items() if each.is_ready}
+        world.pass_time(600)
+        assert before == world.process.connections.keys()
+        assert not world.warnings
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_auto_finds_the_named_peer_with_compact_filters_however_many_have_none(most: int, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.AUTO, *[OnlyBloom] * 5, Prompt, max_peers=most) as world:
+        world.boot()
+        world.wait_synced(within=30)
+        assert world.process is not None
+        assert world.process.engine.way is Way.COMPACT  # type: ignore[attr-defined]
+        assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
+
+
+def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
+    """They have all places that there are, and an address that states compact filters was told of."""
+    with client(1, mode=Mode.AUTO, max_peers=2) as made:
+        named = [node for node in made.swarm.nodes if not node.is_hostile and node.is_up][:2]
+        for node in named:
+            node.services = BLOOM_NEEDS
+        made.named = [node.address for node in named]
+        made.start()
+        made.pass_time(120)
+        assert made.synced
+        assert made.engine.way is Way.COMPACT
+        assert {node.address for node in named} <= {peer.address for peer in made.ready}
+        assert len(made.ready) <= 4
