@@ -140,6 +140,9 @@ class PrivateRelay:
                 self._held[tx.txid] = self._context.lived + left
                 self._write()
                 self._own.record(errand.own)
+                if self._own.find(tx.txid) is None:  # a rival counts, as the caller has been told: nobody gets it
+                    self._end(errand)
+                    return
                 self._context.out.after_commit(partial(self._hand_over, errand))
             case Reject() if message.data == tx.txid and errand.is_handed and is_refusal(message):
                 self._outcomes.refused(errand.own, errand.address, reason_of(message))

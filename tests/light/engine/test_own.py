@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -450,3 +451,35 @@ def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> 
         world.pass_time(1_000)
         assert status(world, txid) is None
         assert txid not in world.truth.regtest.mempool
+
+
+def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block has a rival before the stranger asks for it: the caller is told, so it must not be out there."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        process = world.process
+        assert process is not None
+        coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
+        ours, rival = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900))
+        report, asked = process.report, []
+
+        def late(input: Input) -> None:
+            if isinstance(input, Heard) and isinstance(input.message, GetData) and input.peer in process.private:
+                asked.append(world.timeline.now)
+                world.truth.regtest.submit_tx(rival)
+                world.truth.mine()
+                world.timeline.after(20, partial(report, input))
+            else:
+                report(input)
+
+        monkeypatch.setattr(process, "report", late)
+        txid = send(world, is_private=True, raw=ours)
+        world.pass_time(120)
+        assert len(asked) == 1
+        assert isinstance(answer(world, txid), TxConflictError)
+        assert steps(world, txid) == []
+        assert process.connections.keys().isdisjoint(process.private)
+        world.pass_time(900)
+        assert steps(world, txid) == []
