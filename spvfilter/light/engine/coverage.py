@@ -7,7 +7,7 @@ another of the same group, which proves nothing but may show what was left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
@@ -156,6 +156,17 @@ class Coverage:
         if contest.is_open:
             other = self.unheard or contest
             self.unheard = Contest(min(contest.compared, other.compared), max(contest.stated, other.stated))
+
+    def left_alone(self, first: int, last: int, stood: Mapping[str, int]) -> None:
+        """Nobody is left who stands by our filter headers from height `first` to `last`, and others are taken.
+
+        Who `stood` by them before it was gone, up to which height by address, contradicts those others. It may have been in an earlier run.
+        """
+        for address, height in stood.items():
+            self.contest(address, first - 1, height)
+        if not stood:
+            self._let_go(Contest(first - 1, last))
+            self.is_changed = True
 
     @property
     def contesting(self) -> list[str]:

@@ -20,7 +20,7 @@ from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.coverage import WITNESSES, Coverage
+from spvfilter.light.engine.coverage import MAX_CONTESTS, WITNESSES, Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
@@ -79,11 +79,20 @@ class FilterHeaders:
         self._leader: Peer | None = None
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
+        self._stood: dict[str, int] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
         context.pool.on_gone(self._gone)
-        context.pool.on_lie(lambda peer: coverage.uncontested(peer.address))
+        context.pool.on_lie(self._lied)
+
+    def _lied(self, peer: Peer) -> None:
+        self._stood.pop(peer.address, None)
+        self._coverage.uncontested(peer.address)
 
     def _gone(self, peer: Peer) -> None:
-        self._standings.pop(peer, None)
+        standing = self._standings.pop(peer, None)
+        if standing is not None and standing.vouched >= 0:
+            self._stood[peer.address] = max(standing.vouched, self._stood.pop(peer.address, -1))
+            while len(self._stood) > MAX_CONTESTS:
+                del self._stood[next(iter(self._stood))]
         if peer is self._leader:
             self._leader = None
 
@@ -123,6 +132,7 @@ class FilterHeaders:
         for peer in self.verdicts.turned(height):
             self._standing(peer).is_asked = False
         self._next = min(self._next, height + 1)
+        self._stood = {address: min(stood, height) for address, stood in self._stood.items()}
         for standing in self._standings.values():
             standing.vouched = min(standing.vouched, height)
             if standing.apart is not None and standing.apart.compared > height:
@@ -159,7 +169,12 @@ class FilterHeaders:
             return
         first = min(apart)
         if all(self._standing(peer).apart is not None or self._headers.knows(peer) < first for peer in self.members):
+            last, disputed = self._context.rows.height, self._coverage.disputed.copy()
+            stood = {address: height for address, height in self._stood.items() if height >= first}
             self._give_up(first)
+            self._coverage.left_alone(first, last, stood)
+            for height, block_hash in disputed.items():  # those that state others are no more right for being the last
+                self._coverage.dispute(height, block_hash)
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""

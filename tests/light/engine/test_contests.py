@@ -132,6 +132,20 @@ def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
     assert set(coverage.contesting) == {ONE, OTHER}
 
 
+def test_who_stood_by_what_is_given_up_contradicts_what_is_taken() -> None:
+    coverage = covered()
+    coverage.left_alone(10, 80, {ONE: 50, OTHER: 70})
+    assert doubts(coverage) == [(10, 70)]
+    assert coverage.contesting == [ONE, OTHER]
+    coverage.agrees(OTHER, 90)
+    assert doubts(coverage) == [(10, 50)]
+    coverage.agrees(ONE, 90)
+    assert doubts(coverage) == []
+    coverage.left_alone(10, 80, {})
+    assert doubts(Coverage.parse(coverage.encode())) == [(10, 80)]
+    assert coverage.contesting == []
+
+
 def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
     coverage = covered()
     coverage.contest(ONE, 9, 80)
@@ -262,6 +276,51 @@ def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it
         world.wait_synced(within=120)
         assert world.has_found_all()
         assert world.synced[-1].disputed == ()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("after_s", [0.0, 5.0])
+def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_again(
+    tmp_path: Path, after_s: float, is_restarted: bool
+) -> None:
+    """What the last one there states is taken, and no better known than what it contradicts: a filter of it may hide a payment."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
+        honest, liar = world.nodes
+        liar.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        liar.is_up = True
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        for _ in range(100_000):
+            world.pass_time(0.002)
+            if engine._filter_headers.verdicts._cases:
+                break
+        world.pass_time(after_s)
+        apart = min(engine.coverage.disputed, default=engine.coverage.contests[liar.addresses[0]].compared + 1)
+        searched_whole = dict(engine.coverage.disputed)
+        honest.is_up = False
+        if is_restarted:
+            world.kill()
+        honest.hang_up()
+        world.pass_time(60)
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert world.synced[-1].peers == tuple(liar.addresses)
+        assert world.synced[-1].disputed == ((apart, world.truth.height - 1),)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert searched_whole.items() <= engine.coverage.disputed.items()
+        if not is_restarted:  # else those of the earlier run have no names
+            honest.is_up = True
+            world.pass_time(1_800)
+            world.truth.mine()
+            world.wait_synced(within=120)
+            assert not world.synced[-1].disputed
+        assert world.has_found_all()
+        assert not world.banned
 
 
 def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Path) -> None:
