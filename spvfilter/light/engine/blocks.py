@@ -97,9 +97,18 @@ class BlockRequests:
             return None  # it may still come; suspects are no better
         if able:
             return self._context.random.choice(able)
-        if knowing and not any(peer.has_block(depth) for peer in knowing):
+        if not any(peer.has_block(depth) for peer in knowing):
             self._name_pruners(knowing, wanted.height)
+            self._let_go(wanted)
         return None
+
+    def _let_go(self, wanted: _Wanted) -> None:
+        """Nobody else has a block: drop one that said that it has not, so that it is asked again after a pause. It has the chain."""
+        lacking = next((peer for peer in self._context.pool.ready() if peer in wanted.lacking), None)
+        if lacking is not None:
+            error = UselessPeerError(f"does not have block {wanted.height} of the chain that it has")
+            self._context.pool.drop(lacking, error, self._context.now)
+            self._context.changed()
 
     def _name_pruners(self, peers: list[Peer], height: int) -> None:
         for peer in peers:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.blocks import Strips
+from simulation.world import World
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.light.engine.blocks import BlockRequests
@@ -21,12 +22,15 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.messages.table import GetData
+from spvfilter.wire.messages.table import GetData, InvItem, NotFound
+from spvfilter.wire.session import Session
 from support.stage import Prompt, stage
 
 NOW = Instant(0.0, 1_700_000_000.0)
@@ -115,3 +119,37 @@ def test_a_block_without_its_witnesses_proves_nothing_and_bans_nobody(tmp_path: 
         assert any("without the witnesses" in str(each.error) for each in world.warnings)
         assert not world.banned
         assert world.has_found_all()
+
+
+class _Denying(Responder):
+    def __init__(self, regtest: Regtest, session: Session, denied: set[bytes]) -> None:
+        super().__init__(regtest, session)
+        self._denied = denied
+
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
+        if block.hash in self._denied:
+            super().on_block_wanted(block, kind)
+        else:
+            self._denied.add(block.hash)
+            self.send(NotFound((InvItem(kind, block.hash),)))
+
+
+class Denies(Prompt):
+    """Says of each block once that it does not have it."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        super().__init__(rng, world)
+        self._denied = {block.hash for block in world.truth.regtest.chain.active[:-100]}
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        return _Denying(view, session, self._denied)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_block_that_all_said_they_do_not_have_is_asked_for_again(number: int, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, *[Denies] * number) as world:
+        world.boot()
+        world.wait_synced(within=1_800)
+        assert world.has_found_all()
+        assert {"does not have block" in str(each.error) for each in world.warnings} == {True}
+        assert not world.banned
