@@ -134,6 +134,7 @@ class Tick:
 
 MAX_WORK = 2_000  # of one input, in units of about a microsecond, unless it is a single message that cannot be cut; ours
 _CUT_AT = 2_000  # items of a part of an inv, getdata or notfound
+_ADDRESSES = 50  # of a part of an addr or addrv2
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
@@ -173,6 +174,9 @@ def _parts(event: wire.Received | wire.ReceivedFilters) -> Iterator[wire.Receive
         case wire.Received(Inv(items) | GetData(items) | NotFound(items) as message) if len(items) > _CUT_AT:
             for at in range(0, len(items), _CUT_AT):
                 yield wire.Received(type(message)(items[at : at + _CUT_AT]))
+        case wire.Received(Addr(addresses) | AddrV2(addresses) as message) if len(addresses) > _ADDRESSES:
+            for at in range(0, len(addresses), _ADDRESSES):
+                yield wire.Received(type(message)(addresses[at : at + _ADDRESSES]))
         case _:
             yield event
 
@@ -187,7 +191,7 @@ def _work(event: wire.Received | wire.ReceivedFilters) -> int:
         case wire.Received(Inv(items) | GetData(items) | NotFound(items)):
             return 10 + len(items)
         case wire.Received(Addr(addresses) | AddrV2(addresses)):
-            return 10 + 4 * len(addresses)
+            return 10 + 60 * len(addresses)  # of IPv6, where an address book is kept
         case wire.Received(Tx(raw)):
             return 20 + len(raw) // 50
         case wire.Received(Block(raw)):

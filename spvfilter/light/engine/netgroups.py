@@ -42,7 +42,7 @@ def netgroup(host: str) -> str:
     if address.version == 6:
         mapped = address.ipv4_mapped
         if mapped is None:
-            return str(ipaddress.ip_network((address, 32), strict=False))
+            return f"{ipaddress.IPv6Address(address.packed[:4] + bytes(12))}/32"
         address = mapped
     first, second, _ = str(address).split(".", 2)
     return f"{first}.{second}.0.0/16"

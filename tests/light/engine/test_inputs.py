@@ -12,6 +12,7 @@ from spvfilter.light.engine.inputs import MAX_WORK, Fenced, Heard, HeardTogether
 from spvfilter.wire import events
 from spvfilter.wire.events import Received, ReceivedFilters, SessionEvent
 from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 
 RNG = random.Random(1)
@@ -40,6 +41,18 @@ def test_a_message_of_many_items_comes_in_parts_and_a_pong_after_all_of_them(kin
     assert [item for part in parts for item in part] == list(ITEMS)
     assert all(0 < len(part) <= MAX_WORK for part in parts)
     assert all(isinstance(message, kind) for each in made for message in messages_in(each))  # type: ignore[arg-type]  # they are classes
+
+
+@pytest.mark.parametrize("kind", [wire.Addr, wire.AddrV2])
+def test_addresses_come_in_parts_each_of_which_an_address_book_takes_in_little_time(
+    kind: Callable[[tuple[PeerAddress, ...]], Message],
+) -> None:
+    told = tuple(PeerAddress(at, 1, NetId.IPV6, b"\x26" + RNG.randbytes(15), 8333) for at in range(1_000))
+    made = list(inputs_of(7, [Received(kind(told)), events.Fenced(5)], lambda nonce: nonce))
+    assert made[-1] == Fenced(7, 5)
+    parts = [message.addresses for each in made for message in messages_in(each) if isinstance(message, wire.Addr | wire.AddrV2)]
+    assert [each for part in parts for each in part] == list(told)
+    assert len(parts) == len(made) - 1 >= 20
 
 
 def test_fifty_messages_that_came_together_are_several_inputs_where_they_are_much_work() -> None:

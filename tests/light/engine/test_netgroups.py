@@ -57,3 +57,10 @@ def test_text_is_an_ipv4_address_where_ipaddress_reads_it_so(text: str) -> None:
     if read is None:
         with pytest.raises(ValueError, match="does not appear to be"):
             is_public(text, NetId.IPV4)
+
+
+@given(st.lists(st.sampled_from((0, 1, 0x20, 0x26, 0xFF)) | st.integers(0, 255), min_size=16, max_size=16).map(bytes))
+def test_an_ipv6_address_is_of_a_group_as_ipaddress_has_it(packed: bytes) -> None:
+    address = ipaddress.IPv6Address(packed)
+    if address.ipv4_mapped is None:
+        assert netgroup(str(address)) == str(ipaddress.ip_network((packed, 32), strict=False))
