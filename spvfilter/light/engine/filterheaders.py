@@ -79,6 +79,7 @@ class FilterHeaders:
         self._leader: Peer | None = None
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
+        self._alone_since: float | None = None  # when the last peer that stood by our filter headers was gone, where others are stated
         self._stood: dict[str, int] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
@@ -163,18 +164,25 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_allies(self) -> None:
-        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say so."""
+        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say so.
+
+        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched twice.
+        """
         apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
-        if not apart or any(standing.is_asked for standing in self._standings.values()):
+        first, now = min(apart, default=0), self._context.now.monotonic
+        if not apart or any(self._standing(peer).apart is None and self._headers.knows(peer) >= first for peer in self.members):
+            self._alone_since = None
             return
-        first = min(apart)
-        if all(self._standing(peer).apart is not None or self._headers.knows(peer) < first for peer in self.members):
-            last, disputed = self._context.rows.height, self._coverage.disputed.copy()
-            stood = {address: height for address, height in self._stood.items() if height >= first}
-            self._give_up(first)
-            self._coverage.left_alone(first, last, stood)
-            for height, block_hash in disputed.items():  # those that state others are no more right for being the last
-                self._coverage.dispute(height, block_hash)
+        self._alone_since = now if self._alone_since is None else self._alone_since
+        stood = {address: height for address, height in self._stood.items() if height >= first}
+        allowed = self._context.options.patience.answer_s if stood else 0.0
+        if now - self._alone_since < allowed or any(standing.is_asked for standing in self._standings.values()):
+            return
+        last, disputed = self._context.rows.height, self._coverage.disputed.copy()
+        self._give_up(first)
+        self._coverage.left_alone(first, last, stood)
+        for height, block_hash in disputed.items():  # those that state others are no more right for being the last
+            self._coverage.dispute(height, block_hash)
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""

@@ -397,3 +397,27 @@ def discovering(contesting: list[str]) -> Run:
     for number in range(300):
         discovery.book.add(f"{101 + number // 256}.{number % 256}.0.1:8333", 0x49, START, "1.1", START)
     return run
+
+
+def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
+    """Otherwise one that contradicts has all that is above fetched again each time that another loses its connection."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert engine.coverage.contests
+        given_up: list[int] = []
+        engine._filter_headers._given_up = given_up.append
+        for _ in range(3):
+            world.nodes[0].hang_up()
+            world.pass_time(60)
+        assert not given_up
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert world.has_found_all()
