@@ -75,23 +75,36 @@ def translated(path: pathlib.Path) -> Iterator[None]:
         raise kind(f"{path}: {error.strerror}") from error
 
 
-_LENGTHS = [size.to_bytes(8, "little") for size in range(256)]
+def _heads(kind: bytes) -> list[bytes]:
+    """By the length of a value: what stands before it in a row that is marked."""
+    return [kind + size.to_bytes(8, "little") for size in range(256)]
+
+
+_INTS, _BYTES, _STRS = _heads(b"i"), _heads(b"b"), _heads(b"s")
+_NONE = b"N" + (4).to_bytes(8, "little") + b"None"
+_SMALL = [_INTS[len(data)] + data for data in (b"%d" % value for value in range(256))]
 
 
 def mark(table: str, row: Sequence[object]) -> int:
     """63-bit checksum over a row of str, bytes, int and None; it shows whether the row is as it was written."""
     parts = [table.encode()]
     for value in row:
-        if isinstance(value, int):
-            kind, data = b"i", b"%d" % value
-        elif isinstance(value, bytes):
-            kind, data = b"b", value
+        if isinstance(value, bytes):
+            heads, data = _BYTES, value
+        elif value is None:
+            parts.append(_NONE)
+            continue
+        elif isinstance(value, int):
+            if 0 <= value < 256:
+                parts.append(_SMALL[value])
+                continue
+            heads, data = _INTS, b"%d" % value
         elif isinstance(value, str):
-            kind, data = b"s", value.encode("utf-8", "surrogatepass")
-        else:  # None; a number with a fraction only in a damaged file
-            kind, data = type(value).__name__[:1].encode(), str(value).encode()
+            heads, data = _STRS, value.encode("utf-8", "surrogatepass")
+        else:  # a number with a fraction, only in a damaged file
+            heads, data = _heads(type(value).__name__[:1].encode()), str(value).encode()
         size = len(data)
-        parts += (kind, _LENGTHS[size] if size < 256 else size.to_bytes(8, "little"), data)
+        parts += (heads[size] if size < 256 else heads[0][:1] + size.to_bytes(8, "little"), data)
     return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest(), "little") >> 1
 
 
