@@ -207,7 +207,7 @@ class MempoolWatch:
             self._heard.pop(each, None)
         item = InvItem(InvType.WITNESS_TX, tx.txid)
         for peer, stand in self._stands.items():
-            if ids.isdisjoint(stand.heard) or not ids.isdisjoint(stand.asked):
+            if stand.heard.keys().isdisjoint(ids) or not stand.asked.keys().isdisjoint(ids):
                 continue
             link = self._bloom.link(peer)
             if link.filter is None:
@@ -256,7 +256,7 @@ class MempoolWatch:
         unfinished.spend(len(raw) / _PER_UNIT)
         tx = Transaction.parse(raw)
         ids = {tx.txid, tx.wtxid}
-        groups = dict.fromkeys([group, *(peer.group for peer, stand in self._stands.items() if not ids.isdisjoint(stand.heard))])
+        groups = dict.fromkeys([group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))])
         return books.add_unconfirmed(raw, self._context.stamp(), words=groups)
 
     def abandon(self, txid: bytes) -> None:
