@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from simulation import oracle
 from simulation.violation import Violation
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import StoredTx, TxStatus
 from support.ledger import check_ledger
 
 if TYPE_CHECKING:
@@ -14,19 +15,22 @@ if TYPE_CHECKING:
     from spvfilter.store.store import Store
 
 
-def check_balance(world: World, *, whole: bool = True, may_lack: bool = False) -> None:
-    """True: the views are what follows from the events and from the chain and, if `whole`, from the database's matches.
+def check_views(store: Store) -> None:
+    """True, at every moment: the views are what follows from the database's matches."""
+    try:
+        check_ledger(store)
+    except AssertionError as error:
+        raise Violation("true", f"the views differ from the database's matches: {error}") from error
+
+
+def check_balance(world: World, *, may_lack: bool = False) -> None:
+    """True: the views are what follows from the events and from the chain.
 
     With `may_lack`, blocks of the chain were told as disputed.
     """
     process = world.process
     assert process is not None
     store = process.disk.store
-    try:
-        if whole:
-            check_ledger(store)
-    except AssertionError as error:
-        raise Violation("true", f"the views differ from the database's matches: {error}") from error
     balance = store.views.balance()
     world.log.read_on(store)
     for whose, books in (("events since the start", process.books), ("events from the first one on", world.log.books)):
@@ -43,14 +47,18 @@ def check_balance(world: World, *, whole: bool = True, may_lack: bool = False) -
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
         if there != balance.confirmed + balance.immature:
             raise Violation("true", f"the chain has {there} satoshi of ours, the views {balance}")
-    check_rivals(store)
-    waiting_txs = {entry.txid for entry in store.views.history(limit=None) if entry.status is TxStatus.PENDING and entry.net}
+    unconfirmed = process.disk.unconfirmed()
+    check_rivals(unconfirmed)
+    latest = store.views.history(limit=max(1, len(unconfirmed)))
+    if absent := unconfirmed.keys() - {entry.txid for entry in latest}:
+        raise Violation("true", f"the history does not begin with what is unconfirmed: it lacks {len(absent)} transactions")
+    waiting_txs = {entry.txid for entry in latest if entry.status is TxStatus.PENDING and entry.net}
     if unknown := waiting_txs - process.books.waiting():
         raise Violation("true", f"{len(unknown)} pending transactions of the history were not told of")
 
 
-def check_rivals(store: Store) -> None:
+def check_rivals(unconfirmed: Mapping[bytes, StoredTx]) -> None:
     """True: of unconfirmed transactions that spend the same, one counts."""
-    spent = [point for each in store.unconfirmed().values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)]
+    spent = [point for each in unconfirmed.values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)]
     if len(set(spent)) < len(spent):
         raise Violation("true", "two pending transactions that spend the same count")

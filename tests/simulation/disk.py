@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST, Network
+from spvfilter.store.ledger import StoredTx
 from spvfilter.store.store import Store
 
 SLOWEST_S = 0.2
@@ -57,10 +58,18 @@ class DiskQueue:
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
         self._slowness = slowness  # seconds
+        self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # rows changed up to then, and what was read
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
+
+    def unconfirmed(self) -> Mapping[bytes, StoredTx]:
+        """The database's unconfirmed transactions, which are read again only if a row of it has changed."""
+        changes = self.store._db.total_changes
+        if self._unconfirmed[0] != changes:
+            self._unconfirmed = changes, self.store.unconfirmed()
+        return self._unconfirmed[1]
 
     def put(self, effect: Commit | Emit | Read) -> None:
         """Do this after everything put before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from simulation import oracle
@@ -14,7 +15,7 @@ from simulation.violation import Violation
 from simulation.weight import weigh
 from simulation.wishes import claimed
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages.table import FilterLoad, Message
@@ -22,7 +23,6 @@ from spvfilter.wire.messages.table import FilterLoad, Message
 if TYPE_CHECKING:
     from simulation.host import EngineLike, Process
     from simulation.world import World
-    from spvfilter.store.store import Store
 
 _PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
@@ -132,10 +132,10 @@ def check_claims(world: World, when: str) -> None:
     check_same(told, there, f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
 
 
-def check_modest(engine: EngineLike, store: Store) -> None:
+def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> None:
     """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed transactions."""
     weight = weigh(engine)
-    pending = sum(len(each.raw) for each in store.unconfirmed().values())
+    pending = sum(len(each.raw) for each in unconfirmed.values())
     if weight.objects > _MOST_OBJECTS + pending // 10 or weight.size > _MOST_BYTES + 3 * pending:
         raise Violation("modest", f"the engine holds {weight.objects:,} objects and {weight.size:,} bytes")
 
@@ -143,7 +143,7 @@ def check_modest(engine: EngineLike, store: Store) -> None:
 def is_settled(world: World) -> bool:
     """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should be."""
     try:
-        check_end(world, whole=False)
+        check_end(world)
     except Violation:
         return False
     return True
@@ -154,7 +154,7 @@ def unsent(world: World) -> list[bytes]:
     if world.process is None:
         return []
     regtest, found = world.truth.regtest, []
-    for txid, pending in world.process.disk.store.unconfirmed().items():
+    for txid, pending in world.process.disk.unconfirmed().items():
         if pending.own and txid not in regtest.mempool and world.truth.would_take(pending.raw):
             found.append(txid)
     return found
@@ -182,15 +182,12 @@ def untold(world: World) -> set[bytes]:
     if world.process is None or not world.options.mempool:
         return set()
     missing = world.truth.ours_waiting(world.is_wanted) - world.process.books.waiting()
-    known = world.process.disk.store.unconfirmed()
+    known = world.process.disk.unconfirmed()
     return {txid for txid in missing if txid not in known or known[txid].status is not TxStatus.REPLACED}
 
 
-def check_end(world: World, *, whole: bool = True) -> None:
-    """Alive, true and just, once faults have ended and the time to settle has passed.
-
-    Unless `whole`, what holds at every moment is left out: that the views follow from the database's matches.
-    """
+def check_end(world: World) -> None:
+    """Alive, true and just, once faults have ended and the time to settle has passed."""
     process = world.process
     if process is None:
         raise Violation("alive", "the client does not run")
@@ -209,7 +206,7 @@ def check_end(world: World, *, whole: bool = True) -> None:
         check_searched(world, process, synced)
     check_same(_without(process.books.confirmed(), doubted), there, "the events", allowed)
     check_same(_without(process.stored(), doubted), there, "the database's matches", allowed)
-    check_balance(world, whole=whole, may_lack=bool(doubted))
+    check_balance(world, may_lack=bool(doubted))
     if world.keychain is not None:
         world.keychain.check_end(world, process)
     if not world.may_miss() and not doubted:
@@ -229,21 +226,21 @@ def check_end(world: World, *, whole: bool = True) -> None:
 def check_waiting(world: World) -> None:
     """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts."""
     assert world.process is not None
-    waiting, store = world.process.books.waiting(), world.process.disk.store
+    waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
     spender: dict[bytes, bytes] = {}
     confirmed: set[bytes] = set()
     for block in world.truth.regtest.chain.active:
         for tx in oracle.read_block(block.raw):
             confirmed.add(tx.txid)
             spender.update((outpoint, tx.txid) for outpoint in tx.spends)
-    for txid, pending in store.unconfirmed().items():
+    for txid, pending in unconfirmed.items():
         if txid in confirmed:
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.options.mode is not Mode.COMPACT:
             continue  # a peer's filter does not have what foreign payments spend
         if txid in world.truth.relayed and any(outpoint in spender for outpoint in oracle.spends(pending.raw)):
             raise Violation("true", f"an unconfirmed transaction contradicts a block: {txid[::-1].hex()}")
-    if unknown := waiting - store.unconfirmed().keys():
+    if unknown := waiting - unconfirmed.keys():
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
 
 

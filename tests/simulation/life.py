@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from simulation import invariants
+from simulation.balance import check_views
 from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
 from simulation.keychain import Keychain
@@ -184,9 +185,11 @@ def _happen(plan: Plan, world: World) -> None:
     while world.timeline.now < duration + SETTLE_S and settled < 2:  # twice, since who comes last may show that all is to be searched again
         world.timeline.run(world.timeline.now + _STEP_S)
         settled = settled + 1 if invariants.is_settled(world) else 0
-    invariants.check_end(world)
+    if settled < 2:
+        invariants.check_end(world)  # else that was seen just now
     assert world.process is not None
-    invariants.check_modest(world.process.engine, world.process.disk.store)
+    check_views(world.process.disk.store)
+    invariants.check_modest(world.process.engine, world.process.disk.unconfirmed())
 
 
 def _moment(rng: random.Random, duration: float) -> float:

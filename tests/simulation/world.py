@@ -168,7 +168,7 @@ class World:
         self.log.told(event, process.disk.store)
         if isinstance(event, MatchFound) and event.match.height is None and self.timeline.now >= self._rivals_at:
             self._rivals_at = self.timeline.now + _RIVALS_S
-            check_rivals(process.disk.store)
+            check_rivals(process.disk.unconfirmed())
         if isinstance(event, Synced):
             if self.keychain is not None:
                 self.keychain.check_kept(process)
@@ -314,7 +314,7 @@ class World:
             node.is_up = True
             node.behaviour.calm()
         if self.process is not None:
-            invariants.check_modest(self.process.engine, self.process.disk.store)
+            invariants.check_modest(self.process.engine, self.process.disk.unconfirmed())
             self.process.steps_left = None
             self.process.disk.fails_at = None
             self.process.disk.set_full(False)
