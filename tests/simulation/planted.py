@@ -180,7 +180,7 @@ def only_the_first_difference_is_looked_at() -> list[Change]:
 
 @bug(Mode.COMPACT, seed=3)
 def peers_are_not_heard_about_filter_headers() -> list[Change]:
-    return [(FilterHeaders, "_hear", _nothing), (FilterHeaders, "_agreed_height", lambda self: -1)]
+    return [(FilterHeaders, "_hear", _nothing), (FilterHeaders, "_agreed_height", lambda self, number: -1)]
 
 
 @bug(Mode.COMPACT, "WrongBlocks", "WrongBlocks")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, isfunction, signature
+
 import pytest
 
 from simulation.command import hunt_one
@@ -39,6 +41,17 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_what_a_bug_changes_is_there(name: str) -> None:
     assert changes_of(name)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_takes_the_arguments_of_what_it_replaces(name: str) -> None:
+    """Else every life would notice it, by the TypeError."""
+    for owner, attribute, instead in changes_of(name):
+        true = getattr(owner, attribute)
+        if isfunction(true) and isfunction(instead):
+            taken = signature(true).parameters.values()
+            named = {each.name: each for each in taken if each.kind is Parameter.KEYWORD_ONLY}
+            signature(instead).bind(*(each for each in taken if each.kind is Parameter.POSITIONAL_OR_KEYWORD), **named)
 
 
 def test_there_are_enough_of_them() -> None:
