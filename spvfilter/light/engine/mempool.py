@@ -19,6 +19,7 @@ from spvfilter.light.engine.outcomes import Outcomes
 from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.privately import PrivateRelay
+from spvfilter.light.engine.saved import Held
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -53,7 +54,7 @@ class _Stand:
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, float]) -> None:
+    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, Held]) -> None:
         """`private` is what an earlier run gave to one peer alone (Saved)."""
         self._context = context
         self._scripts = scripts

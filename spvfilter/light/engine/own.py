@@ -86,6 +86,7 @@ class OwnTxs:
         own.input_values = input_values or own.input_values
         own.is_called = True
         own.free_at = min(own.free_at, free_at)
+        own.is_private = free_at > now
         if books.has_tx(tx.txid):
             self.record(own)
             if own.began is None:
@@ -346,11 +347,12 @@ class OwnTxs:
             return
         now, random = self._context.now.monotonic, self._context.random
         if not own.echoed:
-            own.free_at = min(own.free_at, now)
+            # whoever is told of a private one learns that it is ours, since we announce no other
+            own.free_at = now + random.uniform(*SLOW_S) if own.is_private else min(own.free_at, now)
             for each in own.due:
-                own.due[each] = now + (random.uniform(*SLOW_S) if each in own.offers else random.expovariate(1 / REST_S))
+                own.due[each] = max(now, own.free_at) + (random.uniform(*SLOW_S) if each in own.offers else random.expovariate(1 / REST_S))
         self._outcomes.echoed(own, peer.address)
-        own.due[peer] = now + random.uniform(*SLOW_S)
+        own.due[peer] = max(now, own.free_at) + random.uniform(*SLOW_S)
         self._next_at = min(self._next_at, *own.due.values())
 
     def _taken(self, own: OwnTx) -> None:

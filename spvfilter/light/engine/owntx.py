@@ -40,6 +40,7 @@ class OwnTx:
     is_called: bool = False  # somebody waits to hear what becomes of it
     is_taken: bool = False  # a peer has it, or has fetched it and does not tell more
     free_at: float = 0.0  # before which only one peer may have it
+    is_private: bool = False  # given to strangers, until nothing was heard of it for a while
     status: TxStatus = TxStatus.PENDING  # that was told last
     due: dict[Peer, float] = field(default_factory=dict)  # when each peer is offered it next
     offers: dict[Peer, Offer] = field(default_factory=dict)

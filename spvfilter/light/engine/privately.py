@@ -1,8 +1,9 @@
 """Private broadcast: a transaction is given to one stranger first, in a connection that shows nothing else of ours.
 
 As Core's private broadcast: the connection is made for this transaction alone, announces it, hands it over and ends. No filter, no question
-and no other transaction of ours goes over it, and none of the peers that are connected is told of the transaction before one of them has
-announced it by itself, or a random time has passed, in which a stranger that passes transactions on would have been heard of.
+and no other transaction of ours goes over it. If a peer that is connected announces the transaction by itself, it is on its way, and none
+of them is told of it at all: they would learn that it is ours. If no block has it after a day or so, another stranger gets it. If nobody
+announces it for a random time, in which a stranger that passes transactions on would have been heard of, all peers are told.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
 from spvfilter.light.engine.outcomes import Outcomes
-from spvfilter.light.engine.own import OwnTxs
+from spvfilter.light.engine.own import SLOW_S, OwnTxs
 from spvfilter.light.engine.owntx import OwnTx, is_refusal, reason_of
-from spvfilter.light.engine.saved import PRIVATE_NOTE
+from spvfilter.light.engine.saved import PRIVATE_NOTE, Held
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
@@ -48,21 +49,22 @@ class _Errand:
 class PrivateRelay:
     """Connections made for one transaction each; the pool of peers does not know them."""
 
-    def __init__(self, context: Context, own: OwnTxs, outcomes: Outcomes, held: Mapping[str, float]) -> None:
-        """`held` is what an earlier run gave to a stranger, by txid in hex, and until when others are not offered it."""
+    def __init__(self, context: Context, own: OwnTxs, outcomes: Outcomes, held: Mapping[str, Held]) -> None:
+        """`held` is what an earlier run gave to a stranger, by txid in hex."""
         self._context = context
         self._own = own
         self._outcomes = outcomes
         self._errands: dict[int, _Errand] = {}  # by the connection's number
-        self._held = {bytes.fromhex(txid): until for txid, until in held.items()}  # until when (seconds since 1970) others do not get it
+        self._held = {bytes.fromhex(txid): each for txid, each in held.items()}
 
     def resume(self) -> None:
         """What an earlier run gave to a stranger is held back as long as was meant then, whatever our clock shows now."""
-        for txid, until in self._held.items():
+        for txid, held in self._held.items():
             own = self._own.find(txid)
-            left = min(until - self._context.lived, 2 * self._context.options.patience.reply_s)
+            most = SLOW_S[1] if held.is_echoed else 2 * self._context.options.patience.reply_s
+            left = min(held.until - self._context.lived, most)
             if own is not None:
-                own.free_at = self._context.now.monotonic + max(0.0, left)
+                own.is_private, own.free_at = True, self._context.now.monotonic + max(0.0, left)
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
         """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
@@ -136,9 +138,7 @@ class PrivateRelay:
         match message:
             case GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items) and not errand.is_handed:
                 errand.is_handed = True
-                left = errand.own.free_at - self._context.now.monotonic
-                self._held[tx.txid] = self._context.lived + left
-                self._write()
+                self._hold(errand.own)
                 self._own.record(errand.own)
                 if self._own.find(tx.txid) is None:  # a rival counts, as the caller has been told: nobody gets it
                     self._end(errand)
@@ -196,17 +196,44 @@ class PrivateRelay:
         for errand in list(self._errands.values()):
             if now >= errand.until:
                 self._failed(errand)
-        over = [txid for txid in self._held if (own := self._own.find(txid)) is None or own.free_at <= now]
-        for txid in over:
-            del self._held[txid]
-        if over:
-            self._write()
+        for txid, held in list(self._held.items()):
+            own = self._own.find(txid)
+            if own is None or not own.is_private:  # ended, or broadcast again to all
+                self._let_go(txid)
+            elif own.echoed and not held.is_echoed:
+                self._hold(own)
+            elif own.free_at <= now and held.is_echoed:
+                self._send_again(own)
+            elif own.free_at <= now:
+                own.is_private = False
+                self._let_go(txid)
+
+    def _send_again(self, own: OwnTx) -> None:
+        """It was on its way, and no block has it: another stranger gets it, if there is one now."""
+        own.free_at = self._context.now.monotonic + self._context.random.uniform(*SLOW_S)
+        own.due.clear()
+        self._hold(own, is_echoed=True)
+        address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
+        if address is not None and len(self._errands) < MAX_AT_ONCE:
+            self._set_out(own, address, [])
+
+    def _hold(self, own: OwnTx, *, is_echoed: bool = False) -> None:
+        """Others are not offered it before `free_at`."""
+        held = self._held.get(own.tx.txid)
+        is_echoed = is_echoed or bool(own.echoed) or (held is not None and held.is_echoed)
+        self._held[own.tx.txid] = Held(self._context.lived + own.free_at - self._context.now.monotonic, is_echoed)
+        self._write()
+
+    def _let_go(self, txid: bytes) -> None:
+        del self._held[txid]
+        self._write()
 
     def _write(self) -> None:
-        held = {txid.hex(): until for txid, until in self._held.items()}
+        held = {txid.hex(): each for txid, each in self._held.items()}
         self._context.books.batch.notes[PRIVATE_NOTE] = json.dumps(held).encode("ascii")
 
     @property
     def next_at(self) -> float:
         """When `advance` should be called next, by the monotonic clock."""
-        return min((errand.until for errand in self._errands.values()), default=float("inf"))
+        held = (own.free_at for txid in self._held if (own := self._own.find(txid)) is not None)
+        return min((*(errand.until for errand in self._errands.values()), *held), default=float("inf"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
@@ -33,6 +33,13 @@ _KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory,
 _OWN_KEPT_DEPTH = 20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
 
 
+class Held(NamedTuple):
+    """How long peers are not offered a private transaction."""
+
+    until: float  # seconds since 1970
+    is_echoed: bool  # whether one of them announced it by itself
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     """The state of an earlier run, or of none."""
@@ -46,7 +53,7 @@ class Saved:
     secret: bytes
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)  # addresses to connect first
-    private: dict[str, float] = field(default_factory=dict)  # by txid: until when (seconds since 1970) only one peer may have it
+    private: dict[str, Held] = field(default_factory=dict)  # by txid: what only strangers were given
     events: EventLog = field(default_factory=EventLog)  # which there are
     has_filters: bool = False  # whether any compact filter is kept
 
@@ -92,7 +99,7 @@ class Saved:
             events=store.events.log,
             has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
-            private={str(txid): float(until) for txid, until in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
+            private={str(txid): Held(*held) for txid, held in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
+from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects, Taker
 from simulation.node import Node
 from simulation.world import World
 from spvfilter.errors import PrivacyError, TxConflictError, TxRefusedError, UselessPeerError
@@ -21,7 +21,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.events import Received
-from spvfilter.wire.messages.table import FeeFilter, GetAddr, GetData, InvItem, InvType
+from spvfilter.wire.messages.table import FeeFilter, GetAddr, GetData, Inv, InvItem, InvType, Message
 from spvfilter.wire.session import Session
 from support.locks import LOCKS, STRANGER
 from support.stage import Prompt, Stage, stage
@@ -365,6 +365,51 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
         told = steps(world, txid)
         assert [peer for peer, step in told if step is BroadcastStep.SENT] == list(known.sent)
         assert {peer for peer, step in told if step is BroadcastStep.ECHOED}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: bool, tmp_path: Path) -> None:
+    """We announce nothing but our own: a peer that says nothing of it would learn whose it is."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, max_peers=2) as world:
+        announced: list[bytes] = []
+
+        def sent(message: Message) -> None:
+            if isinstance(message, Inv):
+                announced.extend(item.hash for item in message.items)
+
+        world.privacy.sent = sent  # type: ignore[method-assign]
+        synced(world)
+        while stranger(world).behaviour.name != "Prompt":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        raw = spend(world)
+        txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
+        world.pass_time(130)
+        assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
+        assert announced.count(wtxid) == 1  # to the stranger
+        if restarts:
+            world.kill()
+        world.pass_time(10_000)
+        assert announced.count(wtxid) == 1
+        world.truth.mine()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFIRMED
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_one_that_no_block_has_for_long_is_given_to_another_stranger(restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(130)
+        assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
+        mempool = world.truth.regtest.mempool
+        raw = next(tx for tx in mempool if tx.txid == txid)
+        mempool.remove_for([raw])  # no node has it any more
+        if restarts:
+            world.kill()
+        world.pass_time(40 * 3_600)
+        assert txid in mempool
 
 
 def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
