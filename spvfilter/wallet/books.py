@@ -21,9 +21,9 @@ from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
-from spvfilter.wallet.kept import KeptTransactions, filter_elements
+from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
-from spvfilter.wallet.scanned import ScannedBlock
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, made_by, why_impossible
 from spvfilter.wallet.words import Groups
 from spvfilter.watch.match import Completeness, Match
@@ -153,28 +153,29 @@ class Books:
         """Keep matched transactions: a reorganisation makes them unconfirmed again, but for coinbases."""
         raws = block.by_position()
         for hit in hits:
-            if hit.txid in self._kept:
-                continue
-            pending = self.unconfirmed.pending.get(hit.txid) or self.ended.own(hit.txid)
-            raw = raws[hit.position] if pending is None or not pending.own else pending.raw
-            kept = StoredTx(raw, TxStatus.CONFIRMED, own=False) if pending is None else pending
-            kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, rival=None, hits=())
-            kept = kept._replace(block_hash=block.hash, height=block.height, position=hit.position)
-            self.ended.forget(hit.txid)
-            self.batch.transactions[hit.txid] = kept
-            if hit.position:
-                self._kept.keep(hit.txid, kept)
+            if hit.txid not in self._kept:
+                self._keep(hit.txid, FoundTx(hit.position, raws[hit.position]), block)
+
+    def _keep(self, txid: bytes, found: FoundTx, block: ScannedBlock) -> None:
+        kept = confirmed(self.unconfirmed.pending.get(txid) or self.ended.own(txid), found, block)
+        self.ended.forget(txid)
+        self.batch.transactions[txid] = kept
+        if found.position:
+            self._kept.keep(txid, kept)
 
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
 
-        Either kind spends an outpoint that an unconfirmed transaction spends.
+        Either kind spends an outpoint that an unconfirmed transaction spends. One that we broadcast is kept, though nothing of it is ours.
         """
         freed: list[bytes] = []
-        for raw, inputs in block.inputs():
+        for found, inputs in block.inputs():
             rivals = [txid for outpoint in inputs for txid in self.unconfirmed.spenders(outpoint)]
             if rivals:
-                tx = Transaction.parse(raw)
+                tx = Transaction.parse(found.raw)
+                before = self.unconfirmed.pending.get(tx.txid)
+                if before is not None and before.own and tx.txid not in self._kept:
+                    self._keep(tx.txid, found, block)
                 if self.unconfirmed.remove(tx.txid) is not None and tx.txid not in self._kept:
                     self.batch.transactions[tx.txid] = None
                 freed += map(tx.outpoint, range(len(tx.span.outputs)))
@@ -248,7 +249,7 @@ class Books:
                 events.append(MatchWithdrawn(self.match_of(found.hit, found), Reason.REORG))
             if height <= self.searched or lost:
                 events.append(BlockDisconnected(height, hashes[height - fork - 1]))
-            txids = dict.fromkeys(found.hit.txid for found in lost)
+            txids = self._kept.at(height, (found.hit.txid for found in lost))
             returning += (kept for txid in reversed(txids) if (kept := self._forget_tx(txid)) is not None)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         self.blocks.cut(fork)
@@ -307,7 +308,7 @@ class Books:
         if why_impossible(tx) is not None:
             return []
         hits = self.watch.table.scan_tx(tx.raw)
-        if any(identity(hit) in self._confirmed for hit in hits):
+        if tx.txid in self._kept or any(identity(hit) in self._confirmed for hit in hits):
             return []  # confirmed already
         spender = self.spender_of(tx)
         if spender is not None:

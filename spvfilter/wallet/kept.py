@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from spvfilter.kernel import Hit
-from spvfilter.store.ledger import StoredTx
+from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.invented import InventedOutpoints
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 
 
@@ -16,6 +17,7 @@ class KeptTransactions:
 
     def __init__(self) -> None:
         self._txs: dict[bytes, StoredTx] = {}
+        self._own_at: dict[int, dict[bytes, None]] = {}  # height → txids of those that we broadcast, matched or not
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
 
     def __contains__(self, txid: bytes) -> bool:
@@ -28,15 +30,26 @@ class KeptTransactions:
     def keep(self, txid: bytes, kept: StoredTx) -> None:
         """Remember a transaction of a block, and everything that it spends: a rival may come later than the block."""
         self._txs[txid] = kept
+        if kept.own and kept.height is not None:
+            self._own_at.setdefault(kept.height, {})[txid] = None
         for outpoint in Transaction.parse(kept.raw).inputs:
             self._spender.setdefault(outpoint, txid)
 
     def forget(self, txid: bytes) -> StoredTx | None:
         """A transaction is in no block any more, or not the wallet's; what was kept of it."""
         kept = self._txs.pop(txid, None)
+        if kept is not None and kept.own and kept.height is not None:
+            del self._own_at[kept.height][txid]
+            if not self._own_at[kept.height]:
+                del self._own_at[kept.height]
         for outpoint in Transaction.parse(kept.raw).inputs if kept is not None else ():
             self._unspend(outpoint, txid)
         return kept
+
+    def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:
+        """The txids of what is kept of the block at a height, in its order: those that matched, and all that we broadcast."""
+        txids = dict.fromkeys((*matched, *self._own_at.get(height, ())))
+        return sorted(txids.keys() & self._txs.keys(), key=lambda txid: self._txs[txid].position or 0)
 
     def spend(self, hit: Hit) -> None:
         """A block spends a coin."""
@@ -55,6 +68,14 @@ class KeptTransactions:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
         spenders = (self._spender.get(outpoint) for outpoint in tx.inputs)
         return next((spender for spender in spenders if spender not in (None, tx.txid)), None)
+
+
+def confirmed(known: StoredTx | None, found: FoundTx, block: ScannedBlock) -> StoredTx:
+    """A transaction that a block has, with what is known of it; one that we broadcast keeps its witness."""
+    raw = known.raw if known is not None and known.own else found.raw
+    kept = known or StoredTx(raw, TxStatus.CONFIRMED, own=False)
+    kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, rival=None, hits=())
+    return kept._replace(block_hash=block.hash, height=block.height, position=found.position)
 
 
 def filter_elements(watch: WatchList, invented: InventedOutpoints, own: Mapping[bytes, bytes]) -> list[bytes]:

@@ -48,11 +48,11 @@ class ScannedBlock:
             hits += (hit._replace(position=position) for hit in found)
         return hits
 
-    def inputs(self) -> Iterator[tuple[bytes, list[bytes]]]:
+    def inputs(self) -> Iterator[tuple[FoundTx, list[bytes]]]:
         """Each transaction that is there with the outpoints it spends."""
         if self.raw is None:
-            yield from ((tx.raw, list(Transaction.parse(tx.raw).inputs)) for tx in self.txs)
+            yield from ((tx, list(Transaction.parse(tx.raw).inputs)) for tx in self.txs)
             return
         raw = self.raw
-        for span in walk_block(raw):
-            yield raw[span.start : span.end], [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs]
+        for position, span in enumerate(walk_block(raw)):
+            yield FoundTx(position, raw[span.start : span.end]), [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs]

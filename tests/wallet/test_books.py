@@ -44,6 +44,7 @@ class Model:
         self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
         self.scanned = 0
         self.mempool: dict[bytes, bytes] = {}  # transactions of the network, rivals included
+        self.own: set[bytes] = set()  # txids of what was broadcast, and counted
         self.now = 0
 
     def opened(self) -> Books:
@@ -68,6 +69,7 @@ class Model:
             self.told.take(event)
         check_ledger(self.store)
         self.check_rivals()
+        assert all(self.store.views.transaction(digest) is not None for digest in self.own), "what we broadcast is lost"
 
     # The world
 
@@ -188,6 +190,8 @@ class Model:
         raw = self.make()
         self.mempool[txid(raw)] = raw
         self.tell(self.books.add_unconfirmed(raw, self.now, own=True))
+        if txid(raw) in self.books.unconfirmed.pending:
+            self.own.add(txid(raw))
 
     def again(self) -> None:
         for digest in self.rng.sample(list(self.books.unconfirmed.pending), min(2, len(self.books.unconfirmed.pending))):

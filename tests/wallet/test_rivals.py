@@ -287,6 +287,40 @@ def test_what_a_block_decided_is_open_again_once_it_has_left_the_chain(wallet: W
     assert wallet.store.views.balance().total == 90
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_own_transaction_that_matches_nothing_returns_with_its_block(wallet: Wallet, restarts: bool) -> None:
+    """With what spends from it, in the order of the block, though nobody else may have them any more."""
+    parent = pay(100, coin(1), to=THEIRS)
+    child = pay(90, out(parent), to=THEIRS)
+    for raw in (parent, child):
+        wallet.hear(raw, own=True)
+    wallet.mine(parent, child)
+    assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "confirmed"}
+    if restarts:
+        wallet.restart()
+    assert wallet.books.has_tx(txid(child))
+    assert not wallet.books.own_unconfirmed()
+    wallet.hear(parent, own=True)  # it is no news
+    assert not wallet.books.own_unconfirmed()
+    wallet.reorganise()
+    assert wallet.statuses() == {txid(parent): "pending", txid(child): "pending"}
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(parent), txid(child)]
+    wallet.mine()
+    wallet.mine(parent)
+    assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "pending"}
+
+
+def test_a_rival_of_an_own_transaction_that_matches_nothing_is_in_conflict_with_its_block(wallet: Wallet) -> None:
+    ours, rival = pay(100, coin(1), to=THEIRS), pay(90, coin(1))
+    wallet.hear(ours, own=True)
+    wallet.mine(ours)
+    assert wallet.hear(rival) == []
+    assert wallet.pending == 0
+    assert wallet.statuses() == {txid(ours): "confirmed", txid(rival): "conflicted"}
+    wallet.reorganise()
+    assert wallet.statuses()[txid(ours)] == "pending"
+
+
 def test_a_spend_and_its_coin_leave_the_chain_together_and_return(wallet: Wallet) -> None:
     payment = pay(100, coin(1))
     spend = pay(40, out(payment), to=THEIRS)

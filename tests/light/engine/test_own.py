@@ -258,6 +258,38 @@ def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) ->
 
 
 @MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorganisation(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    """Nobody else has it any more: who reorganised kept its blocks to itself."""
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        regtest = world.truth.regtest
+        coin = OutPoint(regtest.pay(STRANGER.pays(90_000)), 0)
+        regtest.mine()
+        synced(world)
+        height = regtest.height
+        txid = send(world, raw=build_tx([STRANGER.spends(coin)], [STRANGER.pays(80_000)]))
+        world.pass_time(60)
+        assert txid in regtest.mempool
+        regtest.mine()
+        world.wait_synced(within=300)
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.CONFIRMED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        regtest.reorg(regtest.height - height)
+        regtest.evict(txid)
+        world.wait_synced(within=300)
+        world.pass_time(60)
+        assert [each for each, _ in changes(world, txid)] == [TxStatus.CONFIRMED, TxStatus.PENDING]
+        assert txid in regtest.mempool
+        regtest.mine()
+        world.wait_synced(within=300)
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.CONFIRMED
+
+
+@MODES
 def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
