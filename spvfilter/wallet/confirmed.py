@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredMatch
@@ -16,7 +17,8 @@ class ConfirmedMatches:
     def __init__(self) -> None:
         self._found: dict[Identity, StoredMatch] = {}
         self._at: dict[int, list[Identity]] = {}  # height → matches
-        self._one_peer: dict[Identity, None] = {}  # matches of Completeness.ONE_PEER
+        self._one_peer: dict[int, list[Identity]] = {}  # height → matches of Completeness.ONE_PEER
+        self._doubted: list[int] = []  # a heap of these heights, and of some that have none any more
 
     def __contains__(self, mark: Identity) -> bool:
         return mark in self._found
@@ -37,29 +39,28 @@ class ConfirmedMatches:
         self._found[mark] = found
         self._at.setdefault(found.height, []).append(mark)
         if found.completeness == Completeness.ONE_PEER:
-            self._one_peer[mark] = None
+            if found.height not in self._one_peer:
+                heappush(self._doubted, found.height)
+            self._one_peer.setdefault(found.height, []).append(mark)
 
     def take(self, height: int) -> list[StoredMatch]:
         """Remove and return the matches of the block at a height."""
-        marks = self._at.pop(height, ())
-        for mark in marks:
-            self._one_peer.pop(mark, None)
-        return [self._found.pop(mark) for mark in marks]
+        self._one_peer.pop(height, None)
+        return [self._found.pop(mark) for mark in self._at.pop(height, ())]
 
     def prove(self, height: int) -> list[StoredMatch]:
         """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN; those that changed."""
-        if height < 0 or not self._one_peer:
-            return []
-        proven = [mark for mark in self._one_peer if (self._found[mark].height or 0) <= height]
+        proven: list[Identity] = []
+        while self._doubted and self._doubted[0] <= height:
+            proven += self._one_peer.pop(heappop(self._doubted), ())
         for mark in proven:
             self._found[mark] = self._found[mark]._replace(completeness=Completeness.PROVEN)
-            del self._one_peer[mark]
         return [self._found[mark] for mark in proven]
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> list[StoredMatch]:
         """Change the hit of every match; those for which there is none are removed and returned, lowest first."""
         before = list(self)
-        self._found, self._at, self._one_peer = {}, {}, {}
+        self._found, self._at, self._one_peer, self._doubted = {}, {}, {}, []
         lost: list[StoredMatch] = []
         for found in before:
             hit = hit_of(found.hit)

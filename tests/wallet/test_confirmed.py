@@ -1,0 +1,71 @@
+"""Confirmed matches: which become proven, against a naive recomputation, and what that costs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from spvfilter.kernel import Hit
+from spvfilter.store.ledger import StoredMatch
+from spvfilter.wallet.confirmed import ConfirmedMatches
+from spvfilter.wallet.unconfirmed import Identity, identity
+from spvfilter.watch.match import Completeness
+
+
+def found(number: int, height: int, completeness: Completeness = Completeness.ONE_PEER) -> StoredMatch:
+    txid = number.to_bytes(32, "big")
+    return StoredMatch(Hit(False, 1, txid, 0, txid + bytes(4), 5, None, number % 3), bytes(32), height, completeness)
+
+
+class Counted(dict[Identity, StoredMatch]):
+    """How often something was looked up in it."""
+
+    looks = 0
+
+    def __getitem__(self, mark: Identity) -> StoredMatch:
+        self.looks += 1
+        return super().__getitem__(mark)
+
+
+def test_what_is_not_proven_yet_is_not_looked_at() -> None:
+    matches = ConfirmedMatches()
+    for number in range(1_000):
+        matches.add(found(number, 10 + number // 2))
+    counted = matches._found = Counted(matches._found)
+    for _ in range(100):
+        assert matches.prove(9) == []
+    assert counted.looks == 0
+    assert len(matches.prove(12)) == 6
+    assert counted.looks <= 12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_those_in_blocks_up_to_a_height_are_proven_once(seed: int) -> None:
+    rng, matches = random.Random(seed), ConfirmedMatches()
+    naive: dict[Identity, StoredMatch] = {}
+
+    def without_entry(entry: int) -> Any:
+        return lambda hit: None if hit.entry == entry else hit
+
+    for number in range(300):
+        kind = rng.random()
+        if kind < 0.7:
+            each = found(number, rng.randrange(50), rng.choice(list(Completeness)))
+            matches.add(each)
+            naive[identity(each.hit)] = each
+        elif kind < 0.8:
+            height = rng.randrange(50)
+            gone = [mark for mark, each in naive.items() if each.height == height]
+            assert matches.take(height) == [naive.pop(mark) for mark in gone]
+        elif kind < 0.83:
+            lost = without_entry(entry := rng.randrange(3))
+            assert {identity(each.hit) for each in matches.change(lost)} == {m for m, each in naive.items() if each.hit.entry == entry}
+            naive = {mark: each for mark, each in naive.items() if each.hit.entry != entry}
+        else:
+            height = rng.randrange(-1, 50)
+            due = [mark for mark, each in naive.items() if each.height <= height and each.completeness is Completeness.ONE_PEER]  # type: ignore[operator]
+            naive |= {mark: naive[mark]._replace(completeness=Completeness.PROVEN) for mark in due}
+            assert sorted(matches.prove(height)) == sorted(naive[mark] for mark in due)
+        assert {identity(each.hit): each for each in matches} == naive
