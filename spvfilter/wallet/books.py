@@ -6,8 +6,7 @@ the wallet's: any confirmed transaction that spends one of them conflicts with i
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
@@ -16,7 +15,9 @@ from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.confirmed import ConfirmedMatches
+from spvfilter.wallet.counting import Counting
 from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
@@ -24,9 +25,9 @@ from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
-from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity, made_by, why_impossible
+from spvfilter.wallet.unconfirmed import Unconfirmed, identity, made_by, why_impossible
 from spvfilter.wallet.words import Groups
-from spvfilter.watch.match import Completeness, Match
+from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
 
@@ -40,36 +41,35 @@ class Books:
         self.blocks, self._are_blocks_changed = saved.blocks, False  # which were searched for which entries; since the batch has them
         self.ids = list(saved.ids)  # of the entries' rows in the database, by number
         self.filtered = Filtered()
-        self.batch = Batch()  # changes that are not committed yet
-        self._sealed: list[Batch] = []  # those before, which must be applied first
+        self._changes = Changes()
         self._confirmed = ConfirmedMatches()
-        self._kept = KeptTransactions()
+        self._kept = KeptTransactions(saved.transactions)
         self.ended = Endings(saved.ended, saved.transactions)
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed := [each.hit for each in saved.matches if each.block_hash is None])
         watch.table.learn(unconfirmed)
-        own = {txid for txid, tx in saved.unconfirmed.items() if tx.own}
         self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
-        self._invented = InventedOutpoints(watch, (hit.outpoint for hit in unconfirmed if not hit.spend and hit.txid not in own))
+        self._invented = InventedOutpoints(
+            watch, (hit.outpoint for hit in unconfirmed if not (hit.spend or self.unconfirmed.is_own(hit.txid)))
+        )
+        self._counting = Counting(watch, self.unconfirmed, self._invented, self._changes)
         for found in saved.matches:
             if found.block_hash is not None:
                 self._remember(found)
-        for txid, tx in saved.transactions.items():
-            if tx.status is TxStatus.CONFIRMED and tx.position:
-                self._kept.keep(txid, tx)
+
+    @property
+    def batch(self) -> Batch:
+        """The changes that are not committed yet."""
+        return self._changes.batch
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
         self._complete()
-        batches = [each for each in (*self._sealed, self.batch) if not each.is_empty]
-        if batches:
-            self._sealed, self.batch = [], Batch()
-        return batches
+        return self._changes.take()
 
     def _seal(self) -> None:
         """What follows must be applied after all changes so far."""
         self._complete()
-        self._sealed.append(self.batch)
-        self.batch = Batch()
+        self._changes.seal()
 
     def _complete(self) -> None:
         self.batch.keychains += (KeychainChange(name, used) for name, used in self.watch.windows.take_fresh().items())
@@ -121,9 +121,7 @@ class Books:
         assert block.height == self.cursor + 1
         self.watch.table.learn(hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
-        if block.raw is None:
-            self.filtered.txs += block.total
-            self.filtered.false_positives += len(block.txs) - len({hit.position for hit in hits})
+        self.filtered.note(block, hits)
         events += self._record(block, hits)
         self.connect_empty(block.height)
         return events
@@ -183,7 +181,7 @@ class Books:
                 for rival in dict.fromkeys(rivals):
                     if rival != tx.txid:
                         yield from self._end(rival, end, freed)
-        yield from self._come_back(freed)
+        yield from self._counting.come_back(freed)
 
     def rewind(self, height: int) -> None:
         """Move the cursor back: what was found in blocks above `height` is in doubt, and they are searched again."""
@@ -225,7 +223,7 @@ class Books:
     def extend(self, headers: bytes) -> None:
         """Store headers (80 bytes each) that follow the stored ones."""
         self.batch.headers += headers
-        self.unconfirmed.block_came()
+        self.unconfirmed.unmatched.block_came()
 
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
         """Take back the blocks above height `fork`, whose hashes are given lowest first, and store the headers that replace them.
@@ -234,7 +232,7 @@ class Books:
         """
         self._seal()
         self.batch.fork, self.batch.headers = fork, headers
-        self.unconfirmed.block_came()
+        self.unconfirmed.unmatched.block_came()
         events, returning = list[WalletEvent](), list[StoredTx]()
         end, freed = Ending(TxStatus.CONFLICTED, Reason.REORG, fork), list[bytes]()
         gone: set[bytes] = set()  # txids that no block can contain any more
@@ -263,7 +261,7 @@ class Books:
                     events += self._end(child, end, freed)
             else:
                 events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
-        return [*events, *self._come_back(freed)]
+        return [*events, *self._counting.come_back(freed)]
 
     def _forget_tx(self, txid: bytes) -> StoredTx | None:
         kept = self._kept.forget(txid)
@@ -283,21 +281,24 @@ class Books:
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier. Raises FormatError."""
         events = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
+        return [*events, *self._add_late()]
+
+    def _add_late(self) -> Iterator[WalletEvent]:
+        """Transactions whose parents have become known, as many as may be looked at now."""
         while (late := self.unconfirmed.unfinished.take_late()) is not None:
-            events += self._add(Transaction.parse(late[0]), late[1], late[1], own=False, words=())
+            yield from self._add(Transaction.parse(late.raw), late.since, late.since, own=False, words=(), age=late.age)
         self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
-        return events
 
     def go_on(self) -> list[WalletEvent]:
         """Do some of what is `unfinished`."""
         if (found := self.unconfirmed.unfinished.take_match()) is not None:
             txid, hits = found
-            events, made = self._record_unconfirmed(hits if hits and self.unconfirmed.is_live(txid) else self._hits_of(txid))
+            events, made = self._counting.record(hits if hits and self.unconfirmed.is_live(txid) else self._counting.hits_of(txid))
             self.unconfirmed.follow(made)
             return events
-        return self.add_unconfirmed(*late) if (late := self.unconfirmed.unfinished.take_late()) is not None else []
+        return list(self._add_late())
 
-    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups) -> list[WalletEvent]:
+    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups, age: int | None = None) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
@@ -318,12 +319,13 @@ class Books:
             return []
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         contest = self.unconfirmed.contest(tx, own=own or was is not None)
+        later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
         if not hits and not own:
-            self.unconfirmed.set_aside(tx, since)
-            if contest is None or contest.revived:
+            self.unconfirmed.set_aside(tx, since, age)
+            if contest is None or contest.revived or later is not None:
                 return []
             freed = self.unconfirmed.inputs_of(contest.displaced)
-            events = [*self._displace(contest.displaced, tx.txid), *self._come_back(freed)]
+            events = [*self._counting.displace(contest.displaced, tx.txid), *self._counting.come_back(freed)]
             self.unconfirmed.trim(contest.displaced, self.batch)
             return events
         crowded_out = [] if own or was is not None else self.unconfirmed.crowded_out(tx, words)
@@ -331,13 +333,19 @@ class Books:
             return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
-            return gone + self._add(tx, seen, since, own, words)
+            return gone + self._add(tx, seen, since, own, words, age)
+        spending = self.unconfirmed.spending(tx) if later is not None else set()
+        if spending is None:
+            return []
         self.ended.forget(tx.txid)
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
-        self.unconfirmed.add(tx, StoredTx(tx.raw, TxStatus.PENDING, own, seen, since))
+        made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
+        if later is not None:
+            made = self.batch.transactions[tx.txid] = made._replace(status=TxStatus.REPLACED, rival=later, hits=tuple(hits))
+        self.unconfirmed.add(tx, made, age)
         if not own:
             self.unconfirmed.rest(tx.txid, words)
-        return self._count(tx.txid, contest, hits)
+        return self._counting.count(tx.txid, contest, hits, age) if later is None else self._counting.stand_back(tx.txid, spending, later)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:
         """A transaction is known to have come after what replaced it: it counts again."""
@@ -345,82 +353,15 @@ class Books:
         if pending is None or self.unconfirmed.is_live(txid):
             return []
         contest = self.unconfirmed.contest(Transaction.parse(pending.raw), own=pending.own)
-        return [] if contest is None else self._count(txid, contest)
-
-    def _count(self, txid: bytes, contest: Contest, hits: list[Hit] | None = None) -> list[WalletEvent]:
-        """A transaction, with these hits, counts from now on, and its ancestors; what spends from them is followed."""
-        freed = self.unconfirmed.inputs_of(contest.displaced)
-        events, made = self._displace(contest.displaced, txid), list[bytes]()
-        for each in (*contest.revived, txid):
-            self.unconfirmed.see(each)
-            found, known = self._make_live(each, None if contest.revived else hits)
-            events += found
-            made += known
-            freed += self.unconfirmed.outpoints(each) if self.unconfirmed.has_rivals else ()
-        events += self._come_back(freed)
-        self.unconfirmed.trim(contest.displaced, self.batch)
-        self.unconfirmed.follow(made)
-        return events
-
-    def _make_live(self, txid: bytes, hits: list[Hit] | None = None) -> tuple[list[WalletEvent], list[bytes]]:
-        live = self.batch.transactions[txid] = self.unconfirmed.pending[txid]._replace(status=TxStatus.PENDING, rival=None, hits=())
-        self.unconfirmed.replace(txid, live)
-        return self._record_unconfirmed(self._hits_of(txid) if hits is None else hits)
-
-    def _displace(self, txids: Sequence[bytes], by: bytes) -> list[WalletEvent]:
-        """Transactions count no more, because another came that spends the same. They are kept as rivals."""
-        events: list[WalletEvent] = []
-        self._unwrite(map(self.unconfirmed.hits, txids))
-        for txid in txids:
-            hits = self.unconfirmed.take_hits(txid)
-            before = self.unconfirmed.pending[txid]
-            rival = before._replace(status=TxStatus.REPLACED, rival=by, hits=tuple(hits.values()))
-            self.batch.transactions[txid] = rival
-            self.unconfirmed.replace(txid, rival)
-            events += self._withdraw(hits, Reason.REPLACED, by)
-        return events
-
-    def _come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
-        """Rivals count again against which nothing stands any more."""
-        for txid in self.unconfirmed.comebacks(freed):
-            events, made = self._make_live(txid)
-            yield from events
-            self.unconfirmed.follow(made)
-
-    def _record_unconfirmed(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
-        """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
-        events, made = list[WalletEvent](), list[bytes]()
-        waiting = deque([hits])
-        while waiting:
-            found = self.unconfirmed.fresh(waiting.popleft())
-            self.watch.table.learn(found)
-            self.watch.windows.note(found)  # for the next address; an invented payment moves no window
-            children: dict[bytes, None] = {}
-            for hit in found:
-                self.unconfirmed.record(hit)
-                self.batch.matches.append(StoredMatch(hit, None, None, Completeness.UNPROVEN))
-                events.append(MatchFound(self.match_of(hit)))
-                if not hit.spend:
-                    made.append(hit.outpoint)
-                    if not self.unconfirmed.pending[hit.txid].own:
-                        self._invented.add(hit.outpoint)
-                    children.update(dict.fromkeys(self.unconfirmed.spenders(hit.outpoint)))
-            waiting.extend(self._hits_of(txid) for txid in children)
-        return events, made
-
-    def _hits_of(self, txid: bytes) -> list[Hit]:
-        return self.watch.table.scan_tx(self.unconfirmed.pending[txid].raw) if self.unconfirmed.is_live(txid) else []
-
-    def _rescan(self, txids: Iterable[bytes]) -> list[WalletEvent]:
-        """Match pending transactions again, which spend what has become known."""
-        return [event for txid in txids for event in self._record_unconfirmed(self._hits_of(txid))[0]]
+        return [] if contest is None else self._counting.count(txid, contest)
 
     def _follow_coins(self, made: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Match unconfirmed transactions that spend outputs which a block has taught."""
-        for outpoint in made:
-            yield from self._rescan(self.unconfirmed.spenders(outpoint))
-            for raw, seen in self.unconfirmed.take_waiting(outpoint):
-                yield from self.add_unconfirmed(raw, seen)
+        outpoints = list(made)
+        for outpoint in outpoints:
+            yield from self._counting.rescan(self.unconfirmed.spenders(outpoint))
+        self.unconfirmed.follow(outpoints)
+        yield from self._add_late()
 
     def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]]) -> range:
         """Store new entries of the watch list, which gets them when they are stored; the ids of their rows."""
@@ -451,10 +392,9 @@ class Books:
 
     def entries_added(self) -> list[WalletEvent]:
         """Match unconfirmed transactions against new entries; of those without a match so far, what came after the latest block."""
-        events = self._rescan(list(self.unconfirmed.pending))
-        for raw, seen in self.unconfirmed.take_unmatched():
-            events += self.add_unconfirmed(raw, seen)
-        return events
+        events = self._counting.rescan(list(self.unconfirmed.pending))
+        self.unconfirmed.unfinished.add_late(self.unconfirmed.unmatched.take_all())
+        return [*events, *self._add_late()]
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62) -> list[WalletEvent]:
         """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late."""
@@ -463,37 +403,24 @@ class Books:
 
     def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
-        rivals = (each for outpoint in self.unconfirmed.inputs_of([txid]) for each in self.unconfirmed.spenders(outpoint) if not refused)
-        own = [each for each in rivals if self.unconfirmed.pending[each].own and not self.unconfirmed.is_live(each)]
-        why = (TxStatus.REFUSED, Reason.REFUSED) if refused else (TxStatus.ABANDONED, Reason.ABANDONED)
-        return self._end_all(dict.fromkeys([txid, *own]), *why)
+        if refused:
+            return self._end_all([txid], TxStatus.REFUSED, Reason.REFUSED)
+        return self._end_all(dict.fromkeys([txid, *self.unconfirmed.own_rivals(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
 
     def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
         end, freed = Ending(status, reason, self.cursor), list[bytes]()
         events = [event for txid in txids for event in self._end(txid, end, freed)]
-        return [*events, *self._come_back(freed)]
+        return [*events, *self._counting.come_back(freed)]
 
     def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
         """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they spent."""
         family = [each for each in self.unconfirmed.descendants([txid]) if each in self.unconfirmed.pending]
-        self._unwrite(map(self.unconfirmed.hits, family))
+        self._counting.unwrite(family)
         for each in family:
             freed += self.unconfirmed.inputs_of([each])
             before, hits = self.unconfirmed.pending[each], self.unconfirmed.remove(each) or {}
             self.ended.put(each, end.of(before, hits.values()) if end.reason is not Reason.SIZELIMIT else None, self.batch)
-            yield from self._withdraw(hits, end.reason, end.by)
-
-    def _unwrite(self, gone: Iterable[Mapping[Identity, Hit]]) -> None:
-        """Unconfirmed matches that hold no more need not be written, if they are not yet."""
-        marks = {mark for hits in gone for mark in hits}
-        if marks and self.batch.matches:
-            self.batch.matches = [found for found in self.batch.matches if found.block_hash or identity(found.hit) not in marks]
-
-    def _withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
-        """Matches of an unconfirmed transaction hold no more; `_unwrite` must have been called with them."""
-        self.unconfirmed.unfinished.spend(len(hits))
-        self.batch.withdrawn += hits
-        yield from (MatchWithdrawn(self.match_of(hit), reason, by) for hit in hits.values())
+            yield from self._counting.withdraw(hits, end.reason, end.by)
 
     def bloom_elements(self) -> list[bytes]:
         """The elements of a BIP-37 filter, without what strangers may have invented. Raises InexpressibleError."""

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch
-from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.unconfirmed import Unconfirmed, identity
+from spvfilter.wallet.unmatched import Arrival
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
@@ -45,16 +45,15 @@ class Renumbering:
         lost = confirmed.change(self.hit)
         gone = unconfirmed.change(self.hit)
         lost += (StoredMatch(hit, None, None, unsure) for hits in gone.values() for hit in hits)
+        late: list[Arrival] = []  # another entry may match what was not recorded yet
         for txid, pending in list(unconfirmed.pending.items()):
             if pending.own or unconfirmed.hits(txid):
                 continue
             if txid in gone or not self.left.table.scan_tx(pending.raw):
-                unconfirmed.remove(txid)
-                if txid in unconfirmed.unfinished.matches:  # another entry may match what was not recorded yet
-                    unconfirmed.unfinished.add_late([(pending.raw, pending.since or 0)])
-                else:
-                    unconfirmed.set_aside(Transaction.parse(pending.raw), pending.since or 0)  # it still stands against rivals
+                if (arrival := unconfirmed.unmatch(txid)) is not None:
+                    late.append(arrival)
                 batch.transactions[txid] = None
+        unconfirmed.unfinished.add_late(late)
         batch.removed = sorted(self._removed)
         batch.withdrawn = [identity(found.hit) for found in lost]
         return lost[::-1]

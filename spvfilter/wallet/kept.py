@@ -15,10 +15,14 @@ from spvfilter.watch.watchlist import WatchList
 class KeptTransactions:
     """Transactions of the wallet's by txid, for reorganisations, and the spenders of outpoints."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Mapping[bytes, StoredTx]) -> None:
+        """`stored` are those of recent blocks, and others that conflict with these."""
         self._txs: dict[bytes, StoredTx] = {}
         self._own_at: dict[int, dict[bytes, None]] = {}  # height → txids of those that we broadcast, matched or not
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
+        for txid, tx in stored.items():
+            if tx.status is TxStatus.CONFIRMED and tx.position:
+                self.keep(txid, tx)
 
     def __contains__(self, txid: bytes) -> bool:
         return txid in self._txs

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
+from spvfilter.kernel import Hit
 from spvfilter.store.ledger import Ended, StoredMatch, StoredTx
 from spvfilter.store.searched import Searched
+from spvfilter.wallet.scanned import ScannedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,9 @@ class Filtered:
 
     txs: int = 0
     false_positives: int = 0  # that the filter let through and the watch list did not match
+
+    def note(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
+        """A block was searched, with these hits."""
+        if block.raw is None:
+            self.txs += block.total
+            self.false_positives += len(block.txs) - len({hit.position for hit in hits})

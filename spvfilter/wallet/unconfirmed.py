@@ -21,10 +21,9 @@ from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.unfinished import Unfinished
+from spvfilter.wallet.unmatched import Arrival, Unmatched
 from spvfilter.wallet.words import Groups, Words
 
-MAX_UNMATCHED = 500  # mempool transactions without a match, kept because a late parent may turn them into one
-MAX_UNMATCHED_SIZE = 100_000  # bytes of each, Core's largest standard transaction
 MAX_PENDING = 100_000  # unconfirmed matched transactions; each takes 2 kB in memory and 1 kB in the database, however short it is
 MAX_PENDING_SIZE = 50_000_000  # bytes of these; those beyond are found once a block confirms them
 MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
@@ -62,6 +61,7 @@ class Unconfirmed:
 
     def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
         self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
+        self._own: dict[bytes, None] = {}  # txids of those that we broadcast
         self._since: float = inf  # no one of them arrived before
         self.size = 0  # bytes of those that are not ours
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
@@ -71,9 +71,7 @@ class Unconfirmed:
         self._ages: dict[bytes, int] = {}  # txid → number; the higher, the later it was seen
         self._seen = 0  # of these numbers
         self._rivals: dict[bytes, None] = {}  # txids of those that were replaced
-        self._unmatched: dict[bytes, tuple[bytes, int]] = {}  # txid → raw, and when it arrived; oldest first
-        self._before_block: set[bytes] = set()  # of these: txids that came before the latest block, which may have them
-        self._waiting: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids of unmatched transactions that spend it
+        self.unmatched = Unmatched()
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen or 0):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
         for hit in hits:
@@ -146,13 +144,15 @@ class Unconfirmed:
         """Whether there is one that does not count."""
         return bool(self._rivals)
 
-    def add(self, tx: Transaction, pending: StoredTx) -> None:
-        """Keep a transaction that is not there yet, as the one seen last."""
+    def add(self, tx: Transaction, pending: StoredTx, age: int | None = None) -> None:
+        """Keep a transaction that is not there yet, as the one seen last, unless it has an `age`."""
         self.pending[tx.txid] = pending
+        if pending.own:
+            self._own[tx.txid] = None
         self._since = min(self._since, pending.since or 0)
         self.size += _size(pending)
         self._name(tx)
-        self.see(tx.txid)
+        self.see(tx.txid, age)
         if pending.status is TxStatus.REPLACED:
             self._rivals[tx.txid] = None
         for outpoint in tx.inputs:
@@ -162,16 +162,21 @@ class Unconfirmed:
         self._wtxids[tx.txid] = wtxid = tx.wtxid
         self._by_hash[tx.txid] = self._by_hash[wtxid] = tx.txid
 
-    def see(self, txid: bytes) -> None:
-        """A transaction was seen last."""
+    def see(self, txid: bytes, age: int | None = None) -> None:
+        """A transaction was seen last, or at an `age`."""
+        self._ages[txid] = max(self._ages.get(txid, 0), self._next_age() if age is None else age)
+
+    def _next_age(self) -> int:
         self._seen += 1
-        self._ages[txid] = self._seen
+        return self._seen
 
     def replace(self, txid: bytes, pending: StoredTx) -> None:
         """Change what is known of a transaction; a peer may have sent it with another witness."""
         before = self.pending[txid]
         self.size += _size(pending) - _size(before)
         self.pending[txid] = pending
+        if pending.own:
+            self._own[txid] = None
         if pending.raw != before.raw:
             self._by_hash.pop(self._wtxids[txid], None)
             self._name(Transaction.parse(pending.raw))
@@ -229,6 +234,7 @@ class Unconfirmed:
             if not spenders:
                 del self._spenders[outpoint]
         self._rivals.pop(txid, None)
+        self._own.pop(txid, None)
         self.words.forget(txid)
         del self._ages[txid]
         for tx_hash in (txid, self._wtxids.pop(txid)):
@@ -303,24 +309,49 @@ class Unconfirmed:
         if sum(len(member.span.outputs) for member in members[:-1]) > MAX_DISPLACED_MATCHES:
             return None
         self.unfinished.looked_at(len(members) + len(displaced))
-        return Contest(family, sorted(displaced, key=self._ages.__getitem__))
+        return Contest(family, self.by_age(displaced))
+
+    def by_age(self, txids: Iterable[bytes]) -> list[bytes]:
+        """Transactions in the order in which they were seen."""
+        return sorted(txids, key=self._ages.__getitem__)
+
+    def seen_after(self, tx: Transaction, age: int, contest: Contest) -> bytes | None:
+        """What came after a transaction of an `age` and all that spends from it, and stands against it; None if nothing does."""
+        spenders = [(self._ages[txid], txid) for txid in contest.displaced[-1:]]
+        spenders += [(each.age, each.txid) for outpoint in tx.inputs for each in self.unmatched.spenders(outpoint) if each.txid != tx.txid]
+        latest, txid = max(spenders, default=(0, None))
+        seen = max((age, *(self._ages[each] for each in self.spending(tx) or () if self.is_live(each))))
+        return txid if latest > seen else None
+
+    def spending(self, tx: Transaction) -> set[bytes] | None:
+        """What counts and spends from a transaction that is not there, directly or through others; None if it is too much."""
+        children = (child for index in range(len(tx.span.outputs)) for child in self.spenders(tx.outpoint(index)))
+        return self._displaced(children, MAX_INVENTED_MATCHES)
 
     def own(self) -> list[bytes]:
         """Transactions that we broadcast, parents first, but for those that we replaced ourselves."""
-        replaced = {txid for txid, tx in self.pending.items() if tx.rival in self.pending and self.pending[tx.rival].own}
-        return self.parents_first(txid for txid, tx in self.pending.items() if tx.own and txid not in replaced)
+        return self.parents_first(txid for txid in self._own if self.pending[txid].rival not in self._own)
+
+    def is_own(self, txid: bytes) -> bool:
+        """Whether it is there and we broadcast it."""
+        return txid in self._own
+
+    def own_rivals(self, txid: bytes) -> list[bytes]:
+        """Transactions that we broadcast and that do not count, of which each spends what this one spends."""
+        rivals = dict.fromkeys(each for outpoint in self.inputs_of([txid]) for each in self.spenders(outpoint))
+        return [each for each in rivals if self.pending[each].own and not self.is_live(each)]
 
     def parents_first(self, txids: Iterable[bytes]) -> list[bytes]:
         """Transactions in an order in which none comes before one that it spends from."""
-        waiting, ordered = list(txids), dict[bytes, None]()
+        wanted = dict.fromkeys(txids)
+        waiting, ordered = list(reversed(wanted)), dict[bytes, None]()
         while waiting:
-            txid = waiting[0]
-            parents = [each for each in self._parents(Transaction.parse(self.pending[txid].raw)) if each in waiting]
-            if parents:
-                waiting.remove(parents[0])
-                waiting.insert(0, parents[0])
-            else:
-                ordered[waiting.pop(0)] = None
+            txid = waiting[-1]
+            parents = self._parents(Transaction.parse(self.pending[txid].raw)) if txid not in ordered else set()
+            first = [each for each in wanted.keys() & parents if each not in ordered]
+            waiting += sorted(first)
+            if not first:
+                ordered[waiting.pop()] = None
         return list(ordered)
 
     def _replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
@@ -367,7 +398,8 @@ class Unconfirmed:
                     waiting.update(self.outpoints(txid))
 
     def _is_uncontested(self, txid: bytes) -> bool:
-        if self.pending[txid].rival in self._unmatched:
+        rival = self.pending[txid].rival
+        if rival is not None and (rival in self.unmatched or rival in self.unfinished.late):
             return False
         for outpoint in Transaction.parse(self.pending[txid].raw).inputs:
             if outpoint[:32] in self._rivals or any(map(self.is_live, self._spenders[outpoint])):
@@ -403,50 +435,23 @@ class Unconfirmed:
 
     # Without a match so far
 
-    def set_aside(self, tx: Transaction, seen: int) -> None:
-        """Keep a transaction that does not match, and when it arrived, among the latest 500 of them."""
-        if len(tx.raw) > MAX_UNMATCHED_SIZE or tx.txid in self._unmatched:
-            return
-        self._unmatched[tx.txid] = tx.raw, seen
-        for outpoint in tx.inputs:
-            self._waiting.setdefault(outpoint, {})[tx.txid] = None
-        if len(self._unmatched) > MAX_UNMATCHED:
-            self._drop_unmatched(next(iter(self._unmatched)))
+    def set_aside(self, tx: Transaction, since: int, age: int | None) -> None:
+        """Keep a transaction that does not match; `age` if it is no new one."""
+        self.unmatched.put(Arrival(tx.txid, tx.raw, since, self._next_age() if age is None else age))
 
-    def block_came(self) -> None:
-        """The chain has another block. What is in it is not known where it has nothing of the wallet's."""
-        self._before_block.update(self._unmatched)
-
-    def _drop_unmatched(self, txid: bytes) -> tuple[bytes, int]:
-        raw, seen = self._unmatched.pop(txid)
-        self._before_block.discard(txid)
-        for outpoint in dict.fromkeys(Transaction.parse(raw).inputs):
-            waiting = self._waiting[outpoint]
-            del waiting[txid]
-            if not waiting:
-                del self._waiting[outpoint]
-        return raw, seen
-
-    def take_waiting(self, outpoint: bytes) -> list[tuple[bytes, int]]:
-        """Remove and return the unmatched transactions (raw, and when each arrived) that spend an outpoint."""
-        return [self._drop_unmatched(txid) for txid in list(self._waiting.get(outpoint, ()))]
+    def unmatch(self, txid: bytes) -> Arrival | None:
+        """A transaction matches no more: it still stands against rivals. One of which not all was recorded is looked at again."""
+        pending, age = self.pending[txid], self._ages[txid]
+        self.remove(txid)
+        arrival = Arrival(txid, pending.raw, pending.since or 0, age)
+        if txid in self.unfinished.matches:
+            return arrival
+        self.unmatched.put(arrival)
+        return None
 
     def follow(self, made: Iterable[bytes]) -> None:
         """Outputs became known: unmatched transactions that spend them are `unfinished`, of rivals the one seen last comes last."""
-        txids = {txid for outpoint in made for txid in self._waiting.get(outpoint, ())}
-        if txids:
-            self.unfinished.add_late(self._drop_unmatched(txid) for txid in list(self._unmatched) if txid in txids)
-
-    def take_unmatched(self) -> list[tuple[bytes, int]]:
-        """Remove all unmatched transactions; those that no block can have yet (raw, and when each arrived).
-
-        An entry that is searched for from the next block on would not see that an earlier one has them.
-        """
-        waiting = [txid for txid in self._unmatched if txid not in self._before_block]
-        taken = [self._drop_unmatched(txid) for txid in waiting]
-        for txid in list(self._unmatched):
-            self._drop_unmatched(txid)
-        return taken
+        self.unfinished.add_late(self.unmatched.take(made))
 
 
 def why_impossible(tx: Transaction) -> str | None:

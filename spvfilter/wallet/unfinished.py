@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from math import inf
-from operator import itemgetter
+from operator import attrgetter
 
 from spvfilter.kernel import Hit
+from spvfilter.wallet.unmatched import Arrival
 
 _FREE = 4  # transactions that are looked at for a unit of work
 
@@ -21,7 +22,7 @@ class Unfinished:
     def __init__(self, txids: Iterable[bytes]) -> None:
         self.left = inf  # units that may be done now; without a limit where nobody sets one
         self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)  # those that are not recorded; None: it is to be scanned
-        self.late: deque[tuple[bytes, int]] = deque()  # transactions whose parents have become known (raw, and when each arrived)
+        self.late = OrderedDict[bytes, Arrival]()  # transactions whose parents have become known, by txid; the oldest first
 
     def __len__(self) -> int:
         return len(self.matches) + len(self.late)
@@ -35,13 +36,14 @@ class Unfinished:
         self.looked_at(1)
         return self.matches.popitem() if self.matches else None
 
-    def add_late(self, found: Iterable[tuple[bytes, int]]) -> None:
+    def add_late(self, found: Iterable[Arrival]) -> None:
         """Parents of transactions have become known: these are looked at in the order of their arrival."""
-        self.late = deque(sorted((*self.late, *found), key=itemgetter(1)))
+        if fresh := list(found):
+            self.late = OrderedDict((each.txid, each) for each in sorted((*self.late.values(), *fresh), key=attrgetter("age")))
 
-    def take_late(self) -> tuple[bytes, int] | None:
+    def take_late(self) -> Arrival | None:
         """A transaction whose parent has become known, if it may be looked at now."""
-        return self.late.popleft() if self.late and self.left > 0 else None
+        return self.late.popitem(last=False)[1] if self.late and self.left > 0 else None
 
     def spend(self, units: float) -> None:
         """So much is being done."""

@@ -14,7 +14,7 @@ from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
 from spvfilter.store.place import MEMORY
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import endings, invented, unconfirmed
+from spvfilter.wallet import endings, invented, unconfirmed, unmatched
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -289,8 +289,9 @@ def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, st
 @pytest.mark.parametrize("seed", range(effort(5, 8, 200)))
 def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is forgotten for lack of room changes no balance and breaks nothing."""
-    for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_UNMATCHED", 3), ("MAX_FAMILY", 2)):
+    for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_FAMILY", 2)):
         monkeypatch.setattr(unconfirmed, name, most)
+    monkeypatch.setattr(unmatched, "MAX_UNMATCHED", 3)
     monkeypatch.setattr(endings, "MAX_ENDED", 3)
     monkeypatch.setattr(invented, "MAX_STALE", 1)
     model = Model(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -10,6 +10,7 @@ from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
+from spvfilter.store.ledger import StoredTx
 from spvfilter.store.place import MEMORY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
@@ -484,6 +485,22 @@ def test_own_transactions_are_offered_parents_first_after_a_restart(wallet: Wall
         wallet.tell(wallet.books.add_unconfirmed(chain[-1], wallet.now, own=True))  # all in one second
     wallet.restart()
     assert [raw for _, raw in wallet.books.own_unconfirmed()] == chain[1:]
+
+
+def test_those_of_strangers_are_not_looked_at_to_find_our_own(wallet: Wallet) -> None:
+    class NotWalked(dict[bytes, StoredTx]):
+        def __iter__(self) -> Iterator[bytes]:
+            raise AssertionError("it may be of 100,000")
+
+        items = values = keys = __iter__  # type: ignore[assignment]
+
+    ours, bump = pay(100, coin(1)), pay(90, coin(1))
+    for number in range(2, 9):
+        wallet.hear(pay(100, coin(number)))
+    for raw in (ours, bump):
+        wallet.hear(raw, own=True)
+    wallet.books.unconfirmed.pending = NotWalked(wallet.books.unconfirmed.pending)
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]
 
 
 def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
