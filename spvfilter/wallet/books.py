@@ -7,6 +7,7 @@ the wallet's: any confirmed transaction that spends one of them conflicts with i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 
 from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
@@ -390,11 +391,19 @@ class Books:
         for txid in dict.fromkeys(found.hit.txid for found in lost if found.hit.txid not in left):
             self._forget_tx(txid)
 
-    def entries_added(self) -> list[WalletEvent]:
-        """Match unconfirmed transactions against new entries; of those without a match so far, what came after the latest block."""
-        events = self._counting.rescan(list(self.unconfirmed.pending))
-        self.unconfirmed.unfinished.add_late(self.unconfirmed.unmatched.take_all())
-        return [*events, *self._add_late()]
+    def entries_added(self, units: float = inf) -> list[WalletEvent]:
+        """Match unconfirmed transactions against new entries; of those without a match so far, what came after the latest block.
+
+        What is more than so many `units` of work is `unfinished`.
+        """
+        unfinished, events = self.unconfirmed.unfinished, list[WalletEvent]()
+        unfinished.match_all(self.unconfirmed.pending)
+        unfinished.add_late(self.unconfirmed.unmatched.take_all())
+        unfinished.left = units
+        while unfinished and unfinished.left > 0:
+            events += self.go_on()
+        unfinished.left = inf
+        return events
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62) -> list[WalletEvent]:
         """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late."""

@@ -22,18 +22,26 @@ class Unfinished:
     def __init__(self, txids: Iterable[bytes]) -> None:
         self.left = inf  # units that may be done now; without a limit where nobody sets one
         self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)  # those that are not recorded; None: it is to be scanned
+        self._again: list[bytes] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond
         self.late = OrderedDict[bytes, Arrival]()  # transactions whose parents have become known, by txid; the oldest first
 
     def __len__(self) -> int:
-        return len(self.matches) + len(self.late)
+        return len(self.matches) + len(self._again) + len(self.late)
 
     def match_again(self) -> None:
         """The entries of the watch list have other numbers."""
-        self.matches = dict.fromkeys(self.matches)
+        self.matches = dict.fromkeys((*self.matches, *self._again))
+        self._again = []
+
+    def match_all(self, txids: Iterable[bytes]) -> None:
+        """The watch list has new entries: all transactions are scanned again."""
+        self.matches, self._again = {}, list(txids)
 
     def take_match(self) -> tuple[bytes, Sequence[Hit] | None] | None:
         """A transaction whose matches may not all be recorded, with the others; None if there is none."""
         self.looked_at(1)
+        if self._again:
+            return self._again.pop(), None
         return self.matches.popitem() if self.matches else None
 
     def add_late(self, found: Iterable[Arrival]) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from spvfilter.kernel import EntryKind
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import StoredTx
 from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
-from wallet.test_rivals import OURS, THEIRS, Wallet, coin, pay
+from wallet.test_rivals import OURS, THEIRS, Wallet, coin, out, pay
 
 NUMBER = 130
 SECOND = p2wpkh(b"\x02" * 20)
@@ -152,6 +153,20 @@ def test_ours_that_was_refused_and_that_others_have_now_comes_back_as_ours(walle
     assert isinstance(events[-1], MatchFound)
     assert wallet.pending == 5
     assert wallet.books.unconfirmed.pending[txid(own)].own
+
+
+def test_a_new_entry_is_matched_against_unconfirmed_payments_in_parts(wallet: Wallet) -> None:
+    """And against what waits without a match."""
+    payments = [tx([TxIn(number.to_bytes(32, "big"), 0)], [TxOut(1, OURS), TxOut(1, SECOND)]) for number in range(NUMBER)]
+    child, other = pay(1, out(payments[0], 1), to=THEIRS), pay(1, coin(1), to=SECOND)
+    for raw in (*payments, child, other):
+        wallet.hear(raw)
+    wallet.books.store_entries([(EntryKind.SCRIPT, SECOND, None)])
+    wallet.books.watch.add_script(SECOND)
+    first = wallet.tell(wallet.books.entries_added(40))
+    assert 0 < len(first) <= 41
+    assert len(first + go_on(wallet)) == NUMBER + 2
+    assert wallet.pending == 2 * NUMBER
 
 
 def test_entries_that_are_removed_meanwhile_are_not_matched(wallet: Wallet) -> None:

@@ -39,7 +39,7 @@ from spvfilter.light.engine.inputs import (
     Worked,
 )
 from spvfilter.light.engine.laggards import Laggards
-from spvfilter.light.engine.mempool import MempoolWatch
+from spvfilter.light.engine.mempool import UNITS_AT_ONCE, MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
@@ -356,7 +356,7 @@ class Engine:
             self._compact.entries_removed()
         if self._way is Way.COMPACT:
             self._load_scripts()
-        context.out.emit(*context.books.entries_added())
+        context.out.emit(*context.books.entries_added(UNITS_AT_ONCE))
         self._mempool.forget()
         self.status.unsynced()
         context.changed()

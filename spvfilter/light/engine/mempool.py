@@ -35,7 +35,7 @@ MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter 
 MAX_ASKED_UNFILTERED = 625  # ours: the same without a filter
 _MAX_HEARD = 50_000  # txids and wtxids that are remembered; ours
 _MAX_ORDERED = 2_000  # announcements of each peer whose order is remembered; ours
-_AT_ONCE = 60  # units of work in one step, of which a plain payment takes three (wallet.unfinished); ours
+UNITS_AT_ONCE = 60  # units of work in one step, of which a plain payment takes three (wallet.unfinished); ours
 _PER_UNIT = 1_000  # bytes of a transaction that are read for one; ours
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
@@ -232,7 +232,7 @@ class MempoolWatch:
         if self._context.out.is_busy or not (self._later or self._queue or unfinished):
             return  # a commit calls for another round
         was_short, words = not self._queue.is_half_free, self._context.books.unconfirmed.words
-        unfinished.left = _AT_ONCE
+        unfinished.left = UNITS_AT_ONCE
         while unfinished.left > 0 and (self._later or self._queue or unfinished):
             events = self._record_one(self._context.books)
             for each in words.take_left_out():  # it may come again, on the word of others

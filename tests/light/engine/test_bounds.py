@@ -11,6 +11,7 @@ import pytest
 from spvfilter.chain import HeaderChain
 from spvfilter.filters.bip158 import filter_header
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
@@ -18,10 +19,11 @@ from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Broadcast, Committed, Connected, Fenced, Heard, HeardTogether, Input, Instant, Lost, Tick
+from spvfilter.light.engine.inputs import Asked, Broadcast, Committed, Connected, Fenced, Heard, HeardTogether, Input, Instant, Lost, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
+from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.wanted import MAX_INVENTED, WantedScripts
 from spvfilter.light.events import Mode
@@ -305,6 +307,18 @@ def test_a_thousand_rivals_that_are_announced_again_count_again_in_many_steps() 
     live = run.engine.books.unconfirmed
     assert all(live.is_live(Transaction.parse(raw).txid) for raw in first)
     assert not any(live.is_live(Transaction.parse(raw).txid) for raw in second)
+
+
+def test_hundreds_of_unconfirmed_payments_are_matched_against_a_new_entry_in_many_steps() -> None:
+    run, later = Run(Mode.COMPACT), p2wpkh(b"\x07" * 20)
+    payments = [tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), TxOut(1_000, later)]) for _ in range(2 * MAX_TOLD)]
+    hear(run, *payments)
+    entry = EntryKind.SCRIPT, later, None
+    first = told(run.do(Asked(1, AddEntries((entry,), Start(0)))))
+    steps = [first, *settle(run)]
+    assert max(map(len, steps)) <= MAX_TOLD
+    found = [event.match.txid for step in steps for event in step if isinstance(event, MatchFound)]
+    assert sorted(found) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 
 def test_what_spends_from_a_payment_that_comes_late_is_recorded_in_many_steps() -> None:
