@@ -109,7 +109,7 @@ class Books:
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
         """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
-        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.own()]
+        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.parents_first(self.unconfirmed.own())]
 
     def spender_of(self, tx: Transaction) -> bytes | None:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
@@ -147,6 +147,9 @@ class Books:
         if self.unconfirmed.pending:
             yield from self._resolve(block)
         yield from self._follow_coins(made_by(hits))
+        for coinbase in dict.fromkeys(hit.txid for hit in fresh if hit.position == 0 and not hit.spend):
+            for tx in self.ended.regain(coinbase, self.batch):
+                yield from self.add_unconfirmed(tx.raw, tx.since or 0, own=tx.own, seen=tx.seen)
 
     def _keep_transactions(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """Keep matched transactions: a reorganisation makes them unconfirmed again, but for coinbases."""
@@ -243,6 +246,7 @@ class Books:
                 self._kept.take_back(found.hit)
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
                     gone.add(found.hit.txid)
+                    self.ended.lose(found.hit.txid)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
                         events += self._end(child, end, freed)
                 events.append(MatchWithdrawn(self.match_of(found.hit, found), Reason.REORG))
@@ -257,7 +261,7 @@ class Books:
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
                 gone.add(tx.txid)
-                self.ended.put(tx.txid, end.of(kept, ()), self.batch)
+                self.ended.put(tx.txid, end.of(kept._replace(since=now), ()), self.batch)
                 for child in (each for index in range(len(tx.span.outputs)) for each in self.unconfirmed.spenders(tx.outpoint(index))):
                     events += self._end(child, end, freed)
             else:

@@ -40,6 +40,8 @@ class Endings:
         self._size = sum(self._others.values())
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
+        self._orphans = {txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None}  # of lost coinbases
+        self._lost: set[bytes] = set()  # txids of coinbases that left the best chain in this run
 
     def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
         """Keep a transaction that has ended; None: nothing of it."""
@@ -51,6 +53,8 @@ class Endings:
             self._abandoned.add(txid)
         if tx.status is TxStatus.CONFLICTED:
             self._conflicted[txid] = tx
+            if tx.block_hash is None:
+                self._orphans[txid] = _parents(tx)
         if tx.own:
             self._own[txid] = tx
             return
@@ -73,6 +77,7 @@ class Endings:
         self._own.pop(txid, None)
         self._abandoned.discard(txid)
         self._conflicted.pop(txid, None)
+        self._orphans.pop(txid, None)
 
     def __contains__(self, txid: bytes) -> bool:
         """Whether a transaction has ended, and is kept."""
@@ -101,3 +106,30 @@ class Endings:
             self.forget(txid)
             batch.transactions[txid] = None
         return list(found.values())
+
+    def lose(self, coinbase: bytes) -> None:
+        """A coinbase is in no block any more: what spends from it is put as conflicted, without a block."""
+        self._lost.add(coinbase)
+
+    def regain(self, coinbase: bytes, batch: Batch) -> list[StoredTx]:
+        """A block has a coinbase, which may have been lost: remove and return what spends from it and from no other that is lost."""
+        self._lost.discard(coinbase)
+        back = {coinbase}
+        missing = self._lost | self._orphans.keys()
+        found = [coinbase]
+        while found:  # mostly once: parents were put first
+            found = []
+            for txid, parents in self._orphans.items():
+                if txid not in back and not parents.isdisjoint(back) and (parents & missing) <= back:
+                    back.add(txid)
+                    found.append(txid)
+        returning = [self._conflicted[txid] for txid in list(self._orphans) if txid in back]
+        for txid in back - {coinbase}:
+            self.forget(txid)
+            batch.transactions[txid] = None
+        return returning
+
+
+def _parents(tx: StoredTx) -> set[bytes]:
+    """The txids that a transaction spends from."""
+    return {outpoint[:32] for outpoint in Transaction.parse(tx.raw).inputs}

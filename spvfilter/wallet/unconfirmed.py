@@ -329,8 +329,8 @@ class Unconfirmed:
         return self._displaced(children, MAX_INVENTED_MATCHES)
 
     def own(self) -> list[bytes]:
-        """Transactions that we broadcast, parents first, but for those that we replaced ourselves."""
-        return self.parents_first(txid for txid in self._own if self.pending[txid].rival not in self._own)
+        """Transactions that we broadcast, but for those that we replaced ourselves."""
+        return [txid for txid in self._own if self.pending[txid].rival not in self._own]
 
     def is_own(self, txid: bytes) -> bool:
         """Whether it is there and we broadcast it."""

@@ -385,6 +385,52 @@ def test_nothing_is_left_of_a_coinbase_that_has_left_the_chain(wallet: Wallet) -
     assert wallet.hear(child) == wallet.hear(spend) == []
 
 
+def mine_again(wallet: Wallet, raw_header: bytes, reward: bytes) -> None:
+    """A block that was left for another is part of the best chain again; only its coinbase is ours."""
+    height = len(wallet.chain)
+    wallet.chain.append(raw_header)
+    wallet.books.extend(raw_header)
+    block = ScannedBlock(height, sha256d(raw_header), [FoundTx(0, reward)])
+    wallet.tell(wallet.books.connect(block, block.hits(wallet.books.watch.table)))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_spends_from_a_coinbase_returns_with_it(wallet: Wallet, restarts: bool) -> None:
+    """A chain is left for another, and taken up again."""
+    reward = coinbase(1, [TxOut(5_000, OURS)], b"first")
+    spend = pay(4_000, out(reward))
+    child, rival = pay(3_000, out(spend)), pay(2_000, out(reward), to=THEIRS)
+    wallet.mine(spend, reward=reward)
+    block = wallet.chain[-1]
+    wallet.hear(child, own=True)
+    wallet.reorganise()
+    assert set(wallet.statuses().values()) == {"conflicted"}
+    if restarts:
+        wallet.restart()
+    mine_again(wallet, block, reward)
+    assert wallet.statuses() == {txid(reward): "confirmed", txid(spend): "pending", txid(child): "pending"}
+    assert wallet.store.views.balance().total == 3_000
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(child)]
+    wallet.mine(rival)
+    assert wallet.statuses()[txid(child)] == "conflicted"
+    assert wallet.store.views.balance().total == 0
+
+
+def test_what_spends_from_two_coinbases_returns_with_the_second(wallet: Wallet) -> None:
+    rewards = [coinbase(height, [TxOut(5_000, OURS)], b"ours") for height in (1, 2)]
+    both = pay(9_000, *map(out, rewards))
+    for reward in rewards:
+        wallet.mine(reward=reward)
+    wallet.hear(both)
+    blocks = [wallet.chain.pop() for _ in rewards][::-1]
+    wallet.tell(wallet.books.disconnect(0, list(map(sha256d, blocks)), b"", wallet.now))
+    mine_again(wallet, blocks[0], rewards[0])
+    assert wallet.statuses() == {txid(rewards[0]): "confirmed", txid(both): "conflicted"}
+    mine_again(wallet, blocks[1], rewards[1])
+    assert wallet.statuses()[txid(both)] == "pending"
+    assert wallet.pending == 9_000
+
+
 def test_the_oldest_rival_may_count_again_with_its_child_or_by_itself(wallet: Wallet) -> None:
     """Its place among too many rivals is given up only after that."""
     for again in (False, True):

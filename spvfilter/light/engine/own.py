@@ -120,10 +120,12 @@ class OwnTxs:
         self._wake()
 
     def look(self) -> None:
-        """The books may have something new of ours: a block, a rival."""
-        unconfirmed = self._context.books.unconfirmed.pending
+        """The books may have something new of ours: a block, a rival, what had ended and counts again."""
+        unconfirmed = self._context.books.unconfirmed
+        if not self._own.keys() >= set(unconfirmed.own()):
+            self.load()
         for own in self._own.values():
-            pending = unconfirmed.get(own.tx.txid)
+            pending = unconfirmed.pending.get(own.tx.txid)
             if own.is_recorded and (pending is None or pending.status is not own.status):
                 self._wake()
 

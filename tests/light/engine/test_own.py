@@ -290,6 +290,32 @@ def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorgani
 
 
 @MODES
+def test_a_spend_of_a_coinbase_is_offered_again_when_its_chain_is_taken_up_again(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        regtest = world.truth.regtest
+        height = regtest.height
+        regtest.mine(to=LOCKS[0].script_pubkey)
+        reward = regtest.chain.txs(regtest.chain.tip)[0]
+        first = regtest.mine(100)[-1]
+        synced(world)
+        coin = OutPoint(reward.txid, 0)
+        txid = send(world, raw=build_tx([LOCKS[0].spends(coin)], [STRANGER.pays(reward.outputs[0].value - 500)]))
+        world.pass_time(60)
+        assert txid in regtest.mempool
+        regtest.reorg(regtest.height - height)
+        world.wait_synced(within=600)
+        world.pass_time(10)
+        assert txid not in regtest.mempool
+        assert status(world, txid) is TxStatus.CONFLICTED
+        regtest.mine(2, on=first)
+        world.wait_synced(within=600)
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.PENDING
+        assert changes(world, txid)[-1] == (TxStatus.PENDING, None)
+        assert txid in regtest.mempool
+
+
+@MODES
 def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
