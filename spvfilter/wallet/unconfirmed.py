@@ -112,8 +112,10 @@ class Unconfirmed:
             if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not any(map(self._is_kept, family)):
                 gone.update(dict.fromkeys(family))
                 if self._has_room(len(tx.raw), gone):
-                    self.words.leave_out(*gone, *map(self._wtxids.__getitem__, gone))
+                    self.words.made_room(*gone, *map(self._wtxids.__getitem__, gone))
                     return list(gone)
+            elif len(family) > MAX_SPARED:
+                self.words.spare_before(txid, family[-1])
         self.words.leave_out(tx.txid, tx.wtxid)
         return None
 

@@ -16,6 +16,7 @@ class Words:
         """Of these nobody has told in this run."""
         self._group: dict[bytes, str | None] = dict.fromkeys(txids, "")  # None: several
         self._alone: dict[str, OrderedDict[bytes, None]] = {"": OrderedDict.fromkeys(self._group)}  # by group; the latest last
+        self._passed: set[bytes] = set()  # txids of those before which another was put, since room was made
         self._left_out: list[bytes] = []  # txids and wtxids of what found no room, or made it
 
     def __len__(self) -> int:
@@ -44,6 +45,11 @@ class Words:
         """There is no room for a transaction, told by txid and wtxid."""
         self._left_out += hashes
 
+    def made_room(self, *hashes: bytes) -> None:
+        """Transactions, told by txid and wtxid, make room."""
+        self._left_out += hashes
+        self._passed.clear()
+
     def take_left_out(self) -> list[bytes]:
         """The txids and wtxids of those that were left out since the last call."""
         taken, self._left_out = self._left_out, []
@@ -55,8 +61,19 @@ class Words:
         if group is not None:
             self._alone[group].move_to_end(txid, last=False)
 
+    def spare_before(self, txid: bytes, descendant: bytes) -> None:
+        """Too much spends from a transaction: what spends from it through many others is the next to make room.
+
+        Once with each until room was made: if that cannot make room either, it is the turn of others.
+        """
+        group = self._group.get(descendant)
+        if group is not None and txid not in self._passed:
+            self._passed.add(txid)
+            self._alone[group].move_to_end(descendant)
+
     def forget(self, txid: bytes) -> None:
         """A transaction is kept no more, or is ours."""
+        self._passed.discard(txid)
         known = self._group.pop(txid, None)
         if known is not None:
             self._leave(txid, known)

@@ -9,6 +9,7 @@ import pytest
 from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.queue import Queue
+from spvfilter.wallet.unconfirmed import MAX_SPARED
 from spvfilter.wallet.words import Words
 from support.build import txid
 from wallet.test_rivals import Wallet, coin, out, pay
@@ -161,6 +162,44 @@ def test_a_chain_that_came_in_the_reverse_order_makes_room_from_its_end(monkeypa
     for number in range(2, 42):
         assert any(isinstance(event, MatchFound) for event in tell(wallet, pay(5, coin(number)), "b"))
     assert len(wallet.books.unconfirmed) == 100
+
+
+def chain_of_an_earlier_run(wallet: Wallet, length: int) -> list[bytes]:
+    """The txids of a chain of payments, which a group announces from its end."""
+    raws = [pay(1_000, coin(1))]
+    while len(raws) < length:
+        raws.append(pay(1_000 - len(raws), out(raws[-1])))
+    for raw in raws:
+        tell(wallet, raw, "a")
+    wallet.restart()
+    txids = list(map(txid, raws))
+    for each in reversed(txids):
+        wallet.books.unconfirmed.words.said(each, "a")
+    return txids
+
+
+def test_a_chain_that_is_announced_from_its_end_after_a_restart_makes_room_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 150)
+    wallet = Wallet()
+    chain_of_an_earlier_run(wallet, 150)
+    for number in range(2, 42):
+        assert any(isinstance(event, MatchFound) for event in tell(wallet, pay(5, coin(number)), "b"))
+    assert len(wallet.books.unconfirmed) > 150 - MAX_SPARED
+
+
+def test_a_chain_whose_end_is_on_the_word_of_several_keeps_the_rest_of_its_group_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 150)
+    wallet = Wallet()
+    chain = chain_of_an_earlier_run(wallet, 100)
+    wallet.books.unconfirmed.words.said(chain[-1], "c")
+    others = [pay(5, coin(number)) for number in range(2, 52)]
+    for raw in others:
+        tell(wallet, raw, "a")
+    for each in chain[:-1]:  # they are tried first
+        wallet.books.unconfirmed.words._alone["a"].move_to_end(each)
+    found = [tell(wallet, pay(5, coin(number)), "b") for number in range(52, 102)]
+    assert sum(any(isinstance(event, MatchFound) for event in events) for events in found) >= 20
+    assert all(each in wallet.books.unconfirmed.pending for each in chain)
 
 
 @pytest.mark.parametrize("others", [5, 20])
