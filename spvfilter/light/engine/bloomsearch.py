@@ -65,6 +65,7 @@ class BloomSearch:
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
         self._shown: dict[bytes, dict[int, bytes]] = {}  # by block: positions and txids that one peer left out and another proved
+        self._recorded_at: float | None = None  # when the last block was recorded, or the first question for an older one was asked
         self._epoch = 0  # of the watch list
         self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
@@ -100,8 +101,15 @@ class BloomSearch:
 
     @property
     def is_comparing(self) -> bool:
-        """Whether a peer that answers promptly is still to answer for a block that is recorded."""
-        parts = [part for part in (*self._parts, *self._debts) if part.is_recorded]
+        """Whether a peer that answers promptly is still to answer for a block that is recorded.
+
+        One after the other it may be asked for many parts. So nobody is waited for longer than for one answer after the last block was
+        recorded, but for the second of two groups that are asked for the same blocks of this search.
+        """
+        now, answer_s = self._context.now.monotonic, self._context.options.patience.answer_s
+        may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
+        parts = [part for part in self._parts if part.is_recorded and (may_wait or len({peer.group for peer in part.answers}) < 2)]
+        parts += self._debts if may_wait else ()
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
     def turned(self, fork: int) -> None:
@@ -284,7 +292,7 @@ class BloomSearch:
             peer, blocks = next(iter(part.answers.items()))
             if not self._record_blocks(blocks):
                 return
-            part.is_recorded = True
+            part.is_recorded, self._recorded_at = True, self._context.now.monotonic
             self._coverage.answered(part.first, part.last, peer.group, peer.address)
             self.teach()
             for other in list(part.answers):
@@ -383,6 +391,8 @@ class BloomSearch:
             if wanted and self._headers.knows(peer) >= last and peer.has_block(chain.height - debt.first):
                 self._debts.append(part)
                 self._send(peer, part)
+                if self._recorded_at is None:
+                    self._recorded_at = self._context.now.monotonic
 
 
 def _omitted(txid: bytes, height: int) -> LieError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from simulation.behaviours.bloom import Liar
 from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
 from simulation.pipe import Quality
+from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
@@ -109,10 +112,12 @@ def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_
 class Crawls(Liar):
     """From its first filtered block on it sends one message after the other, each just before that would be a stall."""
 
+    step_s = 1.5
+
     def begin(self, node: Node) -> None:
         self._node = node
         self._held: deque[bytes] = deque()
-        self.world.timeline.after(1.5, self._crawl)
+        self.world.timeline.after(self.step_s, self._crawl)
 
     def quality(self) -> Quality:
         return Prompt.quality(Prompt(self.rng, self.world))
@@ -126,7 +131,28 @@ class Crawls(Liar):
     def _crawl(self) -> None:
         if self._held and self._node.ends:
             self._node.ends[-1].pipe.send(self._held.popleft())
-        self.world.timeline.after(1.5, self._crawl)
+        self.world.timeline.after(self.step_s, self._crawl)
+
+
+class _OmittingTip(Responder):
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, [] if block.hash == self.regtest.chain.tip.hash else matched)
+
+
+class OmitsTip(Liar):
+    """Finds nothing in the latest block."""
+
+    omits = True
+    responder = _OmittingTip
+
+    def quality(self) -> Quality:
+        return Prompt.quality(Prompt(self.rng, self.world))
+
+
+class Walks(Crawls):
+    """Answers each question just within half a minute."""
+
+    step_s = 0.2
 
 
 @pytest.mark.parametrize("crawling", [1, 3])
@@ -146,6 +172,29 @@ def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(craw
         world.pass_time(400)
         pool = world.process.engine.pool  # type: ignore[union-attr]
         assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)  # once it has answered, it counts again
+
+
+@pytest.mark.parametrize("others", [2, 3])
+def test_a_peer_that_is_slow_at_many_questions_holds_synced_up_no_longer_than_at_one(others: int, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.BIP37, Walks, *[Prompt] * others) as world:
+        world.truth.mine(3_000)
+        world.boot()
+        world.wait_synced(within=40)
+        assert world.has_found_all()
+        world.pass_time(900)
+        assert not world.process.engine.coverage.debts  # type: ignore[union-attr]  # it is asked on, and compared
+
+
+def test_of_two_that_are_asked_for_the_same_blocks_the_second_one_is_waited_for(tmp_path: Path) -> None:
+    """Else who answers first, and leaves out a payment, is believed alone."""
+    with stage(tmp_path, Mode.BIP37, OmitsTip, Walks) as world:
+        world.truth.mine(900)
+        world.truth.receive()
+        world.truth.mine(1)
+        world.boot()
+        world.wait_synced(within=600)
+        assert world.has_found_all()
+        assert world.banned == set(world.nodes[0].addresses)
 
 
 def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
