@@ -66,10 +66,13 @@ class Endings:
             batch.transactions[oldest] = None
 
     def put_conflict(self, txid: bytes, tx: StoredTx, hits: Iterable[Hit], spender: bytes, block: StoredTx | None, batch: Batch) -> None:
-        """Keep a transaction that spends what a block has spent, by `spender`: what spends from it cannot count either."""
+        """Keep a transaction that spends what a block has spent, by `spender`: what spends from it cannot count either.
+
+        Ours stays ours, whoever sends it again.
+        """
         if block is not None and block.height is not None:
             end = Ending(TxStatus.CONFLICTED, Reason.CONFLICT, block.height, block.block_hash, spender)
-            self.put(txid, end.of(tx, hits), batch)
+            self.put(txid, end.of(self._own.get(txid, tx), hits), batch)
 
     def forget(self, txid: bytes) -> None:
         """A transaction is unconfirmed again, in a block, or not kept any more."""

@@ -275,6 +275,19 @@ def test_an_own_transaction_that_a_stranger_contradicts_is_still_offered(wallet:
     assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(own)]
 
 
+def test_an_own_transaction_in_conflict_stays_ours_when_a_stranger_sends_it(wallet: Wallet) -> None:
+    wallet.mine(pay(5_000, coin(1)))
+    own, rival = pay(1_000, out(pay(5_000, coin(1)))), pay(2_000, out(pay(5_000, coin(1))), to=THEIRS)
+    wallet.hear(own, own=True)
+    wallet.mine(rival)
+    assert wallet.statuses()[txid(own)] == "conflicted"
+    wallet.hear(own)
+    wallet.restart()
+    wallet.reorganise()
+    assert wallet.books.unconfirmed.pending[txid(own)].own
+    assert wallet.statuses()[txid(own)] == "replaced"  # what was in a block was seen last
+
+
 def test_what_a_block_decided_is_open_again_once_it_has_left_the_chain(wallet: Wallet) -> None:
     payment, rival = pay(100, coin(1)), pay(90, coin(1))
     wallet.hear(payment)
