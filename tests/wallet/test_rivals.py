@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.network import REGTEST
-from spvfilter.protocol import MAX_MONEY, MEMPOOL_EXPIRY_S
+from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx
 from spvfilter.store.place import MEMORY
-from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
-from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
-from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_DISPLACED, MAX_DISPLACED_MATCHES, MAX_RIVALS, MAX_RIVALS_OF_COIN
@@ -126,22 +122,6 @@ def test_an_incoming_payment_that_is_replaced_twice_counts_once(wallet: Wallet) 
     assert (entry.net, entry.rival, entry.labels) == (100, txid(raws[1]), ("ours",))
 
 
-def test_an_own_fee_bump_counts_once(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    first, bump = (tx([TxIn(txid(funding), 0)], [TxOut(250, THEIRS), TxOut(change, OURS)]) for change in (740, 700))
-    wallet.hear(first, own=True)
-    wallet.hear(bump, own=True)
-    balance = wallet.store.views.balance()
-    assert (balance.total, balance.pending_in, balance.pending_out) == (700, 700, 1_000)
-    entry = wallet.store.views.transaction(txid(bump))
-    assert entry is not None
-    assert (entry.net, entry.fee) == (-300, 50)
-    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]  # the first is offered no more
-    wallet.mine(bump)
-    assert wallet.statuses() == {txid(funding): "confirmed", txid(bump): "confirmed", txid(first): "conflicted"}
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_block_decides_for_whichever_rival_it_has(wallet: Wallet, restarts: bool) -> None:
     old, new = pay(100, coin(1)), pay(90, coin(1))
@@ -225,69 +205,6 @@ def test_what_contradicts_itself_is_ignored(wallet: Wallet) -> None:
     assert wallet.pending == 90
 
 
-def test_an_abandoned_transaction_frees_its_coins_for_good_unless_a_block_has_it(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    first, bump = pay(900, out(funding)), pay(800, out(funding))
-    child = pay(700, out(bump))
-    for raw in (first, bump, child):
-        wallet.hear(raw, own=True)
-    assert wallet.store.views.balance().spendable == 0
-    events = wallet.tell(wallet.books.abandon(txid(bump)))
-    assert {event.reason for event in events if isinstance(event, MatchWithdrawn)} == {Reason.ABANDONED}
-    assert wallet.store.views.balance().spendable == 1_000
-    for _ in range(2):
-        assert wallet.books.own_unconfirmed() == []
-        for raw in (first, bump, child):
-            assert wallet.hear(raw) == []  # from a peer that has it yet
-        assert {wallet.statuses()[txid(raw)] for raw in (first, bump, child)} == {"abandoned"}
-        wallet.restart()
-    wallet.mine(bump)
-    assert wallet.statuses()[txid(bump)] == "confirmed"
-    assert wallet.store.views.balance().total == 800
-    with pytest.raises(ParameterError, match="not an unconfirmed transaction"):
-        check_abandon(wallet.books, txid(bump))
-
-
-def test_abandoning_is_taken_back_by_broadcasting_again(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    spend = pay(900, out(funding))
-    wallet.hear(spend, own=True)
-    wallet.tell(wallet.books.abandon(txid(spend)))
-    wallet.hear(spend, own=True)
-    assert wallet.statuses()[txid(spend)] == "pending"
-
-
-def test_what_others_sent_cannot_be_abandoned(wallet: Wallet) -> None:
-    raw = pay(100, coin(1))
-    wallet.hear(raw)
-    with pytest.raises(ParameterError, match="not broadcast here"):
-        check_abandon(wallet.books, txid(raw))
-
-
-def test_an_own_transaction_that_a_stranger_contradicts_is_still_offered(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    own = pay(900, out(funding))
-    wallet.hear(own, own=True)
-    wallet.hear(pay(1, out(funding)))
-    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(own)]
-
-
-def test_an_own_transaction_in_conflict_stays_ours_when_a_stranger_sends_it(wallet: Wallet) -> None:
-    wallet.mine(pay(5_000, coin(1)))
-    own, rival = pay(1_000, out(pay(5_000, coin(1)))), pay(2_000, out(pay(5_000, coin(1))), to=THEIRS)
-    wallet.hear(own, own=True)
-    wallet.mine(rival)
-    assert wallet.statuses()[txid(own)] == "conflicted"
-    wallet.hear(own)
-    wallet.restart()
-    wallet.reorganise()
-    assert wallet.books.unconfirmed.pending[txid(own)].own
-    assert wallet.statuses()[txid(own)] == "replaced"  # what was in a block was seen last
-
-
 def test_what_a_block_decided_is_open_again_once_it_has_left_the_chain(wallet: Wallet) -> None:
     payment, rival = pay(100, coin(1)), pay(90, coin(1))
     wallet.hear(payment)
@@ -299,40 +216,6 @@ def test_what_a_block_decided_is_open_again_once_it_has_left_the_chain(wallet: W
     wallet.mine(rival)
     assert wallet.statuses() == {txid(payment): "conflicted", txid(rival): "confirmed"}
     assert wallet.store.views.balance().total == 90
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_an_own_transaction_that_matches_nothing_returns_with_its_block(wallet: Wallet, restarts: bool) -> None:
-    """With what spends from it, in the order of the block, though nobody else may have them any more."""
-    parent = pay(100, coin(1), to=THEIRS)
-    child = pay(90, out(parent), to=THEIRS)
-    for raw in (parent, child):
-        wallet.hear(raw, own=True)
-    wallet.mine(parent, child)
-    assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "confirmed"}
-    if restarts:
-        wallet.restart()
-    assert wallet.books.has_tx(txid(child))
-    assert not wallet.books.own_unconfirmed()
-    wallet.hear(parent, own=True)  # it is no news
-    assert not wallet.books.own_unconfirmed()
-    wallet.reorganise()
-    assert wallet.statuses() == {txid(parent): "pending", txid(child): "pending"}
-    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(parent), txid(child)]
-    wallet.mine()
-    wallet.mine(parent)
-    assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "pending"}
-
-
-def test_a_rival_of_an_own_transaction_that_matches_nothing_is_in_conflict_with_its_block(wallet: Wallet) -> None:
-    ours, rival = pay(100, coin(1), to=THEIRS), pay(90, coin(1))
-    wallet.hear(ours, own=True)
-    wallet.mine(ours)
-    assert wallet.hear(rival) == []
-    assert wallet.pending == 0
-    assert wallet.statuses() == {txid(ours): "confirmed", txid(rival): "conflicted"}
-    wallet.reorganise()
-    assert wallet.statuses()[txid(ours)] == "pending"
 
 
 def test_a_spend_and_its_coin_leave_the_chain_together_and_return(wallet: Wallet) -> None:
@@ -349,16 +232,6 @@ def test_a_spend_and_its_coin_leave_the_chain_together_and_return(wallet: Wallet
     assert (balance.confirmed, balance.pending_out, balance.total) == (100, 100, 0)
 
 
-def test_what_expired_is_told_of_in_the_history(wallet: Wallet) -> None:
-    raw = pay(100, coin(1))
-    wallet.hear(raw)
-    wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
-    assert wallet.statuses() == {txid(raw): "expired"}
-    assert wallet.pending == 0
-    wallet.mine(raw)
-    assert wallet.statuses() == {txid(raw): "confirmed"}
-
-
 def test_rivals_are_bounded_for_each_coin_and_in_all(wallet: Wallet) -> None:
     for number in range(3 * MAX_RIVALS_OF_COIN):
         wallet.books.add_unconfirmed(pay(1_000 + number, coin(1)), wallet.now)
@@ -370,18 +243,6 @@ def test_rivals_are_bounded_for_each_coin_and_in_all(wallet: Wallet) -> None:
     replaced = [each for each in wallet.books.unconfirmed.pending if not wallet.books.unconfirmed.is_live(each)]
     assert len(replaced) == MAX_RIVALS
     wallet.tell(())
-
-
-def test_what_ended_is_bounded(wallet: Wallet) -> None:
-    for number in range(MAX_ENDED + 20):
-        wallet.books.add_unconfirmed(pay(1_000, number.to_bytes(32, "big") + bytes(4)), wallet.now)
-    own = pay(500, coin(9))
-    wallet.books.add_unconfirmed(own, wallet.now, own=True)
-    wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S)
-    wallet.store.commit(*wallet.books.take_batches())
-    ended = wallet.store.ended()
-    assert len(ended) == MAX_ENDED + 1
-    assert txid(own) in {each.txid for each in ended}
 
 
 def test_nothing_is_left_of_a_coinbase_that_has_left_the_chain(wallet: Wallet) -> None:
@@ -515,37 +376,6 @@ def test_what_is_forgotten_of_many_rivals_is_looked_at_once(wallet: Wallet, monk
     assert looked_at <= 4
 
 
-@pytest.mark.parametrize("end", ["abandoned", "expired"])
-def test_an_own_transaction_that_ended_and_is_confirmed_stays_ours(wallet: Wallet, end: str) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    mine = pay(900, out(funding))
-    wallet.hear(mine, own=True)
-    seen = wallet.now
-    if end == "abandoned":
-        wallet.tell(wallet.books.abandon(txid(mine)))
-    else:
-        wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
-    wallet.restart()
-    wallet.mine(mine)
-    entry = wallet.store.views.transaction(txid(mine))
-    assert entry is not None
-    assert (entry.is_own, entry.first_seen, str(entry.status)) == (True, seen, "confirmed")
-    wallet.reorganise()
-    assert wallet.books.own_unconfirmed() == [(txid(mine), mine)]
-
-
-def test_own_transactions_are_offered_parents_first_after_a_restart(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    chain = [funding]
-    for value in range(12):
-        chain.append(pay(900 - value, out(chain[-1])))
-        wallet.tell(wallet.books.add_unconfirmed(chain[-1], wallet.now, own=True))  # all in one second
-    wallet.restart()
-    assert [raw for _, raw in wallet.books.own_unconfirmed()] == chain[1:]
-
-
 def test_those_of_strangers_are_not_looked_at_to_find_our_own(wallet: Wallet) -> None:
     class NotWalked(dict[bytes, StoredTx]):
         def __iter__(self) -> Iterator[bytes]:
@@ -560,56 +390,3 @@ def test_those_of_strangers_are_not_looked_at_to_find_our_own(wallet: Wallet) ->
         wallet.hear(raw, own=True)
     wallet.books.unconfirmed.pending = NotWalked(wallet.books.unconfirmed.pending)
     assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]
-
-
-def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
-    mined, late = pay(100, coin(1)), pay(90, coin(1))
-    wallet.mine(mined)
-    wallet.hear(late)
-    for raw, said in (
-        (late, "which is in a block"),
-        (pay(5, out(late)), "in conflict with a block"),
-        (pay(5, coin(9), coin(9)), "no block can have it"),
-    ):
-        with pytest.raises(ParameterError, match=said) as caught:
-            check_broadcast(wallet.books, Transaction.parse(raw))
-        assert isinstance(caught.value, TxConflictError) is ("block" in said and "no block" not in said)
-        if raw == late:
-            assert isinstance(caught.value, TxConflictError)
-            assert (caught.value.by, caught.value.height) == (txid(mined), wallet.books.cursor)
-    check_broadcast(wallet.books, Transaction.parse(pay(5, out(mined))))
-
-
-def test_what_was_seen_before_this_run_expires_only_if_the_chain_shows_the_time(wallet: Wallet) -> None:
-    before, meanwhile = pay(900, coin(1)), pay(800, coin(2))
-    wallet.hear(before)
-    seen, began = wallet.now, wallet.now + 1_000
-    wallet.tell(wallet.books.add_unconfirmed(meanwhile, began))
-    late = began + MEMPOOL_EXPIRY_S
-    wallet.tell(wallet.books.expire(late - 1, began, seen + MEMPOOL_EXPIRY_S - 1))
-    assert set(wallet.statuses().values()) == {"pending"}
-    wallet.tell(wallet.books.expire(late, began, seen + MEMPOOL_EXPIRY_S - 1))
-    assert wallet.statuses() == {txid(before): "pending", txid(meanwhile): "expired"}
-    wallet.tell(wallet.books.expire(late, began, seen + MEMPOOL_EXPIRY_S))
-    assert set(wallet.statuses().values()) == {"expired"}
-
-
-def test_what_was_refused_counts_no_more_and_what_it_replaced_counts_again(wallet: Wallet) -> None:
-    funding = pay(1_000, coin(1))
-    wallet.mine(funding)
-    first, bump = pay(900, out(funding)), pay(800, out(funding))
-    wallet.hear(first, own=True)
-    wallet.hear(bump, own=True)
-    child = pay(700, out(bump))
-    wallet.hear(child, own=True)
-    wallet.tell(wallet.books.abandon(txid(bump), refused=True))
-    expected = {txid(funding): "confirmed", txid(first): "pending", txid(bump): "refused", txid(child): "refused"}
-    assert wallet.statuses() == expected
-    wallet.restart()
-    assert wallet.statuses() == expected
-    assert wallet.books.own_unconfirmed() == [(txid(first), first)]
-    wallet.hear(bump)  # others have it: it is ours, and counts
-    assert wallet.statuses()[txid(bump)] == "pending"
-    assert wallet.books.unconfirmed.pending[txid(bump)].own
-    wallet.mine(bump)
-    assert wallet.statuses()[txid(bump)] == "confirmed"
