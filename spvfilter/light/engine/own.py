@@ -17,8 +17,9 @@ from math import inf
 
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.outcomes import Outcomes
-from spvfilter.light.engine.owntx import Offer, OwnTx, is_refusal, reason_of
+from spvfilter.light.engine.owntx import Offer, OwnTx, Private, is_refusal, reason_of
 from spvfilter.light.engine.packages import arranged
 from spvfilter.light.engine.peers import Peer
 from spvfilter.store.ledger import TxStatus
@@ -86,7 +87,7 @@ class OwnTxs:
         own.input_values = input_values or own.input_values
         own.is_called = True
         own.free_at = min(own.free_at, free_at)
-        own.is_private = free_at > now
+        own.private = None if free_at <= now else own.private or Private()
         if books.has_tx(tx.txid):
             self.record(own)
             if own.began is None:
@@ -117,6 +118,8 @@ class OwnTxs:
         for own in self._own.values():
             own.due.clear()
             own.echoed.clear()
+            if own.private is not None:
+                own.private.echoed.clear()
         self._wake()
 
     def look(self) -> None:
@@ -348,12 +351,15 @@ class OwnTxs:
         if peer.address in own.echoed:
             return
         now, random = self._context.now.monotonic, self._context.random
-        if not own.echoed:
+        was_on_its_way = own.is_on_its_way
+        if own.private is not None and peer.profile is not None:
+            own.private.echoed.add(dialling_group(peer.profile.host))
+        self._outcomes.echoed(own, peer.address)
+        if own.is_on_its_way and not was_on_its_way:
             # whoever is told of a private one learns that it is ours, since we announce no other
-            own.free_at = now + random.uniform(*SLOW_S) if own.is_private else min(own.free_at, now)
+            own.free_at = min(own.free_at, now) if own.private is None else now + random.uniform(*SLOW_S)
             for each in own.due:
                 own.due[each] = max(now, own.free_at) + (random.uniform(*SLOW_S) if each in own.offers else random.expovariate(1 / REST_S))
-        self._outcomes.echoed(own, peer.address)
         own.due[peer] = max(now, own.free_at) + random.uniform(*SLOW_S)
         self._next_at = min(self._next_at, *own.due.values())
 

@@ -12,6 +12,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import Reject
 
+PRIVATE_WORDS = 2  # groups that have announced a private transaction, with which it is offered to nobody else; ours
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")  # reasons of a reject that are none
 
 
@@ -30,6 +31,14 @@ class Offer:
 
 
 @dataclass(slots=True, eq=False)
+class Private:
+    """Who has a private transaction, by groups of addresses, of which one is dialled at a time."""
+
+    strangers: set[str] = field(default_factory=set)  # that were given it
+    echoed: set[str] = field(default_factory=set)  # that have announced it in this run
+
+
+@dataclass(slots=True, eq=False)
 class OwnTx:
     """A transaction of ours, and what is known of it in this run."""
 
@@ -40,7 +49,7 @@ class OwnTx:
     is_called: bool = False  # somebody waits to hear what becomes of it
     is_taken: bool = False  # a peer has it, or has fetched it and does not tell more
     free_at: float = 0.0  # before which only one peer may have it
-    is_private: bool = False  # given to strangers, until nothing was heard of it for a while
+    private: Private | None = None  # None if others than strangers may have it
     status: TxStatus = TxStatus.PENDING  # that was told last
     due: dict[Peer, float] = field(default_factory=dict)  # when each peer is offered it next
     offers: dict[Peer, Offer] = field(default_factory=dict)
@@ -48,6 +57,11 @@ class OwnTx:
     echoed: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # with reasons
     left: dict[str, None] = field(default_factory=dict)  # that ended the connection once they had it
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether enough others have announced it: of a private one, two groups beside those that were given it. One could lie."""
+        return bool(self.echoed) if self.private is None else len(self.private.echoed - self.private.strangers) >= PRIVATE_WORDS
 
     def known(self) -> Broadcast:
         """What is known of it."""

@@ -1,9 +1,10 @@
 """Private broadcast: a transaction is given to one stranger first, in a connection that shows nothing else of ours.
 
 As Core's private broadcast: the connection is made for this transaction alone, announces it, hands it over and ends. No filter, no question
-and no other transaction of ours goes over it. If a peer that is connected announces the transaction by itself, it is on its way, and none
-of them is told of it at all: they would learn that it is ours. If no block has it after a day or so, another stranger gets it. If nobody
-announces it for a random time, in which a stranger that passes transactions on would have been heard of, all peers are told.
+and no other transaction of ours goes over it. If two peers that are connected announce the transaction by themselves, it is on its way, and
+none of them is told of it at all: they would learn that it is ours. If no block has it after a day or so, another stranger gets it. If they
+do not within a random time, in which a stranger that passes transactions on would have been heard of, all the others are told: a single one
+may lie, and have it kept from everybody.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from spvfilter._public import deferred
 from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.outcomes import Outcomes
 from spvfilter.light.engine.own import SLOW_S, OwnTxs
-from spvfilter.light.engine.owntx import OwnTx, is_refusal, reason_of
+from spvfilter.light.engine.owntx import OwnTx, Private, is_refusal, reason_of
 from spvfilter.light.engine.saved import PRIVATE_NOTE, Held
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
@@ -61,10 +63,10 @@ class PrivateRelay:
         """What an earlier run gave to a stranger is held back as long as was meant then, whatever our clock shows now."""
         for txid, held in self._held.items():
             own = self._own.find(txid)
-            most = SLOW_S[1] if held.is_echoed else 2 * self._context.options.patience.reply_s
+            most = SLOW_S[1] if held.is_on_its_way else 2 * self._context.options.patience.reply_s
             left = min(held.until - self._context.lived, most)
             if own is not None:
-                own.is_private, own.free_at = True, self._context.now.monotonic + max(0.0, left)
+                own.private, own.free_at = Private(set(held.strangers)), self._context.now.monotonic + max(0.0, left)
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
         """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
@@ -130,6 +132,8 @@ class PrivateRelay:
             self._failed(errand)
             return
         tx = errand.own.tx
+        if errand.own.private is not None:
+            errand.own.private.strangers.add(dialling_group(profile.host))
         item = InvItem(InvType.WTX, tx.wtxid) if profile.wtxid_relay else InvItem(InvType.TX, tx.txid)
         self._context.out.send(errand.number, Inv((item,)))
 
@@ -198,30 +202,31 @@ class PrivateRelay:
                 self._failed(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)
-            if own is None or not own.is_private:  # ended, or broadcast again to all
+            if own is None or own.private is None:  # ended, or broadcast again to all
                 self._let_go(txid)
-            elif own.echoed and not held.is_echoed:
+            elif own.is_on_its_way and not held.is_on_its_way:
                 self._hold(own)
-            elif own.free_at <= now and held.is_echoed:
+            elif own.free_at <= now and held.is_on_its_way:
                 self._send_again(own)
             elif own.free_at <= now:
-                own.is_private = False
+                own.private = None
                 self._let_go(txid)
 
     def _send_again(self, own: OwnTx) -> None:
         """It was on its way, and no block has it: another stranger gets it, if there is one now."""
         own.free_at = self._context.now.monotonic + self._context.random.uniform(*SLOW_S)
         own.due.clear()
-        self._hold(own, is_echoed=True)
+        self._hold(own)
         address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
         if address is not None and len(self._errands) < MAX_AT_ONCE:
             self._set_out(own, address, [])
 
-    def _hold(self, own: OwnTx, *, is_echoed: bool = False) -> None:
+    def _hold(self, own: OwnTx) -> None:
         """Others are not offered it before `free_at`."""
         held = self._held.get(own.tx.txid)
-        is_echoed = is_echoed or bool(own.echoed) or (held is not None and held.is_echoed)
-        self._held[own.tx.txid] = Held(self._context.lived + own.free_at - self._context.now.monotonic, is_echoed)
+        until = self._context.lived + own.free_at - self._context.now.monotonic
+        is_on_its_way = own.is_on_its_way or (held is not None and held.is_on_its_way)
+        self._held[own.tx.txid] = Held(until, is_on_its_way, sorted(own.private.strangers) if own.private is not None else [])
         self._write()
 
     def _let_go(self, txid: bytes) -> None:

@@ -37,7 +37,8 @@ class Held(NamedTuple):
     """How long peers are not offered a private transaction."""
 
     until: float  # seconds since 1970
-    is_echoed: bool  # whether one of them announced it by itself
+    is_on_its_way: bool  # whether enough of them have announced it by themselves
+    strangers: list[str]  # groups of those that were given it
 
 
 @dataclass(frozen=True, slots=True)

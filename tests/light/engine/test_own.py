@@ -428,7 +428,7 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: bool, tmp_path: Path) -> None:
     """We announce nothing but our own: a peer that says nothing of it would learn whose it is."""
-    with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, max_peers=2) as world:
+    with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, Prompt, max_peers=3) as world:
         announced: list[bytes] = []
 
         def sent(message: Message) -> None:
@@ -452,6 +452,21 @@ def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: b
         world.truth.mine()
         world.pass_time(60)
         assert status(world, txid) is TxStatus.CONFIRMED
+
+
+def test_one_liar_does_not_keep_a_private_transaction_from_all(tmp_path: Path) -> None:
+    """One of a party is given it, and another announces it as if it had it from others."""
+    with stage(tmp_path, Mode.COMPACT, FalseEcho, FalseEcho, Prompt, max_peers=2) as world:
+        synced(world)
+        while stranger(world).behaviour.name != "FalseEcho":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        txid = send(world, is_private=True)
+        world.pass_time(100)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        assert txid not in world.truth.regtest.mempool
+        world.pass_time(200)
+        assert txid in world.truth.regtest.mempool
 
 
 @pytest.mark.parametrize("restarts", [False, True])
