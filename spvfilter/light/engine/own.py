@@ -39,7 +39,7 @@ class OwnTxs:
     """Offers our transactions, serves them, and hears what peers tell of them."""
 
     def __init__(self, context: Context, outcomes: Outcomes, recorded: Callable[[bytes, Sequence[WalletEvent]], None]) -> None:
-        """`recorded` is called with the txid of each that has entered the books, and the events of that."""
+        """`recorded` is called with the txid of each that has entered the books, or is unconfirmed again, and the events of that."""
         self._context = context
         self._outcomes = outcomes
         self._recorded = recorded
@@ -62,19 +62,22 @@ class OwnTxs:
 
     def load(self) -> None:
         """Take what the books have of ours: at the start, and after a reorganisation or what else brings some back."""
-        found: dict[bytes, OwnTx] = {}
+        found, back = dict[bytes, OwnTx](), list[bytes]()
         for txid, raw in self._context.books.own_unconfirmed():
             own = self._own.get(txid)
             if own is None:  # told as confirmed or ended before, unless the run begins
                 before = TxStatus.CONFIRMED if self._has_begun else self._context.books.unconfirmed.pending[txid].status
                 own = OwnTx(Transaction.parse(raw), is_recorded=True, status=before)
+                back.append(txid)
             found[txid] = own
         for txid, own in self._own.items():
             found.setdefault(txid, own)  # being sent, replaced by another of ours, or to be told of
         self._own = found
         self._by_hash = {tx_hash: own for own in found.values() for tx_hash in (own.tx.txid, own.tx.wtxid)}
-        self._has_begun = True
         self._next_at = 0.0
+        for txid in back if self._has_begun else ():
+            self._recorded(txid, ())
+        self._has_begun = True
 
     def add(self, tx: Transaction, input_values: tuple[int, ...] | None = None, free_at: float = 0.0) -> OwnTx:
         """The user broadcasts a transaction, in a call that waits to hear of it. Before `free_at` it is offered to no peer here."""

@@ -290,6 +290,28 @@ def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorgani
 
 
 @MODES
+def test_a_spend_of_coins_that_are_not_watched_is_found_in_the_blocks_of_a_reorganisation(mode: Mode, tmp_path: Path) -> None:
+    """Filters that peers were given meanwhile do not know it: it was confirmed, and no entry matches it."""
+    with stage(tmp_path, mode, Prompt, Prompt) as world:
+        regtest = world.truth.regtest
+        coin = OutPoint(regtest.pay(STRANGER.pays(90_000)), 0)
+        regtest.mine()
+        synced(world)
+        raw = build_tx([STRANGER.spends(coin)], [STRANGER.pays(80_000)])
+        txid = send(world, raw=raw)
+        world.pass_time(60)
+        regtest.mine()
+        world.wait_synced(within=300)
+        world.kill()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFIRMED
+        regtest.reorg(1, transactions=[[], [raw]], blocks=2)
+        world.wait_synced(within=300)
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.CONFIRMED
+
+
+@MODES
 def test_a_spend_of_a_coinbase_is_offered_again_when_its_chain_is_taken_up_again(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
