@@ -1,0 +1,230 @@
+"""Private broadcast: to whom a transaction is given, when it is on its way, and whom nobody tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from light.engine.test_own import answer, send, spend, status, steps, synced
+from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes
+from simulation.node import Node
+from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
+from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
+from spvfilter.light.events import Broadcast, BroadcastStep, Mode
+from spvfilter.node.build import build_tx
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wire.events import Received
+from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
+from support.locks import LOCKS
+from support.stage import Prompt, Stage, stage
+
+
+def named(world: Stage, peers: Sequence[str]) -> list[Node]:
+    return [world.directory[peer] for peer in peers]
+
+
+def stranger(world: Stage) -> Node:
+    """The node that is not connected."""
+    assert world.process is not None
+    there = {id(each.node) for each in world.process.connections.values()}
+    (found,) = [node for node in world.nodes if id(node) not in there]
+    return found
+
+
+def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        assert txid in world.truth.regtest.mempool
+        assert not other.ends  # that connection is over
+        world.pass_time(900)
+        told = steps(world, txid)
+        assert [peer for peer, step in told if step is BroadcastStep.SENT] == list(known.sent)
+        assert {peer for peer, step in told if step is BroadcastStep.ECHOED}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: bool, tmp_path: Path) -> None:
+    """We announce nothing but our own: a peer that says nothing of it would learn whose it is."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, Prompt, max_peers=3) as world:
+        announced: list[bytes] = []
+
+        def sent(message: Message) -> None:
+            if isinstance(message, Inv):
+                announced.extend(item.hash for item in message.items)
+
+        world.privacy.sent = sent  # type: ignore[method-assign]
+        synced(world)
+        while stranger(world).behaviour.name != "Prompt":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        raw = spend(world)
+        txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
+        world.pass_time(130)
+        assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
+        assert announced.count(wtxid) == 1  # to the stranger
+        if restarts:
+            world.kill()
+        world.pass_time(10_000)
+        assert announced.count(wtxid) == 1
+        world.truth.mine()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFIRMED
+
+
+def test_one_liar_does_not_keep_a_private_transaction_from_all(tmp_path: Path) -> None:
+    """One of a party is given it, and another announces it as if it had it from others."""
+    with stage(tmp_path, Mode.COMPACT, FalseEcho, FalseEcho, Prompt, max_peers=2) as world:
+        synced(world)
+        while stranger(world).behaviour.name != "FalseEcho":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        txid = send(world, is_private=True)
+        world.pass_time(100)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        assert txid not in world.truth.regtest.mempool
+        world.pass_time(200)
+        assert txid in world.truth.regtest.mempool
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_one_that_no_block_has_for_long_is_given_to_another_stranger(restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(130)
+        assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
+        mempool = world.truth.regtest.mempool
+        raw = next(tx for tx in mempool if tx.txid == txid)
+        mempool.remove_for([raw])  # no node has it any more
+        if restarts:
+            world.kill()
+        world.pass_time(40 * 3_600)
+        assert txid in mempool
+
+
+def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        process = world.process
+        assert process is not None
+        report = process.report
+
+        def together(input: Input) -> None:
+            report(HeardTogether(input.peer, (Received(GetAddr()), Received(input.message))) if isinstance(input, Heard) else input)
+
+        monkeypatch.setattr(process, "report", together)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after_a_while(restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Drops, Drops, Prompt, max_peers=2) as world:
+        world.nodes[2].is_up = True
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        while stranger(world).behaviour.name != "Drops":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        other = stranger(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        if restarts:
+            other.is_up = False
+            world.kill()
+        world.pass_time(100)
+        assert txid not in world.truth.regtest.mempool
+        other.is_up = False
+        world.pass_time(900)
+        assert txid in world.truth.regtest.mempool
+        assert status(world, txid) is TxStatus.PENDING
+
+
+def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(5)
+        assert isinstance(answer(world, txid), PrivacyError)
+        assert "every known address is connected" in str(answer(world, txid))
+        assert status(world, txid) is None
+        public = send(world)
+        world.pass_time(30)
+        raw = world.truth.regtest.mempool.get(public)
+        assert raw is not None
+        send(world, is_private=True, raw=raw.raw)
+        world.pass_time(1)
+        assert "given it already" in str(answer(world, public))
+    (tmp_path / "bip37").mkdir()
+    with stage(tmp_path / "bip37", Mode.BIP37, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(5)
+        assert "BIP-37 filter" in str(answer(world, txid))
+        world.pass_time(600)
+        assert txid not in world.truth.regtest.mempool
+
+
+def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, max_peers=1) as world:
+        synced(world)
+        other = stranger(world)
+        other.is_up = False
+        txid = send(world, is_private=True)
+        world.pass_time(200)
+        error = answer(world, txid)
+        assert isinstance(error, UselessPeerError)
+        assert "nobody has it" in str(error)
+        world.pass_time(1_000)
+        assert status(world, txid) is None
+        assert txid not in world.truth.regtest.mempool
+
+
+def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block has a rival before the stranger asks for it: the caller is told, so it must not be out there."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        process = world.process
+        assert process is not None
+        coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
+        ours, rival = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900))
+        report, asked = process.report, []
+
+        def late(input: Input) -> None:
+            if isinstance(input, Heard) and isinstance(input.message, GetData) and input.peer in process.private:
+                asked.append(world.timeline.now)
+                world.truth.regtest.submit_tx(rival)
+                world.truth.mine()
+                world.timeline.after(20, partial(report, input))
+            else:
+                report(input)
+
+        monkeypatch.setattr(process, "report", late)
+        txid = send(world, is_private=True, raw=ours)
+        world.pass_time(120)
+        assert len(asked) == 1
+        assert isinstance(answer(world, txid), TxConflictError)
+        assert steps(world, txid) == []
+        assert process.connections.keys().isdisjoint(process.private)
+        world.pass_time(900)
+        assert steps(world, txid) == []
